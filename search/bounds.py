@@ -1,0 +1,109 @@
+"""The cheapest and dearest points of a space: for limits nothing can satisfy, for the feasible
+share, and for the fixed reference point hypervolumes are measured against."""
+
+from __future__ import annotations
+
+import math
+import random
+
+from search.config import COSTS, KeyProblem, SearchConfig
+from spaces.space import FixedPlan, FreePlan, SelectedPlan, Space, costs_of, ends
+from trainables.cost import CostTable, task_cost_table
+from trainables.data import DATASETS
+from trainables.methods import METHODS
+from trainables.task import TrialSpec
+
+# The dearest full-precision point itself should count, so the reference lies beyond it.
+REFERENCE_FACTOR = 1.1
+
+
+def extreme_specs(space: Space) -> list[TrialSpec]:
+    """Points among which every cost takes its least and its greatest value over the space: a
+    cost never grows when a layer changes to a lower level, so uniform plans bound all plans."""
+    specs = []
+    for task in space.extreme_tasks():
+        table = task_cost_table(task)
+        for method in map(str, space.method.values):
+            domain = space.method_params.get(method, {}).get("scale")
+            scales = ends(domain) if domain is not None else [None]
+            for plan in _extreme_plans(space, method, table):
+                for scale in scales:
+                    params = {} if scale is None else {"scale": scale}
+                    specs.append(TrialSpec(task=task, method=method, params=params, plan=plan))
+    return specs
+
+
+def _extreme_plans(space: Space, method: str, table: CostTable) -> list[str]:
+    n = len(table.plan_layers)
+    if METHODS.get(method).levels == "F":
+        return ["F" * n]
+    if isinstance(space.plan, FreePlan):
+        return [level * n for level in space.plan.levels]
+    if isinstance(space.plan, SelectedPlan):
+        budgets = ends(space.plan.budget)
+        return [space.plan.make(table, lambda name, d, b=b: b, 0) for b in budgets]  # type: ignore[misc]
+    assert isinstance(space.plan, FixedPlan)
+    return [space.plan.make(table, lambda name, d: None, 0)]
+
+
+def cost_bounds(space: Space) -> dict[str, tuple[float, float]]:
+    """Least and greatest reachable value of every cost."""
+    totals = [costs_of(spec) for spec in extreme_specs(space)]
+    return {cost: (min(t[cost] for t in totals), max(t[cost] for t in totals)) for cost in COSTS}
+
+
+def check_limits(config: SearchConfig, space: Space) -> None:
+    """Raise for a limit that no point of the space can satisfy."""
+    bounds = cost_bounds(space)
+    for cost, limit in config.limits.items():
+        low, high = bounds[cost]
+        if limit.max is not None and low > limit.max:
+            raise KeyProblem(
+                ("limits", cost),
+                f"no point of the space has {cost} <= {limit.max:g}; "
+                f"the cheapest reachable is {_number(low)}",
+            )
+        if limit.min is not None and high < limit.min:
+            raise KeyProblem(
+                ("limits", cost),
+                f"no point of the space has {cost} >= {limit.min:g}; "
+                f"the greatest reachable is {_number(high)}",
+            )
+
+
+def violations(config: SearchConfig, costs: dict[str, float]) -> dict[str, float]:
+    """The limits a point breaks, with how far."""
+    found = {name: limit.violation(costs[name]) for name, limit in config.limits.items()}
+    return {name: amount for name, amount in found.items() if amount > 0}
+
+
+def feasible_share(config: SearchConfig, space: Space, draws: int = 400) -> float:
+    """The share of random points that satisfy all limits."""
+    if not config.limits:
+        return 1.0
+    rng = random.Random(0)
+    points = (space.random_point(rng) for _ in range(draws))
+    return sum(not violations(config, costs_of(spec)) for spec in points) / draws
+
+
+def reference_point(config: SearchConfig, space: Space) -> list[float]:
+    """Fixed before the first trial and stated with every hypervolume: chance for accuracy, the
+    loss of a uniform guess, 1.1 times the dearest full-precision point for a cost."""
+    classes = DATASETS.get(config.task.dataset).classes
+    full = [
+        costs_of(TrialSpec(task=task, plan="F" * len(task_cost_table(task).plan_layers)))
+        for task in space.extreme_tasks()
+    ]
+    point = []
+    for name in config.objectives:
+        if name == "val_accuracy":
+            point.append(1.0 / classes)
+        elif name == "val_loss":
+            point.append(math.log(classes))
+        else:
+            point.append(REFERENCE_FACTOR * max(costs[name] for costs in full))
+    return point
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

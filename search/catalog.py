@@ -1,0 +1,225 @@
+"""The verbs that tell what bitfront has and what this machine can do: methods, models, datasets,
+cost, doctor."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from search import terminal
+from trainables.registry import UserError, did_you_mean
+
+
+def methods(args: Namespace) -> int:
+    from trainables.methods import METHODS
+
+    found = [METHODS.get(name).describe() for name in METHODS.names(args.pattern)]
+    if args.json:
+        terminal.show_json(found)
+        return 0
+    rows = []
+    for m in found:
+        params = ", ".join(f"{k}={v['default']}" for k, v in m["params"].items())
+        rows.append([m["name"], m["family"], "".join(m["levels"]), params, m["doc"]])
+    terminal.show(
+        terminal.table(["method", "family", "levels", "parameters", "what"], rows, flexible=4)
+    )
+    return 0
+
+
+def models(args: Namespace) -> int:
+    from trainables.models import MODELS
+
+    found: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "doc": MODELS.get(name).doc,
+            "params": {k: p.describe() for k, p in MODELS.get(name).params.items()},
+        }
+        for name in MODELS.names(args.pattern)
+    ]
+    if args.json:
+        terminal.show_json(found)
+        return 0
+    rows = []
+    for m in found:
+        params = ", ".join(f"{k}={v['default']}" for k, v in m["params"].items())
+        rows.append([m["name"], params, m["doc"]])
+    terminal.show(terminal.table(["model", "parameters", "what"], rows, flexible=2))
+    return 0
+
+
+def datasets(args: Namespace) -> int:
+    from trainables.data import DATASETS
+
+    data_dir = args.data_dir or os.environ.get("BITFRONT_DATA")
+    found: list[dict[str, Any]] = []
+    for name in DATASETS.names(args.pattern):
+        info = DATASETS.get(name)
+        found.append(
+            {
+                "name": name,
+                "shape": list(info.shape),
+                "classes": info.classes,
+                "train": info.train_size,
+                "test": info.test_size,
+                "embedded": info.embedded,
+                "available": info.embedded or is_available(name, data_dir),
+                "source": info.source,
+                "get": info.how_to_get(Path(data_dir) if data_dir else None),
+            }
+        )
+    if args.json:
+        terminal.show_json(found)
+        return 0
+    rows = [
+        [
+            d["name"],
+            "x".join(map(str, d["shape"])),
+            str(d["classes"]),
+            f"{d['train']:,}",
+            f"{d['test']:,}",
+            "yes" if d["available"] else "no",
+            d["source"],
+        ]
+        for d in found
+    ]
+    headers = ["dataset", "shape", "classes", "train", "test", "here", "what"]
+    terminal.show(terminal.table(headers, rows, flexible=6))
+    if not all(d["available"] for d in found):
+        where = data_dir or "--data-dir DIR or BITFRONT_DATA"
+        terminal.show(f"\nothers are read from {where}; to get one: bitfront datasets --json")
+    return 0
+
+
+def is_available(name: str, data_dir: str | None) -> bool:
+    from trainables.data import load_train
+
+    if data_dir is None:
+        return False
+    try:
+        load_train(name, data_dir)
+    except UserError:
+        return False
+    return True
+
+
+def cost(args: Namespace) -> int:
+    from trainables.cost import cost_table
+    from trainables.data import DATASETS
+    from trainables.models import MODELS
+
+    info = DATASETS.get(args.dataset) if args.dataset else None
+    shape = _shape(args.shape) if args.shape else (info.shape if info else (3, 32, 32))
+    classes = args.classes or (info.classes if info else 100)
+    params = _assignments(args.set or [], args.model)
+    MODELS.get(args.model)
+    table = cost_table(args.model, params, shape, classes, args.binarize)
+    plan = parse_plan(args.plan, table)
+    rows = table.rows(plan, args.scale)
+    totals = table.totals(plan, args.scale)
+    full = table.totals("F" * len(plan), args.scale)
+    if args.json:
+        report = {
+            "model": args.model,
+            "params": params,
+            "shape": list(shape),
+            "classes": classes,
+            "plan": plan,
+            "scale": args.scale,
+            "layers": [vars(row) for row in rows],
+            "totals": {**totals, "params": table.parameters},
+            "full_precision": full,
+        }
+        terminal.show_json(report)
+        return 0
+    lines = [
+        [
+            row.name,
+            row.level if row.planned else f"{row.level} fixed",
+            f"{row.macs:,}",
+            f"{row.flops:,.0f}",
+            f"{100 * row.flops / full['flops']:.4f}",
+            f"{row.bytes:,}",
+        ]
+        for row in rows
+    ]
+    shown = "x".join(map(str, shape))
+    terminal.show(f"{args.model} at {shown}, {classes} classes, plan {plan}\n")
+    headers = ["layer", "level", "MACs", "flops", "% of FP", "bytes"]
+    terminal.show(terminal.table(headers, lines, flexible=0))
+    totals_rows = [
+        [c, f"{totals[c]:,.0f}", f"{full[c]:,.0f}", f"{100 * totals[c] / full[c]:.2f}"]
+        for c in ("flops", "ops64", "bops", "bytes")
+    ]
+    terminal.show("")
+    terminal.show(terminal.table(["total", "this plan", "full precision", "%"], totals_rows))
+    terminal.show(
+        "\nflops: MixBin convention, MACs + 3 an output element; B 1/64, W 1/2 of the MACs; "
+        "the classifier is not counted\n"
+        "ops64: Bi-Real convention, binary MACs / 64 + the rest; bops: MACs x weight bits x "
+        "activation bits\nbytes: what the packed checkpoint's tensors take"
+    )
+    return 0
+
+
+def parse_plan(text: str, table: Any) -> str:
+    """Letters, one letter for all layers, `front:7`, `rear:7` (a number of layers), or
+    `SELECTOR@40%` (a budget)."""
+    from trainables.plan import check_plan
+    from trainables.selectors import SELECTORS, plan_for_budget
+
+    n = len(table.plan_layers)
+    name, colon, number = text.partition(":")
+    if colon:
+        selector = SELECTORS.get(name)()
+        if not number.isdigit() or not 0 <= int(number) <= n:
+            raise UserError(f"--plan {text}: give a number of layers from 0 to {n}")
+        chosen = set(list(selector.order(table, 0))[: int(number)])
+        return "".join("B" if i in chosen else "F" for i in range(n))
+    name, at, budget = text.partition("@")
+    if at:
+        selector = SELECTORS.get(name)()
+        try:
+            percent = float(budget.rstrip("%"))
+        except ValueError:
+            raise UserError(f"--plan {text}: '{budget}' is not a percentage") from None
+        return plan_for_budget(table, selector.order(table, 0), percent)
+    return check_plan(text * n if len(text) == 1 else text, table.plan_layers)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.lower().split("x"))
+    except ValueError:
+        raise UserError(f"--shape {text}: write it as 3x32x32") from None
+
+
+def _assignments(items: list[str], model: str) -> dict[str, Any]:
+    from search.yaml_source import value
+    from trainables.models import MODELS
+
+    params = {}
+    known = MODELS.get(model).params
+    for item in items:
+        key, _, text = item.partition("=")
+        if key not in known:
+            raise UserError(f"--set {item}: {model} has no '{key}', {did_you_mean(key, known)}")
+        params[key] = value(text)
+    return params
+
+
+def doctor(args: Namespace) -> int:
+    from search.doctor import check_all
+
+    checks = check_all(args.home, args.address)
+    if args.json:
+        terminal.show_json([vars(check) for check in checks])
+    else:
+        for check in checks:
+            terminal.show(f"{check.verdict:4}  {check.name}: {check.found}")
+            if check.advice:
+                terminal.show(f"      {check.advice}")
+    return 1 if any(check.verdict == "FAIL" for check in checks) else 0

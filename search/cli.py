@@ -1,0 +1,187 @@
+"""The command line: one parser, one function a verb. Nothing heavy is imported until a verb that
+needs it runs, so that help answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from trainables.registry import UserError
+
+TOUR = """\
+a first tour:
+  bitfront run                              the embedded quickstart, about a minute
+  bitfront front quickstart --plot          the front as a table and a picture
+  bitfront ui                               all runs in MLflow
+  bitfront export quickstart --budget 40%   a point of the front -> recipe.yaml
+  bitfront train recipe.yaml                final training, packed binary checkpoint
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bitfront",
+        description="Find the best binary neural network for a budget.",
+        epilog=TOUR,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", dest="verb")
+
+    def verb(name: str, module: str, text: str, json: bool = True) -> argparse.ArgumentParser:
+        sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        sub.set_defaults(handler=(module, name))
+        sub.add_argument(
+            "--home", metavar="DIR", help="where searches live (BITFRONT_HOME, ./bitfront-runs)"
+        )
+        if json:
+            sub.add_argument("--json", action="store_true", help="machine-readable output")
+        return sub
+
+    def yaml_arguments(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument(
+            "search", nargs="?", default="quickstart", help="a YAML file or a ready-made search"
+        )
+        sub.add_argument(
+            "--set",
+            action="append",
+            metavar="KEY=VALUE",
+            help="override a key of the YAML, e.g. --set task.epochs=3 (repeatable)",
+        )
+        sub.add_argument("--name", help="name of the search (default: the YAML's)")
+        sub.add_argument("--trials", type=int, help="short for --set search.trials=N")
+        sub.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
+
+    def running_arguments(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--address", help="a Ray cluster: auto, host:port or ray://host:port")
+        sub.add_argument("--quiet", action="store_true", help="print errors only")
+
+    run = verb("run", "search.verbs", "start a search, or continue it when it exists")
+    yaml_arguments(run)
+    running_arguments(run)
+    run.add_argument("--ledger", metavar="URL", help="SQLAlchemy URL instead of a SQLite file")
+    run.add_argument("--dry-run", action="store_true", help="the same as preview")
+
+    resume = verb("resume", "search.verbs", "continue an interrupted search", json=False)
+    resume.add_argument("search", help="its name")
+    running_arguments(resume)
+
+    extend = verb("extend", "search.verbs", "give a search more trials and run them", json=False)
+    extend.add_argument("search", help="its name")
+    extend.add_argument("--trials", required=True, metavar="+N", help="+N more, or a new total")
+    running_arguments(extend)
+
+    for name, text in (
+        ("validate", "check a search YAML; nothing is started"),
+        ("preview", "size of the space, costs, time of one trial, ETA; nothing is started"),
+    ):
+        yaml_arguments(verb(name, "search.verbs", text))
+
+    status = verb("status", "search.verbs", "how searches are doing")
+    status.add_argument("searches", nargs="*", metavar="search", help="names (default: all)")
+
+    front = verb("front", "search.verbs", "the front of a search")
+    front.add_argument("search", help="its name")
+    front.add_argument("--plot", action="store_true", help="with a scatter of all trials")
+    front.add_argument("--csv", action="store_true", help="all complete trials as CSV")
+
+    compare = verb("compare", "search.verbs", "two searches side by side")
+    compare.add_argument("a")
+    compare.add_argument("b")
+
+    export = verb("export", "search.verbs", "points of a front as recipes", json=False)
+    export.add_argument("search", help="its name")
+    which = export.add_mutually_exclusive_group()
+    which.add_argument("--budget", help="the best point within: 40%% of the FP flops, or a cost")
+    which.add_argument(
+        "--min-accuracy", metavar="ACC", help="the cheapest point with: 0.97 or 97%%"
+    )
+    which.add_argument("--knee", action="store_true", help="where the front bends most")
+    which.add_argument("--trial", metavar="ID", help="this trial")
+    which.add_argument("--all", action="store_true", help="every point of the front")
+    export.add_argument(
+        "--epochs", type=int, help="epochs of final training (default: as searched)"
+    )
+    export.add_argument("--seeds", type=int, default=3, help="seeds of final training (default 3)")
+    export.add_argument("-o", "--output", metavar="PATH", help="default recipe.yaml, or recipes/")
+
+    train = verb("train", "search.verbs", "final training from a recipe")
+    train.add_argument("recipe")
+    train.add_argument("--epochs", type=int, help="instead of the recipe's")
+    train.add_argument("--seeds", type=int, metavar="N", help="seeds 0 to N-1, not the recipe's")
+    train.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
+    train.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
+    train.add_argument("--quiet", action="store_true", help="print the result only")
+    train.add_argument("-o", "--output", metavar="DIR", help="default: RECIPE-trained/")
+
+    replay = verb("replay", "search.verbs", "train a finished trial again and compare")
+    replay.add_argument("trial", help="a trial id, or SEARCH/TRIAL")
+    replay.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
+
+    ui = verb("ui", "search.verbs", "the MLflow UI, opened on a search", json=False)
+    ui.add_argument("search", nargs="?", help="its name (default: the newest)")
+    ui.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    ui.add_argument("--port", type=int, default=5000)
+    ui.add_argument("--no-open", action="store_true", help="do not open a browser")
+
+    for name, text in (
+        ("methods", "the binarization methods"),
+        ("models", "the networks"),
+        ("datasets", "the datasets, and which of them are here"),
+    ):
+        sub = verb(name, "search.catalog", text)
+        sub.add_argument("pattern", nargs="?", default="*", help="a wildcard, e.g. 'bnn*'")
+        if name == "datasets":
+            sub.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
+
+    cost = verb("cost", "search.catalog", "what a planned network costs, layer by layer")
+    cost.add_argument("model")
+    cost.add_argument(
+        "--plan", default="F", help="letters, one letter for all, front:7, rear:7, front@40%%"
+    )
+    cost.add_argument("--dataset", help="take input shape and classes from a dataset")
+    cost.add_argument("--shape", help="input shape, e.g. 3x32x32 (the default)")
+    cost.add_argument("--classes", type=int, help="default 100")
+    cost.add_argument("--set", action="append", metavar="KEY=VALUE", help="a model parameter")
+    cost.add_argument("--scale", choices=("none", "layer", "channel"), default="none")
+    cost.add_argument("--binarize", choices=("body", "all"), default="body")
+
+    doctor = verb("doctor", "search.catalog", "check this machine and installation")
+    doctor.add_argument("--address", help="check a Ray cluster too")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code: 0 done, 1 not what was hoped for, 2 a mistake in the input, 130 ctrl-C."""
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    if args.version:
+        from importlib import metadata
+
+        print(f"bitfront {metadata.version('bitfront')}")
+        return 0
+    if args.verb is None:
+        parser.print_help()
+        return 0
+    module, name = args.handler
+    try:
+        code: int = getattr(importlib.import_module(module), name)(args)
+        sys.stdout.flush()
+        return code
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # The reader of a pipe left (`bitfront front x | head`).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""Two searches side by side: against one reference, budget by budget, and on a joint front."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from search import terminal
+from search.front import Front, Objective, best_under_budget, hypervolume, hypervolume_share
+from search.results import Results, ideal_point
+from trainables.registry import UserError
+
+BUDGETS = (100, 80, 60, 40, 20, 10)
+
+
+@dataclass
+class Comparison:
+    a: Results
+    b: Results
+
+    def __post_init__(self) -> None:
+        if self.a.config.objectives != self.b.config.objectives:
+            raise UserError(
+                f"'{self.a.config.name}' and '{self.b.config.name}' have different objectives: "
+                f"{self.a.config.objectives} and {self.b.config.objectives}"
+            )
+
+    @property
+    def objectives(self) -> list[Objective]:
+        return self.a.config.front_objectives
+
+    @property
+    def reference(self) -> list[float]:
+        """The worse of both references, so that neither search is cut short."""
+        pairs = zip(self.objectives, self.a.reference, self.b.reference, strict=True)
+        return [min(x, y) if o.maximize else max(x, y) for o, x, y in pairs]
+
+    def joint_front(self) -> list[tuple[str, str]]:
+        """(search, trial) of every point on the front of both together."""
+        front = Front(self.objectives)
+        for side, results in (("a", self.a), ("b", self.b)):
+            for entry in results.front:
+                front.add(f"{side}/{entry.id}", entry.values or [])
+        return [(key[0], key[2:]) for key in front.keys]
+
+    def best_at(self, results: Results, budget: float) -> float | None:
+        points = [[e.metrics["val_accuracy"], e.costs["flops_pct"]] for e in results.front]
+        both = [Objective("val_accuracy", True), Objective("flops_pct", False)]
+        index = best_under_budget(points, both, budget)
+        return None if index is None else points[index][0]
+
+    def as_json(self) -> dict[str, Any]:
+        ideal = ideal_point(self.a.config)
+        joint = self.joint_front()
+        sides = {}
+        for side, results in (("a", self.a), ("b", self.b)):
+            values = results.front_values
+            sides[side] = {
+                "search": results.config.name,
+                "dataset": results.config.task.dataset,
+                "model": results.config.task.model.name,
+                "epochs": results.config.task.epochs,
+                "trials": results.counts()["complete"],
+                "front": len(results.front),
+                "hypervolume": hypervolume(values, self.reference, self.objectives),
+                "hypervolume_share": hypervolume_share(
+                    values, self.reference, ideal, self.objectives
+                ),
+                "on_joint_front": sum(owner == side for owner, _ in joint),
+                "best_under_budget": {str(b): self.best_at(results, b) for b in BUDGETS},
+            }
+        return {
+            "objectives": dict(self.a.config.objectives),
+            "reference": dict(zip(self.a.config.objectives, self.reference, strict=True)),
+            **sides,
+        }
+
+    def text(self) -> str:
+        report = self.as_json()
+        a, b = report["a"], report["b"]
+        rows = [
+            ["data, model", f"{a['dataset']}, {a['model']}", f"{b['dataset']}, {b['model']}"],
+            ["epochs a trial", str(a["epochs"]), str(b["epochs"])],
+            ["complete trials", str(a["trials"]), str(b["trials"])],
+            ["points on the front", str(a["front"]), str(b["front"])],
+            [
+                "hypervolume, % of the box",
+                terminal.percent(a["hypervolume_share"], 2),
+                terminal.percent(b["hypervolume_share"], 2),
+            ],
+            ["on the joint front", str(a["on_joint_front"]), str(b["on_joint_front"])],
+        ]
+        for budget in BUDGETS:
+            rows.append(
+                [
+                    f"best val acc % at <= {budget} % flops",
+                    terminal.percent(a["best_under_budget"][str(budget)], 2),
+                    terminal.percent(b["best_under_budget"][str(budget)], 2),
+                ]
+            )
+        reference = ", ".join(f"{k} {v:.4g}" for k, v in report["reference"].items())
+        return terminal.table(["", a["search"], b["search"]], rows) + f"\nreference: {reference}"

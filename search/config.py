@@ -1,0 +1,280 @@
+"""One search YAML, typed and validated. Everything that can be known to be wrong is found here,
+before anything starts; errors name file, line, key and the nearest valid word."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError
+
+from search import yaml_source
+from search.front import Objective
+from search.yaml_source import Source
+from trainables.registry import UserError, did_you_mean
+from trainables.task import Strict, Task
+
+METRICS = ("val_accuracy", "val_loss")
+COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "params")
+SAMPLERS = ("gp", "nsga2", "random", "tpe", "tpe-independent")
+NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+
+
+class Limit(Strict):
+    """What a trial must satisfy. A bare number is a maximum."""
+
+    min: float | None = None
+    max: float | None = None
+
+    def violation(self, value: float) -> float:
+        """How far outside: positive when violated, as Optuna counts constraints."""
+        over = value - self.max if self.max is not None else float("-inf")
+        under = self.min - value if self.min is not None else float("-inf")
+        return max(over, under)
+
+    def describe(self, name: str) -> str:
+        parts = [f"{name} <= {self.max:g}"] if self.max is not None else []
+        parts += [f"{name} >= {self.min:g}"] if self.min is not None else []
+        return " and ".join(parts)
+
+
+class SearchSpec(Strict):
+    """How the space is explored."""
+
+    sampler: Literal["gp", "nsga2", "random", "tpe", "tpe-independent"] = "tpe"
+    trials: Annotated[int, Field(ge=1)] = 50
+    seed: Annotated[int, Field(ge=0)] = 0
+
+
+class ResourceSpec(Strict):
+    """What one trial takes and how many run at once (none given: as many as fit)."""
+
+    cpus: Annotated[float, Field(gt=0)] = 1
+    gpus: Annotated[float, Field(ge=0)] = 0
+    concurrent: Annotated[int, Field(ge=1)] | None = None
+    retries: Annotated[int, Field(ge=0)] = 2
+    checkpoint_every: Annotated[int, Field(ge=1)] = 1
+
+
+class TrackingSpec(Strict):
+    """Where runs are shown. No uri: MLFLOW_TRACKING_URI, else a SQLite file beside the searches."""
+
+    enabled: bool = True
+    uri: str | None = None
+    experiment: str | None = None
+
+
+def _accuracy_and_flops() -> dict[str, Literal["max", "min"]]:
+    return {"val_accuracy": "max", "flops": "min"}
+
+
+class SearchConfig(Strict):
+    """A space + objectives + a budget of trials."""
+
+    name: str
+    description: str = ""
+    task: Task
+    space: dict[str, Any] = Field(default_factory=dict)
+    objectives: dict[str, Literal["max", "min"]] = Field(default_factory=_accuracy_and_flops)
+    limits: dict[str, Limit] = Field(default_factory=dict)
+    search: SearchSpec = Field(default_factory=SearchSpec)
+    resources: ResourceSpec = Field(default_factory=ResourceSpec)
+    tracking: TrackingSpec = Field(default_factory=TrackingSpec)
+
+    @property
+    def front_objectives(self) -> list[Objective]:
+        return [Objective(name, mode == "max") for name, mode in self.objectives.items()]
+
+    def dump(self) -> str:
+        """The resolved configuration as YAML, every default written out."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+class ConfigError(UserError):
+    """One or more mistakes in a search YAML, a line each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class KeyProblem(Exception):
+    """A mistake at a key, before its line is known."""
+
+    def __init__(self, path: yaml_source.Path_, message: str) -> None:
+        super().__init__(message)
+        self.path = path
+        self.message = message
+
+
+def load(path: Path, assignments: list[str] | None = None, name: str | None = None) -> SearchConfig:
+    """Read and validate a search YAML with its overrides."""
+    source = yaml_source.read(path)
+    return from_source(source, assignments, name, default_name=path.stem)
+
+
+def from_source(
+    source: Source,
+    assignments: list[str] | None = None,
+    name: str | None = None,
+    default_name: str = "search",
+) -> SearchConfig:
+    yaml_source.override(source, assignments or [])
+    source.data.setdefault("name", default_name)
+    if name is not None:
+        source.data["name"] = name
+    _expand_short_limits(source.data)
+    try:
+        config = SearchConfig.model_validate(source.data)
+    except ValidationError as error:
+        raise ConfigError(_problems(error, source)) from None
+    problems = [_line(source, p.path, p.message) for p in check(config)]
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def check(config: SearchConfig) -> list[KeyProblem]:
+    """What the types alone cannot see: names, objectives, limits, the space."""
+    from search.space_config import build_space
+    from trainables.data import DATASETS
+    from trainables.models import MODELS
+
+    problems: list[KeyProblem] = []
+
+    def attempt(path: yaml_source.Path_, action: Any) -> Any:
+        try:
+            return action()
+        except KeyProblem as problem:
+            problems.append(problem)
+        except UserError as error:
+            problems.append(KeyProblem(path, _without_prefix(str(error), path)))
+        return None
+
+    if not NAME.match(config.name):
+        problems.append(
+            KeyProblem(("name",), f"'{config.name}': letters, digits, '-', '_' and '.', 64 at most")
+        )
+    for group, known in (("objectives", METRICS + COSTS), ("limits", COSTS)):
+        for key in getattr(config, group):
+            if key not in known:
+                problems.append(
+                    KeyProblem((group, key), f"unknown key, {did_you_mean(key, known)}")
+                )
+    if not config.objectives:
+        problems.append(KeyProblem(("objectives",), "a search needs at least one objective"))
+    elif not set(config.objectives) & set(METRICS):
+        problems.append(
+            KeyProblem(
+                ("objectives",), f"nothing to learn: name one of {', '.join(METRICS)} as well"
+            )
+        )
+    for key, limit in config.limits.items():
+        if limit.min is None and limit.max is None:
+            problems.append(KeyProblem(("limits", key), "give a min, a max or a number"))
+        elif limit.min is not None and limit.max is not None and limit.min > limit.max:
+            problems.append(KeyProblem(("limits", key), "min is above max"))
+    dataset = attempt(("task", "dataset"), lambda: DATASETS.get(config.task.dataset))
+    model = attempt(("task", "model", "name"), lambda: MODELS.get(config.task.model.name))
+    if model is not None:
+        for key, value in config.task.model.params.items():
+            attempt(("task", "model", key), partial(model.resolve, {key: value}))
+    if dataset is None or model is None or problems:
+        return problems
+    if model.image and len(dataset.shape) != 3:
+        problems.append(
+            KeyProblem(
+                ("task", "model", "name"), f"{model.name} takes images, {dataset.name} has none"
+            )
+        )
+        return problems
+    space = attempt(("space",), lambda: build_space(config))
+    if space is not None:
+        from search.bounds import check_limits
+
+        attempt(("limits",), lambda: check_limits(config, space))
+    return problems
+
+
+def _without_prefix(message: str, path: yaml_source.Path_) -> str:
+    """Errors of the registries name their key; the line printed here names it already."""
+    dotted = ".".join(str(p) for p in path)
+    for prefix in (dotted, str(path[-1]), "model"):
+        if message.startswith(prefix + ": "):
+            return message[len(prefix) + 2 :]
+    return message
+
+
+def _expand_short_limits(data: dict[str, Any]) -> None:
+    limits = data.get("limits")
+    if isinstance(limits, dict):
+        for key, limit in limits.items():
+            if isinstance(limit, int | float) and not isinstance(limit, bool):
+                limits[key] = {"max": limit}
+
+
+def _line(source: Source, path: yaml_source.Path_, message: str) -> str:
+    dotted = ".".join(str(p) for p in path)
+    return f"{source.where(path)} {dotted}: {message}"
+
+
+def _problems(error: ValidationError, source: Source) -> list[str]:
+    lines = []
+    for item in error.errors(include_url=False):
+        path = tuple(p for p in item["loc"] if not str(p).startswith(("function-", "constrained-")))
+        if item["type"] == "extra_forbidden":
+            message = f"unknown key, {did_you_mean(str(path[-1]), _keys_at(path[:-1]))}"
+        elif item["type"] == "missing":
+            message = "is missing"
+        elif item["type"] == "literal_error":
+            expected = [w.strip(" '") for w in re.split(r",| or ", item["ctx"]["expected"])]
+            message = (
+                f"{item['input']!r} is not known, {did_you_mean(str(item['input']), expected)}"
+            )
+        else:
+            text = item["msg"].removeprefix("Input ").removeprefix("Value error, ")
+            given = item["input"]
+            message = f"{text}, got {given!r}" if isinstance(given, str | int | float) else text
+        lines.append(_line(source, path, message))
+    return list(dict.fromkeys(lines))
+
+
+def _keys_at(path: yaml_source.Path_) -> list[str]:
+    """The keys the schema knows below `path`."""
+    model: Any = SearchConfig
+    for part in path:
+        field = model.model_fields.get(str(part)) if _is_model(model) else None
+        if field is None:
+            model = Limit if path[0] == "limits" else None
+            break
+        model = next(
+            (t for t in (field.annotation, *get_args(field.annotation)) if _is_model(t)), None
+        )
+    return list(model.model_fields) if _is_model(model) else []
+
+
+def _is_model(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, BaseModel)
+
+
+def ready_made() -> dict[str, Path]:
+    """The searches that come with bitfront, by name."""
+    folder = Path(str(resources.files("spaces")))
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def locate(text: str) -> Path:
+    """A path to a YAML, or the name of a ready-made search."""
+    known = ready_made()
+    if text in known and not Path(text).is_file():
+        return known[text]
+    path = Path(text)
+    if path.suffix in (".yaml", ".yml") or path.exists():
+        return path
+    raise UserError(
+        f"'{text}' is neither a file nor a ready-made search, {did_you_mean(text, known)}"
+    )

@@ -1,0 +1,162 @@
+"""Checks of this machine and installation: each says PASS, WARN or FAIL, and what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from search.home import home
+from search.results import stored_config
+
+PACKAGES = ("torch", "torchvision", "ray", "optuna", "mlflow", "safetensors", "scikit-learn")
+ENOUGH_DISK = 2 * 1024**3
+ENOUGH_SHARED_MEMORY = 256 * 1024**2
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    verdict: str
+    found: str
+    advice: str = ""
+
+
+def check_all(home_dir: str | None = None, address: str | None = None) -> list[Check]:
+    root = home(home_dir)
+    checks = [_python(), *_packages(), _torchvision(), _device(), _cores(), _shared_memory()]
+    checks += [_disk(root), _data(), _tracking(root)]
+    if address is not None:
+        checks.append(_cluster(address))
+    return checks
+
+
+def _python() -> Check:
+    version = sys.version.split()[0]
+    good = sys.version_info >= (3, 11)
+    return Check("python", "PASS" if good else "FAIL", version, "" if good else "use 3.11 or newer")
+
+
+def _packages() -> list[Check]:
+    checks = []
+    for package in PACKAGES:
+        try:
+            checks.append(Check(package, "PASS", metadata.version(package)))
+        except metadata.PackageNotFoundError:
+            checks.append(Check(package, "FAIL", "not installed", f"pip install {package}"))
+    return checks
+
+
+def _torchvision() -> Check:
+    try:
+        import torchvision
+    except (ImportError, RuntimeError) as error:
+        return Check(
+            "torchvision import",
+            "FAIL",
+            str(error).splitlines()[0],
+            "a CPU-only torch beside PyPI's torchvision: reinstall both with "
+            "pip install --force-reinstall torch torchvision",
+        )
+    return Check("torchvision import", "PASS", torchvision.__version__)
+
+
+def _device() -> Check:
+    import torch
+
+    if torch.cuda.is_available():
+        return Check(
+            "GPU", "PASS", f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
+        )
+    return Check("GPU", "PASS", "none; trials train on the CPU")
+
+
+def _cores() -> Check:
+    cores = os.cpu_count() or 1
+    if cores < 2:
+        return Check("cores", "WARN", str(cores), "one trial at a time; expect long searches")
+    return Check("cores", "PASS", str(cores))
+
+
+def _shared_memory() -> Check:
+    shm = Path("/dev/shm")
+    if not shm.exists():
+        return Check("shared memory", "PASS", "no /dev/shm on this system")
+    free = shutil.disk_usage(shm).free
+    text = f"{free // 1024**2} MB free in /dev/shm"
+    if free < ENOUGH_SHARED_MEMORY:
+        return Check("shared memory", "WARN", text, "Ray will use /tmp, which is slower")
+    return Check("shared memory", "PASS", text)
+
+
+def _disk(root: Path) -> Check:
+    existing = next(p for p in (root, *root.parents) if p.exists())
+    free = shutil.disk_usage(existing).free
+    text = f"{free // 1024**2:,} MB free at {root}"
+    if not os.access(existing, os.W_OK):
+        return Check(
+            "searches", "FAIL", f"{root} cannot be written", "give another one: --home DIR"
+        )
+    if free < ENOUGH_DISK:
+        return Check("searches", "WARN", text, "checkpoints and MLflow artifacts need room")
+    return Check("searches", "PASS", text)
+
+
+def _data() -> Check:
+    from search.catalog import is_available
+    from trainables.data import DATASETS
+
+    data_dir = os.environ.get("BITFRONT_DATA")
+    embedded = [name for name, info in DATASETS.items() if info.embedded]
+    if data_dir is None:
+        return Check(
+            "data", "PASS", f"{', '.join(embedded)} (embedded)", "BITFRONT_DATA=DIR adds others"
+        )
+    others = [n for n in DATASETS if n not in embedded and is_available(n, data_dir)]
+    if not others:
+        return Check("data", "WARN", f"nothing usable in {data_dir}", "bitfront datasets --json")
+    return Check("data", "PASS", ", ".join([*embedded, *others]))
+
+
+def _tracking(root: Path) -> Check:
+    from search.home import list_searches
+    from search.tracking import tracking_uri
+
+    searches = list_searches(root)
+    if searches:
+        uri = tracking_uri(stored_config(searches[-1]), root)
+    else:
+        uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root / 'mlflow.db'}"
+    if uri.startswith("sqlite") and not (root / "mlflow.db").exists():
+        return Check("tracking", "PASS", "SQLite, made by the first search")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "5")
+    from mlflow import MlflowClient
+
+    try:
+        found = MlflowClient(uri).search_experiments(max_results=1)
+    except Exception as error:  # MLflow raises many types for a server that is away
+        first = str(error).splitlines()[0][:200]
+        return Check(
+            "tracking", "WARN", f"{uri}: {first}", "searches go on; runs are delivered by resume"
+        )
+    return Check("tracking", "PASS", f"{uri} answers, {len(found)} experiment(s) or more")
+
+
+def _cluster(address: str) -> Check:
+    import logging
+
+    import ray
+
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except Exception as error:
+        return Check(
+            "cluster", "FAIL", str(error).splitlines()[0], "start one with: ray start --head"
+        )
+    have = ray.cluster_resources()
+    ray.shutdown()
+    return Check("cluster", "PASS", f"{have.get('CPU', 0):g} CPUs, {have.get('GPU', 0):g} GPUs")

@@ -1,0 +1,143 @@
+"""What a running search knows and does when something happens: the ledger, the front, MLflow and
+the terminal are kept in step here. Ray calls it through `tuner`; so can a simulator."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+from search.config import SearchConfig
+from search.front import Front, hypervolume_share
+from search.home import SearchFolder
+from search.progress import Progress
+from search.results import ideal_point
+from search.study import Entry, Ledger
+from search.tracking import Tracker
+from spaces.space import Space
+
+METRIC_KEYS = (
+    "epoch",
+    "train_loss",
+    "val_accuracy",
+    "val_loss",
+    "val_accuracy_raw",
+    "acc_soft",
+    "seconds",
+)
+
+
+class Session:
+    """One driver's turn at a search."""
+
+    def __init__(
+        self,
+        config: SearchConfig,
+        space: Space,
+        folder: SearchFolder,
+        tracker: Tracker | None,
+        quiet: bool = False,
+    ) -> None:
+        self.config = config
+        self.folder = folder
+        self.ledger = Ledger(folder.ledger_url, config, space)
+        self.tracker = tracker
+        self.front = Front(config.front_objectives)
+        self.best_accuracy: float | None = None
+        self._ideal = ideal_point(config)
+        for entry in self.ledger.entries.values():
+            self._count(entry)
+        self.progress = Progress(self, quiet)
+
+    @property
+    def budget(self) -> int:
+        return self.config.search.trials
+
+    @property
+    def ended(self) -> int:
+        return self.ledger.count("complete", "pruned", "failed")
+
+    @property
+    def failed(self) -> int:
+        return self.ledger.count("failed")
+
+    @property
+    def running(self) -> int:
+        return self.ledger.count("running")
+
+    @property
+    def hypervolume_share(self) -> float:
+        values = [v for _, v in self.front.items]
+        return hypervolume_share(
+            values, self.ledger.reference, self._ideal, self.config.front_objectives
+        )
+
+    def ask(self) -> Entry | None:
+        entry = self.ledger.ask()
+        if entry is not None and self.tracker is not None:
+            self.tracker.trial(entry)
+        return entry
+
+    def report(self, trial_id: str, result: dict[str, Any]) -> None:
+        """An epoch of a trial ended."""
+        entry = self.ledger.entries[trial_id]
+        if self.tracker is not None and "failure" not in result:
+            self.tracker.epoch(entry, _metrics(result))
+        self.progress.changed(ended=False)
+
+    def complete(self, trial_id: str, result: dict[str, Any]) -> None:
+        """A trial ran to its end, or failed in a way it could tell."""
+        if "failure" in result:
+            self.fail(trial_id, result["failure"], result.get("message", ""))
+            return
+        history = [_metrics(row) for row in result.get("history", [])]
+        self._end(trial_id, "complete", metrics=_metrics(result), history=history)
+
+    def fail(self, trial_id: str, reason: str, message: str) -> None:
+        self._end(trial_id, "failed", failure=reason, message=message)
+
+    def recovered(self, trial_id: str) -> None:
+        """The worker of a trial died and another one took the trial over."""
+        self.ledger.entries[trial_id].lives += 1
+
+    def _end(self, trial_id: str, state: str, **details: Any) -> None:
+        entry = self.ledger.tell(trial_id, state, **details)
+        changed = self._count(entry)
+        self.folder.forget_trial(trial_id)
+        if self.tracker is not None:
+            self.tracker.trial(entry)
+            self.tracker.search_metric("hypervolume", self.hypervolume_share, self.ended)
+            self.tracker.search_metric("trials_ended", self.ended, self.ended)
+            if changed:
+                self.tracker.front(set(self.front.keys))
+        self.progress.changed(ended=True)
+
+    def _count(self, entry: Entry) -> bool:
+        accuracy = entry.metrics.get("val_accuracy")
+        if entry.state != "complete" or entry.values is None:
+            return False
+        if accuracy is not None and (self.best_accuracy is None or accuracy > self.best_accuracy):
+            self.best_accuracy = accuracy
+        return self.front.add(entry.id, entry.values)
+
+    def trial_config(self, entry: Entry) -> dict[str, Any]:
+        """What the worker gets."""
+        resources = self.config.resources
+        return {
+            "trial": entry.id,
+            "spec": entry.spec.model_dump(mode="json"),
+            "folder": str(self.folder.trial_folder(entry.id)),
+            "checkpoint_every": resources.checkpoint_every,
+            "threads": max(1, int(resources.cpus)),
+            "gpus": resources.gpus,
+        }
+
+    def close(self) -> None:
+        """What is left of ended trials on disk goes; interrupted ones keep their checkpoints."""
+        if self.ledger.exhausted:
+            (self.folder.path / "exhausted").touch()
+        if not self.running:
+            shutil.rmtree(self.folder.path / "trials", ignore_errors=True)
+
+
+def _metrics(result: dict[str, Any]) -> dict[str, float]:
+    return {key: result[key] for key in METRIC_KEYS if key in result}

@@ -1,0 +1,118 @@
+"""Where searches live: a folder each, found by name, and the lock that keeps drivers apart."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainables.registry import UserError, did_you_mean
+
+DEFAULT_HOME = "bitfront-runs"
+
+
+def home(given: str | os.PathLike[str] | None = None) -> Path:
+    """`--home`, else BITFRONT_HOME, else ./bitfront-runs."""
+    chosen = given or os.environ.get("BITFRONT_HOME") or DEFAULT_HOME
+    return Path(chosen).expanduser().resolve()
+
+
+@dataclass(frozen=True)
+class SearchFolder:
+    """One search on disk."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "search.yaml"
+
+    @property
+    def ledger_url(self) -> str:
+        """SQLite beside the YAML, unless the search was started on another database."""
+        try:
+            stored = json.loads((self.path / "ledger.json").read_text())["url"]
+        except FileNotFoundError:
+            stored = None
+        return stored or f"sqlite:///{self.path / 'ledger.db'}"
+
+    def set_ledger_url(self, url: str) -> None:
+        write_atomically(self.path / "ledger.json", json.dumps({"url": url}))
+
+    @property
+    def exists(self) -> bool:
+        return self.config_file.is_file()
+
+    @property
+    def identity(self) -> str:
+        """What tells this search from another of the same name in a shared tracking server."""
+        file = self.path / "identity"
+        if not file.exists():
+            write_atomically(file, uuid.uuid4().hex[:12])
+        return file.read_text().strip()
+
+    def trial_folder(self, trial_id: str) -> Path:
+        return self.path / "trials" / trial_id
+
+    def forget_trial(self, trial_id: str) -> None:
+        """Drop the checkpoint of a trial that has ended: nothing needs it any more."""
+        shutil.rmtree(self.trial_folder(trial_id), ignore_errors=True)
+
+    @property
+    def running(self) -> bool:
+        """Whether a driver holds the lock now."""
+        file = self.path / "lock"
+        if not file.exists():
+            return False
+        with file.open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+            return False
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One driver a search. The lock goes with the process, however that ends."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "lock").open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise UserError(
+                    f"search '{self.name}' is running in another process",
+                    f"watch it: bitfront status {self.name}",
+                ) from None
+            yield
+
+
+def find(root: Path, name: str) -> SearchFolder:
+    """The folder of an existing search, by name."""
+    folder = SearchFolder(root / name)
+    if Path(name).name != name or not folder.exists:
+        known = [f.name for f in list_searches(root)]
+        hint = did_you_mean(name, known) if known else f"no search has been run in {root}"
+        raise UserError(f"unknown search '{name}', {hint}")
+    return folder
+
+
+def list_searches(root: Path) -> list[SearchFolder]:
+    folders = (SearchFolder(file.parent) for file in root.glob("*/search.yaml"))
+    return sorted(folders, key=lambda f: f.config_file.stat().st_mtime)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)

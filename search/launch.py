@@ -1,0 +1,155 @@
+"""Starting and continuing a search: run, resume and extend are one path, because the ledger says
+what is left to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from search import terminal
+from search.config import SearchConfig
+from search.home import SearchFolder, write_atomically
+from search.results import Results, stored_config
+from trainables.registry import UserError
+
+# What may differ between two turns at the same search: how much, where and how it is shown.
+MAY_CHANGE = ("search.trials", "resources", "tracking", "description", "task.data_dir")
+
+
+def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> SearchFolder:
+    """The folder of the search, new or the same as before."""
+    folder = SearchFolder(root / config.name)
+    if folder.exists:
+        changed = differences(stored_config(folder), config)
+        if changed:
+            raise UserError(
+                f"search '{config.name}' exists with another configuration: {'; '.join(changed)}",
+                f"give this one a name of its own: --name {config.name}-2",
+            )
+    folder.path.mkdir(parents=True, exist_ok=True)
+    if ledger_url is not None and not folder.exists:
+        folder.set_ledger_url(ledger_url)
+    return folder
+
+
+def differences(old: SearchConfig, new: SearchConfig) -> list[str]:
+    """`key: old -> new` for every setting that makes another search of it."""
+    before, after = (_flat(c.model_dump(mode="json")) for c in (old, new))
+    found = []
+    for key in sorted({*before, *after}):
+        free = any(key == k or key.startswith(k + ".") for k in MAY_CHANGE)
+        if not free and before.get(key) != after.get(key):
+            found.append(f"{key}: {before.get(key)} -> {after.get(key)}")
+    return found
+
+
+def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(data, dict) or not data:
+        return {prefix: data}
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        flat |= _flat(value, f"{prefix}.{key}" if prefix else str(key))
+    return flat
+
+
+def launch(
+    config: SearchConfig, folder: SearchFolder, address: str | None, quiet: bool = False
+) -> int:
+    """Run what the ledger says is left; print the front and what comes next. The exit code."""
+    with folder.locked():
+        write_atomically(folder.config_file, config.dump())
+        (folder.path / "exhausted").unlink(missing_ok=True)
+        complete = _drive(config, folder, address, quiet)
+    results = Results.of(folder)
+    if not quiet:
+        _conclude(results, complete)
+    if not complete:
+        return 130
+    return 0 if results.front else 1
+
+
+def _drive(config: SearchConfig, folder: SearchFolder, address: str | None, quiet: bool) -> bool:
+    from search.driver import Session
+    from search.space_config import build_space
+    from search.tracking import Tracker
+
+    tracker = None
+    if config.tracking.enabled:
+        tracker = Tracker(config, folder.identity, folder.path.parent)
+    session = Session(config, build_space(config), folder, tracker, quiet)
+    left = config.search.trials - session.ended
+    if tracker is not None:
+        tracker.start(session.ledger.entries.values())
+        tracker.front(set(session.front.keys))
+    if not quiet:
+        how = f"{session.ended} trials done, " if session.ended else ""
+        terminal.show(f"search {config.name}: {how}{max(0, left)} to go, in {folder.path}")
+    complete = True
+    try:
+        if left > 0 or session.ledger.interrupted():
+            from search.tuner import run_trials
+
+            complete = run_trials(session, address)
+    except KeyboardInterrupt:
+        complete = False
+    finally:
+        session.close()
+        if tracker is not None:
+            _close_tracker(tracker, folder, complete, quiet)
+    return complete
+
+
+def _close_tracker(tracker: Any, folder: SearchFolder, complete: bool, quiet: bool) -> None:
+    results = Results.of(folder)
+    artifacts = write_figures(results)
+    problem = tracker.close(
+        "complete" if complete else "interrupted", artifacts, summary_note(results)
+    )
+    if problem is not None and not quiet:
+        terminal.show(
+            f"MLflow at {tracker.uri} did not take everything: {problem}\n"
+            f"  nothing is lost; to deliver it: bitfront resume {folder.name}"
+        )
+
+
+def write_figures(results: Results) -> dict[str, str | Path]:
+    """front.html, front.png and front.csv beside the ledger, for the parent run."""
+    from dashboards.figures import front_csv, front_html, front_png
+
+    points = results.figure_points()
+    labels = results.figure_labels()
+    title = (
+        f"{results.config.name}: {results.config.task.dataset}, {results.config.task.model.name}"
+    )
+    out = results.folder.path
+    (out / "front.html").write_text(front_html(points, title, **labels), encoding="utf-8")
+    (out / "front.csv").write_text(front_csv(points), encoding="utf-8")
+    front_png(points, title, out / "front.png", **labels)
+    return {name: out / name for name in ("front.html", "front.png", "front.csv")}
+
+
+def summary_note(results: Results) -> str:
+    """The parent run's description in the MLflow UI."""
+    name = results.config.name
+    return (
+        f"{results.config.description}\n\n"
+        f"```\n{terminal.front_summary(results)}\n```\n\n"
+        "The front as a picture: artifacts front.html, front.png, front.csv. "
+        "Its trials: filter with `tags.pareto = 'true'`.\n\n"
+        f"```\nbitfront export {name} --budget 40%\nbitfront train recipe.yaml\n```\n"
+    )
+
+
+def _conclude(results: Results, complete: bool) -> None:
+    terminal.show("")
+    if not complete:
+        terminal.show("Interrupted: running trials keep their last checkpoint.")
+    elif results.space_exhausted:
+        terminal.show("Every point of the space that satisfies the limits has been tried.")
+    failures = results.failures()
+    if failures:
+        listed = ", ".join(f"{count} {reason}" for reason, count in failures.items())
+        terminal.show(f"Failed trials: {listed} (bitfront status {results.config.name} --json)")
+    terminal.show(terminal.front_summary(results))
+    terminal.show("")
+    terminal.show(terminal.next_commands(results))

@@ -1,0 +1,109 @@
+"""A dry run: how large the space is, how much of it the limits allow, what trials cost and how
+long the search will take. Trains a few steps at most."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from search import terminal
+from search.bounds import cost_bounds, extreme_specs, feasible_share
+from search.config import SearchConfig
+from search.progress import duration
+from search.space_config import build_space
+from trainables.task import TrialSpec
+
+TIMED_STEPS = 8
+# Ray and the imports of two workers, measured on two cores.
+START_SECONDS = 15.0
+
+
+@dataclass
+class Preview:
+    search: str
+    points: float | None
+    feasible_share: float
+    layers: int
+    costs: dict[str, tuple[float, float]]
+    trial_seconds: tuple[float, float]
+    concurrent: int
+    trials: int
+    eta_seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def text(self) -> str:
+        size = "infinite" if self.points is None else terminal.count(self.points)
+        low, high = self.trial_seconds
+        rows = [
+            [
+                name,
+                f"{a:,.4g}" if b < 1000 else f"{a:,.0f}",
+                f"{b:,.4g}" if b < 1000 else f"{b:,.0f}",
+            ]
+            for name, (a, b) in self.costs.items()
+        ]
+        return "\n".join(
+            [
+                f"search {self.search}: {self.trials} trials of a space with {size} points, "
+                f"{self.layers} layers to plan at most",
+                f"{100 * self.feasible_share:.0f} % of random points satisfy the limits",
+                "",
+                terminal.table(["cost", "least", "greatest"], rows),
+                "",
+                f"one trial: {low:.1f} to {high:.1f} s; {self.concurrent} at once; "
+                f"about {duration(self.eta_seconds)} in all",
+                "nothing was started",
+            ]
+        )
+
+
+def preview_search(config: SearchConfig) -> Preview:
+    from trainables.cost import task_cost_table
+
+    space = build_space(config)
+    size = space.size()
+    specs = extreme_specs(space)
+    by_cost = sorted(specs, key=lambda spec: task_cost_table(spec.task).totals(spec.plan)["ops64"])
+    seconds = sorted(trial_seconds(spec, config) for spec in (by_cost[0], by_cost[-1]))
+    fits = max(1, int((os.cpu_count() or 1) // config.resources.cpus))
+    concurrent = min(fits, config.resources.concurrent or fits)
+    mean = sum(seconds) / 2
+    trials = int(min(config.search.trials, size))
+    return Preview(
+        search=config.name,
+        points=None if math.isinf(size) else size,
+        feasible_share=feasible_share(config, space),
+        layers=max(len(spec.plan) for spec in specs),
+        costs=cost_bounds(space),
+        trial_seconds=(seconds[0], seconds[-1]),
+        concurrent=concurrent,
+        trials=config.search.trials,
+        eta_seconds=START_SECONDS + mean * math.ceil(trials / concurrent),
+    )
+
+
+def trial_seconds(spec: TrialSpec, config: SearchConfig) -> float:
+    """What the trial would take here, from a few steps of it and one validation."""
+    import torch
+
+    from trainables.training import Training, evaluate, search_data
+
+    torch.set_num_threads(max(1, int(config.resources.cpus)))
+    train, validation = search_data(spec.task)
+    batch = spec.task.batch_size
+    few = train.subset(torch.arange(min(len(train), batch * TIMED_STEPS)))
+    training = Training(spec, few, validation.subset(torch.arange(min(len(validation), 8))))
+    training.epoch()  # the first steps are slower: buffers are allocated and kernels chosen
+    started = time.perf_counter()
+    training._train_epoch()
+    step = (time.perf_counter() - started) / len(training.batches)
+    started = time.perf_counter()
+    evaluate(training.model, validation)
+    validate = time.perf_counter() - started
+    steps = max(1, len(train) // batch)
+    return spec.task.epochs * (steps * step + validate)

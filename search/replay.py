@@ -1,0 +1,128 @@
+"""A finished trial trained again from the ledger, outside Ray, and compared with what it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from search import terminal
+from search.home import list_searches
+from search.results import Results
+from search.study import Entry
+from trainables.registry import UserError
+
+COMPARED = ("train_loss", "val_loss", "val_accuracy")
+
+
+@dataclass
+class ReplayReport:
+    search: str
+    trial: str
+    epochs: int
+    differing: list[dict[str, float]]
+    accuracy: tuple[float, float]
+    threads: int
+
+    @property
+    def equal(self) -> bool:
+        return not self.differing
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "search": self.search,
+            "trial": self.trial,
+            "equal": self.equal,
+            "epochs": self.epochs,
+            "recorded_accuracy": self.accuracy[0],
+            "replayed_accuracy": self.accuracy[1],
+            "threads": self.threads,
+            "first_difference": self.differing[0] if self.differing else None,
+        }
+
+    def text(self) -> str:
+        recorded, replayed = self.accuracy
+        if self.equal:
+            return (
+                f"trial {self.trial}: replayed bit for bit, {self.epochs} epochs, "
+                f"{100 * replayed:.2f} % validation accuracy"
+            )
+        first = self.differing[0]
+        return (
+            f"trial {self.trial}: {100 * recorded:.2f} % recorded, "
+            f"{100 * replayed:.2f} % replayed\n"
+            f"  first difference in epoch {first['epoch']:g}: {first['metric']} "
+            f"{first['recorded']!r} recorded, {first['replayed']!r} replayed "
+            f"(here: {self.threads} threads)\n"
+            "  another machine, thread count, device or torch version changes the last bits"
+        )
+
+
+def find_trial(root: Path, text: str) -> tuple[Results, Entry]:
+    """`SEARCH/TRIAL`, or a trial id looked for in every search."""
+    name, _, trial = text.rpartition("/")
+    folders = [f for f in list_searches(root) if not name or f.name == name]
+    if name and not folders:
+        raise UserError(f"unknown search '{name}'", "bitfront status lists them")
+    found = []
+    for folder in folders:
+        results = Results.of(folder)
+        try:
+            found.append((results, results.find(trial)))
+        except UserError:
+            continue
+    if not found:
+        raise UserError(f"no trial '{trial}' in {root}", "bitfront front SEARCH lists trials")
+    if len(found) > 1:
+        names = ", ".join(f"{r.config.name}/{e.id}" for r, e in found)
+        raise UserError(f"trial '{trial}' is ambiguous: {names}")
+    return found[0]
+
+
+def replay_trial(
+    results: Results,
+    entry: Entry,
+    data_dir: str | None = None,
+    note: Callable[[str], None] | None = None,
+) -> ReplayReport:
+    import torch
+
+    from trainables.training import Training, device_from_resources, search_data
+
+    if entry.state != "complete":
+        raise UserError(f"trial {entry.id} is {entry.state}: only a complete one can be replayed")
+    threads = max(1, int(results.config.resources.cpus))
+    torch.set_num_threads(threads)
+    spec = entry.spec
+    if data_dir:
+        task = spec.task.model_copy(update={"data_dir": data_dir})
+        spec = spec.model_copy(update={"task": task})
+    device = device_from_resources(results.config.resources.gpus)
+    training = Training(spec, *search_data(spec.task), device)
+    while not training.done:
+        metrics = training.epoch()
+        if note is not None:
+            accuracy = terminal.percent(metrics["val_accuracy"], 2)
+            note(f"epoch {metrics['epoch']:g}/{spec.task.epochs}: {accuracy} %")
+    training.network.verify()
+    differing: list[dict[str, Any]] = []
+    for old, new in zip(entry.history, training.history, strict=True):
+        for metric in COMPARED:
+            if old[metric] != new[metric]:
+                differing.append(
+                    {
+                        "epoch": new["epoch"],
+                        "metric": metric,
+                        "recorded": old[metric],
+                        "replayed": new[metric],
+                    }
+                )
+    return ReplayReport(
+        search=results.config.name,
+        trial=entry.id,
+        epochs=spec.task.epochs,
+        differing=differing,
+        accuracy=(entry.metrics["val_accuracy"], training.history[-1]["val_accuracy"]),
+        threads=threads,
+    )

@@ -1,0 +1,191 @@
+"""A search read back: its finished trials, their front, its state. No torch, no Ray."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from dashboards.figures import FrontPoint, Labels
+from search.config import SearchConfig
+from search.front import Front, hypervolume, hypervolume_share
+from search.home import SearchFolder
+from search.study import Entry, read_entries, read_reference
+from trainables.registry import UserError, did_you_mean
+
+COST_LABELS = {
+    "flops": "FLOPs, MixBin convention",
+    "flops_pct": "FLOPs, MixBin convention, % of FP",
+    "ops64": "OPs, Bi-Real convention (binary / 64)",
+    "bops": "bit operations",
+    "bytes": "bytes of the packed checkpoint",
+    "params": "parameters",
+}
+
+
+def stored_config(folder: SearchFolder) -> SearchConfig:
+    data = yaml.safe_load(folder.config_file.read_text(encoding="utf-8"))
+    return SearchConfig.model_validate(data)
+
+
+@dataclass
+class Results:
+    """All trials of one search and the front they make."""
+
+    folder: SearchFolder
+    config: SearchConfig
+    entries: list[Entry]
+    reference: list[float]
+    front: list[Entry]
+
+    @classmethod
+    def of(cls, folder: SearchFolder) -> Results:
+        config = stored_config(folder)
+        entries = read_entries(folder.ledger_url, config.name)
+        reference = read_reference(folder.ledger_url, config.name)
+        return cls.from_entries(folder, config, entries, reference)
+
+    @classmethod
+    def from_entries(
+        cls,
+        folder: SearchFolder,
+        config: SearchConfig,
+        entries: list[Entry],
+        reference: list[float],
+    ) -> Results:
+        front = Front(config.front_objectives)
+        by_id = {entry.id: entry for entry in entries}
+        for entry in entries:
+            if entry.state == "complete" and entry.values is not None:
+                front.add(entry.id, entry.values)
+        return cls(folder, config, entries, reference, [by_id[key] for key in front.keys])
+
+    @property
+    def front_values(self) -> list[list[float]]:
+        return [entry.values for entry in self.front if entry.values is not None]
+
+    @property
+    def hypervolume(self) -> float:
+        return hypervolume(self.front_values, self.reference, self.config.front_objectives)
+
+    @property
+    def hypervolume_share(self) -> float:
+        """The hypervolume as a share of the box between the reference and a perfect, free
+        network."""
+        ideal = ideal_point(self.config)
+        return hypervolume_share(
+            self.front_values, self.reference, ideal, self.config.front_objectives
+        )
+
+    def counts(self) -> dict[str, int]:
+        found = Counter(entry.state for entry in self.entries)
+        return {s: found[s] for s in ("complete", "pruned", "failed", "running", "waiting")}
+
+    def failures(self) -> dict[str, int]:
+        return dict(Counter(e.failure or "error" for e in self.entries if e.state == "failed"))
+
+    @property
+    def state(self) -> str:
+        if self.folder.running:
+            return "running"
+        ended = sum(e.state in ("complete", "pruned", "failed") for e in self.entries)
+        open_trials = any(e.state == "running" for e in self.entries)
+        if open_trials or (ended < self.config.search.trials and not self.space_exhausted):
+            return "interrupted"
+        return "complete"
+
+    @property
+    def space_exhausted(self) -> bool:
+        return (self.folder.path / "exhausted").exists()
+
+    def find(self, trial: str) -> Entry:
+        """A trial by its id, an unambiguous start of it, or its number (`t12`)."""
+        if trial.startswith("t") and trial[1:].isdigit():
+            number = int(trial[1:])
+            matches = [e for e in self.entries if e.number == number]
+        else:
+            matches = [e for e in self.entries if e.id.startswith(trial)]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise UserError(f"trial '{trial}' is ambiguous: {', '.join(e.id for e in matches)}")
+        hint = did_you_mean(trial, [e.id for e in self.entries])
+        raise UserError(f"search '{self.config.name}' has no trial '{trial}', {hint}")
+
+    def as_json(self) -> dict[str, Any]:
+        names = list(self.config.objectives)
+        return {
+            "search": self.config.name,
+            "objectives": dict(self.config.objectives),
+            "reference": dict(zip(names, self.reference, strict=True)),
+            "hypervolume": self.hypervolume,
+            "hypervolume_share": self.hypervolume_share,
+            "points": [point_json(entry) for entry in self.front],
+        }
+
+    def status_json(self) -> dict[str, Any]:
+        return {
+            "search": self.config.name,
+            "state": self.state,
+            "trials": self.counts(),
+            "budget": self.config.search.trials,
+            "failures": self.failures(),
+            "front": len(self.front),
+            "hypervolume": self.hypervolume,
+            "hypervolume_share": self.hypervolume_share,
+            "best_accuracy": best_accuracy(self.entries),
+        }
+
+    @property
+    def cost_name(self) -> str:
+        """The cost on the figure's axis: the first objective that is one."""
+        return next((o for o in self.config.objectives if o in COST_LABELS), "flops")
+
+    def figure_points(self) -> list[FrontPoint]:
+        on_front = {entry.id for entry in self.front}
+        cost = self.cost_name
+        is_flops = cost in ("flops", "flops_pct")
+        return [
+            FrontPoint(
+                trial=e.id,
+                method=e.spec.method,
+                plan=e.spec.plan,
+                accuracy=e.metrics["val_accuracy"],
+                cost=e.costs[cost],
+                cost_pct=e.costs["flops_pct"] if is_flops else None,
+                on_front=e.id in on_front,
+                extra={k: f"{v:g}" for k, v in e.costs.items() if k not in (cost, "flops_pct")},
+            )
+            for e in self.entries
+            if e.state == "complete" and "val_accuracy" in e.metrics
+        ]
+
+    def figure_labels(self) -> Labels:
+        is_flops = self.cost_name in ("flops", "flops_pct")
+        return {"cost_label": COST_LABELS["flops_pct" if is_flops else self.cost_name]}
+
+
+def ideal_point(config: SearchConfig) -> list[float]:
+    return [1.0 if name == "val_accuracy" else 0.0 for name in config.objectives]
+
+
+def best_accuracy(entries: list[Entry]) -> float | None:
+    found = [e.metrics["val_accuracy"] for e in entries if "val_accuracy" in e.metrics]
+    return max(found, default=None)
+
+
+def point_json(entry: Entry) -> dict[str, Any]:
+    return {
+        "trial": entry.id,
+        "number": entry.number,
+        "method": entry.spec.method,
+        "plan": entry.spec.plan,
+        **{k: entry.metrics[k] for k in ("val_accuracy", "val_loss") if k in entry.metrics},
+        **entry.costs,
+        "method_params": entry.spec.params,
+        "model": entry.spec.task.model.model_dump(),
+        "optimizer": entry.spec.task.optimizer.model_dump(),
+        "seconds": entry.seconds,
+    }

@@ -1,0 +1,278 @@
+"""The `space` section of a search YAML, as a `Space`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from search.config import KeyProblem, SearchConfig
+from spaces.space import FixedPlan, FreePlan, PlanSpace, SelectedPlan, Space, ends
+from trainables.cost import task_cost_table
+from trainables.methods import METHODS
+from trainables.models import MODELS
+from trainables.parameters import Choice, Domain, Float, Int, Param
+from trainables.plan import LEVELS, check_plan
+from trainables.registry import UserError, did_you_mean
+from trainables.selectors import RULES, SELECTORS
+from trainables.task import LearningRateSpec, LossSpec, OptimizerSpec, with_overrides
+
+# Parts of the task a search may change, besides the parameters of its model.
+TASK_KEYS = (
+    "batch_size",
+    "augmentation",
+    "precision",
+    "epochs",
+    *(f"optimizer.{key}" for key in OptimizerSpec.model_fields),
+    *(f"schedule.{key}" for key in LearningRateSpec.model_fields if key != "at"),
+    *(f"loss.{key}" for key in LossSpec.model_fields),
+)
+
+
+def build_space(config: SearchConfig) -> Space:
+    """The typed space, or the first thing wrong with it."""
+    raw = dict(config.space)
+    method = _methods(raw.pop("method", None), "plan" in raw)
+    plan = _plan(raw.pop("plan", None), [str(m) for m in method.values])
+    overrides: dict[str, Domain] = {}
+    method_params: dict[str, dict[str, Domain]] = {}
+    for key, value in raw.items():
+        path = ("space", key)
+        prefix, _, name = key.rpartition(".")
+        if prefix in METHODS:
+            _method_parameter(path, prefix, name, value, method, method_params)
+        elif key.startswith("model."):
+            overrides[key] = _model_parameter(path, key, value, config)
+        elif key in TASK_KEYS:
+            overrides[key] = _task_parameter(path, key, value, config)
+        else:
+            known = ["method", "plan", *TASK_KEYS]
+            known += [f"model.{p}" for p in MODELS.get(config.task.model.name).params]
+            known += [f"{m}.{p}" for m in method.values for p in METHODS.get(str(m)).params]
+            raise KeyProblem(path, f"unknown key, {did_you_mean(key, known)}")
+    space = Space(config.task, method, plan, overrides, method_params)
+    for task in space.extreme_tasks():
+        try:
+            table = task_cost_table(task)
+        except UserError as error:
+            raise KeyProblem(("task", "model"), str(error)) from None
+        _check_plan_fits(space, plan, [layer.name for layer in table.plan_layers], table)
+    return space
+
+
+def _check_plan_fits(space: Space, plan: PlanSpace, names: list[str], table: Any) -> None:
+    if isinstance(plan, FixedPlan) and any(m != "fp" for m in space.method.values):
+        letters = plan.make(table, lambda n, d: None, 0)
+        try:
+            check_plan(letters, table.plan_layers)
+        except UserError as error:
+            raise KeyProblem(("space", "plan"), str(error).removeprefix("plan: ")) from None
+    if not names and isinstance(plan, FreePlan):
+        raise KeyProblem(
+            ("space", "plan"),
+            "the model has no layer to plan; task.binarize: all plans every layer",
+        )
+
+
+def _methods(raw: Any, has_plan: bool) -> Choice:
+    path = ("space", "method")
+    if raw is None:
+        if has_plan:
+            raise KeyProblem(path, "is missing: a plan needs a method, for example bnn")
+        return Choice(("fp",))
+    domain = parse_domain(path, raw)
+    if not isinstance(domain, Choice):
+        raise KeyProblem(path, "give a method or a choice of methods")
+    for name in domain.values:
+        if str(name) not in METHODS:
+            raise KeyProblem(path, f"unknown method '{name}', {did_you_mean(str(name), METHODS)}")
+    return domain
+
+
+def _plan(raw: Any, methods: list[str]) -> PlanSpace:
+    path = ("space", "plan")
+    planned = [m for m in methods if METHODS.get(m).levels != "F"]
+    if raw is None:
+        if planned:
+            raise KeyProblem(
+                path, f"is missing: {planned[0]} needs to know which layers are binary"
+            )
+        return FixedPlan("F")
+    if isinstance(raw, str):
+        raw = {"fixed": raw}
+    if not isinstance(raw, dict):
+        raise KeyProblem(path, "give letters, {per: layer}, or {selector: ..., budget: ...}")
+    kinds = {"fixed": {"fixed"}, "per": {"per", "levels"}}
+    kinds["selector"] = {"selector", "budget", "rule", "level"}
+    kind = next((k for k in kinds if k in raw), "per")
+    for key in raw:
+        if key not in kinds[kind]:
+            raise KeyProblem((*path, key), f"unknown key, {did_you_mean(key, kinds[kind])}")
+    if kind == "fixed":
+        letters = str(raw["fixed"])
+        _known_levels((*path, "fixed"), sorted(set(letters)), planned)
+        return FixedPlan(letters)
+    if kind == "per":
+        per = raw.get("per", "layer")
+        if per not in ("layer", "block", "stage"):
+            hint = did_you_mean(str(per), ["layer", "block", "stage"])
+            raise KeyProblem((*path, "per"), f"'{per}' is not known, {hint}")
+        given = raw.get("levels", ["F", "B"])
+        levels = [str(x) for x in (given if isinstance(given, list) else list(str(given)))]
+        _known_levels((*path, "levels"), levels, planned)
+        if len(set(levels)) != len(levels) or not levels:
+            raise KeyProblem((*path, "levels"), f"{levels}: each level once")
+        return FreePlan(per, tuple(levels))
+    return _selected_plan(path, raw, planned)
+
+
+def _selected_plan(path: tuple[str, str], raw: dict[str, Any], planned: list[str]) -> SelectedPlan:
+    name = str(raw["selector"])
+    if name not in SELECTORS:
+        hint = did_you_mean(name, SELECTORS)
+        raise KeyProblem((*path, "selector"), f"unknown selector '{name}', {hint}")
+    if "budget" not in raw:
+        raise KeyProblem((*path, "budget"), "is missing: percent of the full-precision flops")
+    budget = parse_domain((*path, "budget"), raw["budget"])
+    for end in ends(budget):
+        if not isinstance(end, int | float) or not 0 < end <= 100:
+            raise KeyProblem((*path, "budget"), f"{end} is not a percentage in (0, 100]")
+    rule = str(raw.get("rule", "at_least"))
+    if rule not in RULES:
+        raise KeyProblem((*path, "rule"), f"'{rule}' is not known, {did_you_mean(rule, RULES)}")
+    level = str(raw.get("level", "B"))
+    _known_levels((*path, "level"), [level], planned)
+    return SelectedPlan(name, budget, rule, level)
+
+
+def _known_levels(path: tuple[str | int, ...], levels: list[str], methods: list[str]) -> None:
+    for level in levels:
+        if level not in LEVELS:
+            known = ", ".join(f"{k} ({v})" for k, v in LEVELS.items())
+            raise KeyProblem(path, f"'{level}' is no level, one of: {known}")
+        for method in methods:
+            if level != "F" and level not in METHODS.get(method).levels:
+                takes = METHODS.get(method).levels
+                raise KeyProblem(path, f"method {method} takes the levels {takes}, not {level}")
+
+
+def _method_parameter(
+    path: tuple[str, str],
+    method: str,
+    name: str,
+    value: Any,
+    methods: Choice,
+    into: dict[str, dict[str, Domain]],
+) -> None:
+    if not methods.contains(method):
+        raise KeyProblem(path, f"method {method} is not among space.method: {methods.describe()}")
+    declared = METHODS.get(method).params
+    given = into.setdefault(method, {})
+    if isinstance(value, dict) and "schedule" in value:
+        for part, domain in _schedule_parts(path, name, value["schedule"], declared).items():
+            given[part] = domain
+        return
+    if name not in declared:
+        raise KeyProblem(path, f"unknown key, {did_you_mean(name, declared)}")
+    given[name] = _declared_domain(path, declared[name], value)
+
+
+def _schedule_parts(
+    path: tuple[str, str], name: str, raw: Any, declared: dict[str, Param]
+) -> dict[str, Domain]:
+    """`mu: {schedule: {from: 5, to: 30, until: 0.8, shape: cosine}}` is short for mu_start,
+    mu_end, mu_until and mu_shape."""
+    words = {"from": "start", "to": "end", "until": "until", "shape": "shape"}
+    if f"{name}_start" not in declared:
+        scheduled = [p.removesuffix("_start") for p in declared if p.endswith("_start")]
+        raise KeyProblem(path, f"no schedule of that name, {did_you_mean(name, scheduled)}")
+    if not isinstance(raw, dict):
+        raise KeyProblem((*path, "schedule"), "give from, to, until and shape")
+    parts = {}
+    for key, value in raw.items():
+        if key not in words:
+            hint = did_you_mean(str(key), words)
+            raise KeyProblem((*path, "schedule", key), f"unknown key, {hint}")
+        full = f"{name}_{words[key]}"
+        parts[full] = _declared_domain((*path, "schedule", key), declared[full], value)
+    return parts
+
+
+def _declared_domain(path: tuple[str | int, ...], param: Param, value: Any) -> Domain:
+    """The domain to search; `search` alone asks for the range the declaration recommends."""
+    if value == "search":
+        return param.search or param.domain
+    domain = parse_domain(path, value)
+    for end in ends(domain):
+        try:
+            param.check(str(path[-1]), end)
+        except UserError as error:
+            raise KeyProblem(path, str(error).removeprefix(f"{path[-1]}: ")) from None
+    return domain
+
+
+def _model_parameter(path: tuple[str, str], key: str, value: Any, config: SearchConfig) -> Domain:
+    declared = MODELS.get(config.task.model.name).params
+    name = key.removeprefix("model.")
+    if name not in declared:
+        raise KeyProblem(path, f"unknown key, {did_you_mean(name, declared)}")
+    return _declared_domain(path, declared[name], value)
+
+
+def _task_parameter(path: tuple[str, str], key: str, value: Any, config: SearchConfig) -> Domain:
+    domain = parse_domain(path, value)
+    for end in ends(domain):
+        try:
+            with_overrides(config.task, {key: end})
+        except ValidationError as error:
+            text = error.errors()[0]["msg"].removeprefix("Input ")
+            raise KeyProblem(path, f"{end!r} {text}") from None
+    return domain
+
+
+def parse_domain(path: tuple[str | int, ...], raw: Any) -> Domain:
+    """`{float: [a, b], log: true}`, `{int: [a, b], step: n}`, `{choice: [...]}`, a list (short
+    for choice) or a single value."""
+    try:
+        if isinstance(raw, list):
+            return Choice(tuple(_scalar(path, v) for v in raw))
+        if not isinstance(raw, dict):
+            return Choice((_scalar(path, raw),))
+        kinds = {"float": {"log"}, "int": {"log", "step"}, "choice": set()}
+        kind = next((k for k in kinds if k in raw), None)
+        if kind is None:
+            word = next(iter(raw), "")
+            raise KeyProblem(path, f"unknown kind '{word}', {did_you_mean(str(word), kinds)}")
+        for key in raw:
+            if key != kind and key not in kinds[kind]:
+                hint = did_you_mean(str(key), {kind, *kinds[kind]})
+                raise KeyProblem((*path, key), f"unknown key, {hint}")
+        return _ranged(path, kind, raw)
+    except ValueError as error:
+        raise KeyProblem(path, str(error)) from None
+
+
+def _ranged(path: tuple[str | int, ...], kind: str, raw: dict[str, Any]) -> Domain:
+    given = raw[kind]
+    if not isinstance(given, list):
+        raise KeyProblem((*path, kind), "give a list")
+    if kind == "choice":
+        return Choice(tuple(_scalar(path, v) for v in given))
+    if len(given) != 2 or not all(
+        isinstance(v, int | float) and not isinstance(v, bool) for v in given
+    ):
+        raise KeyProblem((*path, kind), f"give two numbers [low, high], got {given}")
+    log = raw.get("log", False)
+    if not isinstance(log, bool):
+        raise KeyProblem((*path, "log"), f"true or false, got {log!r}")
+    if kind == "float":
+        return Float(float(given[0]), float(given[1]), log)
+    if not all(float(v).is_integer() for v in (*given, raw.get("step", 1))):
+        raise KeyProblem((*path, "int"), f"whole numbers, got {given}")
+    return Int(int(given[0]), int(given[1]), int(raw.get("step", 1)), log)
+
+
+def _scalar(path: tuple[str | int, ...], value: Any) -> Any:
+    if not isinstance(value, bool | int | float | str):
+        raise KeyProblem(path, f"{value!r} is not a single value")
+    return value

@@ -1,0 +1,388 @@
+"""The ledger: an Optuna study on disk that is the truth about a search.
+
+Samplers work on a copy of it in memory; every trial is written through in one transaction when it
+starts and when it ends. Limits and duplicates are settled here, before a worker is taken."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from search.bounds import reference_point, violations
+from search.config import SearchConfig
+from search.samplers import make_sampler
+from spaces.space import FreePlan, Space, costs_of, random_value
+from trainables.parameters import Choice, Domain, Float, Int
+from trainables.registry import UserError
+from trainables.task import TrialSpec
+
+if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+SAMPLER_TRIES = 30
+RANDOM_TRIES = 300
+STATES = {
+    TrialState.COMPLETE: "complete",
+    TrialState.PRUNED: "pruned",
+    TrialState.FAIL: "failed",
+    TrialState.RUNNING: "running",
+    TrialState.WAITING: "waiting",
+}
+
+
+@dataclass
+class Entry:
+    """One trial as the ledger knows it."""
+
+    id: str
+    number: int
+    state: str
+    spec: TrialSpec
+    costs: dict[str, float]
+    values: list[float] | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    history: list[dict[str, float]] = field(default_factory=list)
+    failure: str | None = None
+    message: str | None = None
+    lives: int = 0
+    started: float | None = None
+    ended: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        if self.started is None or self.ended is None:
+            return None
+        return self.ended - self.started
+
+
+class Ledger:
+    """Opened by one driver at a time; readers use `read_entries`."""
+
+    def __init__(self, url: str, config: SearchConfig, space: Space) -> None:
+        self.config = config
+        self.space = space
+        self.storage = open_storage(url)
+        directions = [
+            StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
+            for mode in config.objectives.values()
+        ]
+        self.study = optuna.create_study(
+            study_name=config.name,
+            storage=self.storage,
+            directions=directions,
+            load_if_exists=True,
+            sampler=make_sampler("random", 0),
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # experimental, and only for Optuna's own dashboard
+            self.study.set_metric_names(list(config.objectives))
+        if "reference" not in self.study.user_attrs:
+            self.study.set_user_attr("reference", reference_point(config, space))
+        self.reference: list[float] = self.study.user_attrs["reference"]
+        self.mirror = optuna.create_study(directions=directions, sampler=make_sampler("random", 0))
+        self.entries: dict[str, Entry] = {}
+        self._disk_ids: dict[str, int] = {}
+        self._mirror_numbers: dict[str, int] = {}
+        self._handed_out: set[str] = set()
+        self.exhausted = False
+        for trial in self.study.get_trials(deepcopy=False):
+            self._remember(trial)
+
+    def _remember(self, trial: FrozenTrial) -> None:
+        entry = entry_of(trial)
+        self.entries[entry.id] = entry
+        self._disk_ids[entry.id] = trial._trial_id
+        self._mirror_numbers[entry.id] = len(self.mirror.get_trials(deepcopy=False))
+        self.mirror.add_trial(trial)
+
+    def interrupted(self) -> list[Entry]:
+        """Trials a driver that is gone left running, and that nobody has taken up again."""
+        return [
+            e
+            for e in self.entries.values()
+            if e.state == "running" and e.id not in self._handed_out
+        ]
+
+    def count(self, *states: str) -> int:
+        return sum(e.state in states for e in self.entries.values())
+
+    def ask(self) -> Entry | None:
+        """The next trial to train: an interrupted one first, then a new point that satisfies all
+        limits and that no trial has tried. None when the budget is spent or nothing is left."""
+        for entry in self.interrupted():
+            self._handed_out.add(entry.id)
+            return entry
+        if self.exhausted or len(self.entries) >= self.config.search.trials:
+            return None
+        entry_and_trial = self._new_point()
+        if entry_and_trial is None:
+            self.exhausted = True
+            return None
+        entry, trial = entry_and_trial
+        self._write_start(entry, trial)
+        return entry
+
+    def _new_point(self) -> tuple[Entry, optuna.Trial] | None:
+        number = len(self.entries)
+        anchors = self._anchors()
+        rng = random.Random(f"{self.config.search.seed}/{number}")
+        for attempt in range(SAMPLER_TRIES + RANDOM_TRIES):
+            # A fresh, seeded sampler makes each ask a function of the ledger alone: a resumed
+            # search asks what the undisturbed one would have asked.
+            if attempt < SAMPLER_TRIES:
+                seed = rng.randrange(2**31)
+                self.mirror.sampler = make_sampler(self.config.search.sampler, seed)
+                if attempt == 0 and number < len(anchors):
+                    self.mirror.enqueue_trial(anchors[number])
+            else:
+                self.mirror.enqueue_trial(self._random_point(rng))
+            trial = self.mirror.ask()
+            spec = self.space.walk(_drawing_from(trial), self.config.search.seed)
+            entry = self._proposed(spec, number)
+            broken = violations(self.config, entry.costs)
+            if entry.id not in self.entries and not broken:
+                return entry, trial
+            # A limit broken teaches the sampler; a duplicate only has to be forgotten.
+            for name, amount in broken.items():
+                trial.set_constraint(name, amount)
+            state = TrialState.PRUNED if broken else TrialState.FAIL
+            self.mirror.tell(trial, state=state)
+        return None
+
+    def _proposed(self, spec: TrialSpec, number: int) -> Entry:
+        spec = spec.canonical()
+        return Entry(
+            id=spec.fingerprint(self.config.name),
+            number=number,
+            state="running",
+            spec=spec,
+            costs=costs_of(spec),
+            started=time.time(),
+        )
+
+    def _anchors(self) -> list[dict[str, Any]]:
+        """Both ends of the cost axis come first: every level of a free plan, used throughout."""
+        if not isinstance(self.space.plan, FreePlan):
+            return []
+        planned = [m for m in self.space.method.values if m != "fp"]
+        anchors = []
+        for level in self.space.plan.levels:
+
+            def draw(name: str, domain: Domain, level: str = level) -> Any:
+                if name == "method":
+                    return planned[0]
+                return level if name.startswith("plan.") else middle(domain)
+
+            anchors.append(_recorded(self.space, draw))
+        return anchors
+
+    def _random_point(self, rng: random.Random) -> dict[str, Any]:
+        """A point for when the sampler keeps proposing what is known or forbidden. The share of
+        each level is drawn first, so that cheap and dear plans are as likely as middling ones."""
+        weights = [rng.random() for _ in range(8)]
+
+        def draw(name: str, domain: Domain) -> Any:
+            if name.startswith("plan.") and isinstance(domain, Choice):
+                return rng.choices(domain.values, weights[: len(domain.values)])[0]
+            return random_value(domain, rng)
+
+        return _recorded(self.space, draw)
+
+    def _write_start(self, entry: Entry, trial: optuna.Trial) -> None:
+        template = create_trial(
+            state=TrialState.RUNNING,
+            params=trial.params,
+            distributions=trial.distributions,
+            user_attrs={
+                "id": entry.id,
+                "spec": entry.spec.model_dump(mode="json"),
+                "costs": entry.costs,
+            },
+            # NSGA-II keeps a trial's generation there.
+            system_attrs=self.mirror.get_trials(deepcopy=False)[trial.number].system_attrs,
+        )
+        study_id = self.study._study_id
+        self._disk_ids[entry.id] = self.storage.create_new_trial(study_id, template)
+        self._mirror_numbers[entry.id] = trial.number
+        self.entries[entry.id] = entry
+        self._handed_out.add(entry.id)
+
+    def tell(
+        self,
+        trial_id: str,
+        state: str,
+        metrics: dict[str, float] | None = None,
+        history: list[dict[str, float]] | None = None,
+        failure: str | None = None,
+        message: str | None = None,
+    ) -> Entry:
+        """End a trial: complete with full-fidelity values, pruned, or failed with a reason. Telling
+        twice changes nothing."""
+        entry = self.entries[trial_id]
+        if entry.state != "running":
+            return entry
+        entry.metrics, entry.history = dict(metrics or {}), list(history or [])
+        entry.failure, entry.message = failure, message
+        entry.ended = time.time()
+        if state == "complete":
+            known = {**entry.costs, **entry.metrics}
+            entry.values = [float(known[name]) for name in self.config.objectives]
+        entry.state = state
+        disk = self._disk_ids[trial_id]
+        result = {
+            "metrics": entry.metrics,
+            "history": _columns(entry.history),
+            "failure": failure,
+            "message": message,
+        }
+        self.storage.set_trial_user_attr(disk, "result", result)
+        optuna_state = next(s for s, name in STATES.items() if name == state)
+        self.storage.set_trial_state_values(disk, optuna_state, entry.values)
+        number = self._mirror_numbers[trial_id]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.mirror.tell(number, values=entry.values, state=optuna_state)
+        return entry
+
+    def release(self, trial_id: str) -> None:
+        """Give a running trial back, unfinished: it is continued by the next `ask` or `resume`."""
+        self._handed_out.discard(trial_id)
+
+
+def open_storage(url: str) -> BaseStorage:
+    """The store behind the ledger; SQLite is tuned for one writer and many readers."""
+    from sqlalchemy import event
+    from sqlalchemy.exc import SQLAlchemyError
+
+    options: dict[str, Any] = {}
+    if url.startswith("sqlite"):
+        options = {"connect_args": {"timeout": 60}}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
+    except (SQLAlchemyError, ImportError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"the ledger cannot be opened: {reason}") from None
+    if url.startswith("sqlite"):
+
+        @event.listens_for(storage.engine, "connect")
+        def set_pragmas(connection: Any, record: Any) -> None:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+
+        storage.engine.dispose()
+    return optuna.storages.get_storage(storage)
+
+
+def read_entries(url: str, name: str) -> list[Entry]:
+    """All trials of a search, for reading only; works while a driver writes."""
+    storage, study_id = _stored_study(url, name)
+    return [entry_of(trial) for trial in storage.get_all_trials(study_id, deepcopy=False)]
+
+
+def read_reference(url: str, name: str) -> list[float]:
+    """The reference point that was fixed before the first trial."""
+    storage, study_id = _stored_study(url, name)
+    return list(storage.get_study_user_attrs(study_id)["reference"])
+
+
+def _stored_study(url: str, name: str) -> tuple[BaseStorage, int]:
+    storage = open_storage(url)
+    try:
+        return storage, storage.get_study_id_from_name(name)
+    except KeyError:
+        raise UserError(f"the ledger holds no search '{name}'") from None
+
+
+def entry_of(trial: FrozenTrial) -> Entry:
+    attrs = trial.user_attrs
+    result = attrs.get("result", {})
+    return Entry(
+        id=attrs["id"],
+        number=trial.number,
+        state=STATES[trial.state],
+        spec=TrialSpec.model_validate(attrs["spec"]),
+        costs=attrs["costs"],
+        values=list(trial.values) if trial.values is not None else None,
+        metrics=result.get("metrics", {}),
+        history=_rows(result.get("history", {})),
+        failure=result.get("failure"),
+        message=result.get("message"),
+        started=trial.datetime_start.timestamp() if trial.datetime_start else None,
+        ended=trial.datetime_complete.timestamp() if trial.datetime_complete else None,
+    )
+
+
+def distribution(domain: Domain) -> BaseDistribution:
+    if isinstance(domain, Float):
+        return FloatDistribution(domain.low, domain.high, log=domain.log)
+    if isinstance(domain, Int):
+        return IntDistribution(domain.low, domain.high, log=domain.log, step=domain.step)
+    return CategoricalDistribution(domain.values)
+
+
+def middle(domain: Domain) -> Any:
+    """The value an anchor takes for a parameter that is no part of the plan."""
+    if isinstance(domain, Choice):
+        return domain.values[0]
+    ends = (domain.low, domain.high)
+    value = math.sqrt(math.prod(ends)) if domain.log else sum(ends) / 2
+    if isinstance(domain, Int):
+        steps = round((value - domain.low) / domain.step)
+        return domain.low + steps * domain.step
+    return value
+
+
+def _drawing_from(trial: optuna.Trial) -> Any:
+    def draw(name: str, domain: Domain) -> Any:
+        return trial._suggest(name, distribution(domain))
+
+    return draw
+
+
+def _recorded(space: Space, draw: Any) -> dict[str, Any]:
+    """The parameters a walk of the space drew, by name."""
+    drawn: dict[str, Any] = {}
+
+    def record(name: str, domain: Domain) -> Any:
+        drawn[name] = draw(name, domain)
+        return drawn[name]
+
+    space.walk(record)
+    return drawn
+
+
+def _columns(history: Iterable[dict[str, float]]) -> dict[str, list[float | None]]:
+    """Learning curves by metric: half the size of a row an epoch."""
+    rows = list(history)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    # What JSON cannot say (nan, inf) is left out rather than written in a dialect.
+    return json.loads(json.dumps(columns), parse_constant=lambda text: None)
+
+
+def _rows(columns: dict[str, list[float | None]]) -> list[dict[str, float]]:
+    length = max((len(values) for values in columns.values()), default=0)
+    return [
+        {name: v[i] for name, v in columns.items() if i < len(v) and v[i] is not None}  # type: ignore[misc]
+        for i in range(length)
+    ]

@@ -1,0 +1,405 @@
+"""The only MLflow writer: one parent run a search, one child run a trial.
+
+A thread of its own sends what changed in batches, off the hot path. What a server that is away
+did not take is sent again later, and `reconcile` makes MLflow agree with the ledger after any
+crash: the ledger is the truth, this is a view of it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from search.config import SearchConfig
+from search.study import Entry
+
+FLUSH_SECONDS = 1.0
+LONGEST_BACKOFF = 30.0
+CLOSE_SECONDS = 20.0
+STATUS = {"complete": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
+
+
+def tracking_uri(config: SearchConfig, home: Path) -> str:
+    """The YAML, else MLFLOW_TRACKING_URI, else a SQLite file beside the searches."""
+    default = f"sqlite:///{home / 'mlflow.db'}"
+    return config.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or default
+
+
+def experiment_name(config: SearchConfig) -> str:
+    return config.tracking.experiment or f"{config.task.dataset} {config.task.model.name}"
+
+
+def run_name(entry: Entry) -> str:
+    """Readable in a list: number, method, share of the flops, accuracy."""
+    name = f"t{entry.number:04d} {entry.spec.method} {entry.costs['flops_pct']:.0f} %"
+    accuracy = entry.metrics.get("val_accuracy")
+    return f"{name} {100 * accuracy:.1f}" if accuracy is not None else name
+
+
+def flat_params(entry: Entry) -> dict[str, str]:
+    """A trial's parameters for MLflow; the plan is one of them."""
+    spec = entry.spec
+    flat = {"method": spec.method, "plan": spec.plan, "seed": str(spec.seed)}
+    # Not by the method's own name: MLflow takes no '+' in a key.
+    flat |= {f"method.{name}": str(value) for name, value in spec.params.items()}
+    for key, value in spec.task.model_dump(mode="json").items():
+        if key == "data_dir":
+            continue
+        if isinstance(value, dict):
+            flat |= {f"{key}.{inner}": str(v) for inner, v in value.items()}
+        else:
+            flat[key] = str(value)
+    return flat
+
+
+@dataclass
+class _Child:
+    """What MLflow has of one trial."""
+
+    run_id: str | None = None
+    last_epoch: int = 0
+    described: bool = False
+    ended: bool = False
+    pareto: bool | None = None
+
+
+@dataclass
+class _Outbox:
+    """What changed since the last delivery."""
+
+    trials: dict[str, Entry] = field(default_factory=dict)
+    curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    parent: list[tuple[str, float, int, int]] = field(default_factory=list)
+    front: set[str] | None = None
+
+
+class Tracker:
+    """Takes notes from the driver at once, writes them to MLflow when it can."""
+
+    def __init__(self, config: SearchConfig, identity: str, home: Path) -> None:
+        self.config = config
+        self.identity = identity
+        self.home = home
+        self.uri = tracking_uri(config, home)
+        self.last_error: str | None = None
+        self.experiment_id: str | None = None
+        self.parent_id: str | None = None
+        self._client: Any = None
+        self._children: dict[str, _Child] = {}
+        self._entries: dict[str, Entry] = {}
+        self._outbox = _Outbox()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    # What the driver calls; none of it touches MLflow or waits.
+
+    def start(self, entries: Iterable[Entry]) -> None:
+        """Begin delivering; `entries` is all the ledger has so far."""
+        self._entries = {entry.id: entry for entry in entries}
+        with self._lock:
+            self._outbox.trials.update(self._entries)
+        self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
+        self._thread.start()
+
+    def trial(self, entry: Entry) -> None:
+        """A trial started or ended."""
+        with self._lock:
+            self._outbox.trials[entry.id] = entry
+
+    def epoch(self, entry: Entry, metrics: dict[str, float]) -> None:
+        with self._lock:
+            self._outbox.trials.setdefault(entry.id, entry)
+            self._outbox.curves.setdefault(entry.id, []).append(metrics)
+
+    def search_metric(self, name: str, value: float, step: int) -> None:
+        with self._lock:
+            self._outbox.parent.append((name, value, int(time.time() * 1000), step))
+
+    def front(self, trial_ids: set[str]) -> None:
+        with self._lock:
+            self._outbox.front = set(trial_ids)
+
+    def close(self, state: str, artifacts: dict[str, str | Path], summary: str) -> str | None:
+        """Deliver the rest, end the parent run. Returns what went wrong, if anything did."""
+        self._closing = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(CLOSE_SECONDS)
+            if self._thread.is_alive():
+                return self.last_error or "MLflow did not answer in time"
+        if self._pending():
+            return self.last_error
+        try:
+            self._finish_parent(state, artifacts, summary)
+        except Exception as error:
+            self.last_error = _first_line(error)
+            return self.last_error
+        return None
+
+    # The thread.
+
+    def _work(self) -> None:
+        delay = FLUSH_SECONDS
+        deadline: float | None = None
+        while True:
+            try:
+                self._flush()
+                delay = FLUSH_SECONDS
+            except Exception as error:
+                self.last_error = _first_line(error)
+                delay = min(LONGEST_BACKOFF, 2 * delay)
+            if self._closing:
+                deadline = deadline or time.monotonic() + CLOSE_SECONDS / 2
+                if not self._pending() or time.monotonic() > deadline:
+                    return
+                delay = min(delay, 2.0)
+            self._wake.wait(delay)
+            if self._closing:
+                self._wake.clear()
+
+    def _pending(self) -> bool:
+        with self._lock:
+            box = self._outbox
+            return bool(box.trials or box.curves or box.parent or box.front is not None)
+
+    def _flush(self) -> None:
+        if self._client is None:
+            self._connect()
+        with self._lock:
+            box, self._outbox = self._outbox, _Outbox()
+        try:
+            self._deliver_all(box)
+            if box.parent:
+                self._log(self.parent_id, metrics=box.parent)
+                box.parent = []
+            if box.front is not None:
+                self._tag_front(box.front)
+                box.front = None
+        except Exception:
+            self._put_back(box)
+            raise
+
+    def _deliver_all(self, box: _Outbox) -> None:
+        """Every trial that can be delivered, even when MLflow refuses one of them."""
+        refused: Exception | None = None
+        for trial_id in list(box.trials):
+            try:
+                self._deliver(box.trials[trial_id], box.curves.get(trial_id, []))
+            except Exception as error:
+                refused = error
+                continue
+            box.trials.pop(trial_id)
+            box.curves.pop(trial_id, None)
+        if refused is not None:
+            raise refused
+
+    def _put_back(self, box: _Outbox) -> None:
+        with self._lock:
+            new = self._outbox
+            new.trials = {**box.trials, **new.trials}
+            for trial_id, rows in box.curves.items():
+                new.curves[trial_id] = rows + new.curves.get(trial_id, [])
+            new.parent = box.parent + new.parent
+            new.front = box.front if new.front is None else new.front
+
+    def _connect(self) -> None:
+        # A server that is away must not hold the thread for minutes: it tries again itself.
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+        import logging
+
+        from mlflow import MlflowClient
+
+        # After the import, which sets levels of its own.
+        for name in ("alembic", "mlflow", "mlflow.store.db.utils"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+
+        client = MlflowClient(self.uri)
+        self.experiment_id = self._experiment(client)
+        self.parent_id = self._parent(client)
+        self._children = self._known_children(client)
+        self._client = client
+
+    def _experiment(self, client: Any) -> str:
+        name = experiment_name(self.config)
+        found = client.get_experiment_by_name(name)
+        if found is not None:
+            return str(found.experiment_id)
+        location = None
+        if self.uri.startswith("sqlite"):
+            # MLflow's own default is ./mlruns of whoever happens to write first.
+            location = (self.home / "mlartifacts" / name.replace("/", "_")).as_uri()
+        return str(client.create_experiment(name, artifact_location=location))
+
+    def _parent(self, client: Any) -> str:
+        runs = client.search_runs(
+            [self.experiment_id],
+            f"tags.`bitfront.search_id` = '{self.identity}' and tags.`bitfront.kind` = 'search'",
+            max_results=1,
+        )
+        if runs:
+            run_id = str(runs[0].info.run_id)
+            client.update_run(run_id, status="RUNNING")
+            return run_id
+        from mlflow.entities import Param
+
+        versions = {f"bitfront.version.{name}": version_of(name) for name in _PACKAGES}
+        tags = {
+            "mlflow.runName": self.config.name,
+            "bitfront.search": self.config.name,
+            "bitfront.search_id": self.identity,
+            "bitfront.kind": "search",
+            "bitfront.python": sys.version.split()[0],
+            "bitfront.platform": platform.platform(),
+            **versions,
+        }
+        run = client.create_run(self.experiment_id, tags=tags)
+        config = self.config
+        params = {
+            "dataset": config.task.dataset,
+            "model": config.task.model.name,
+            "epochs": config.task.epochs,
+            "sampler": config.search.sampler,
+            "trials": config.search.trials,
+            "objectives": ", ".join(f"{k} {v}" for k, v in config.objectives.items()),
+        }
+        client.log_batch(run.info.run_id, params=[Param(k, str(v)) for k, v in params.items()])
+        client.log_text(run.info.run_id, config.dump(), "search.yaml")
+        return str(run.info.run_id)
+
+    def _known_children(self, client: Any) -> dict[str, _Child]:
+        children: dict[str, _Child] = {}
+        token = None
+        while True:
+            page = client.search_runs(
+                [self.experiment_id],
+                f"tags.`bitfront.search_id` = '{self.identity}' and tags.`bitfront.kind` = 'trial'",
+                max_results=1000,
+                page_token=token,
+            )
+            for run in page:
+                tags = run.data.tags
+                children[tags["bitfront.trial"]] = _Child(
+                    run_id=run.info.run_id,
+                    last_epoch=int(run.data.metrics.get("epoch", 0)),
+                    described="method" in run.data.params,
+                    ended=run.info.status != "RUNNING",
+                    pareto=tags.get("pareto") == "true",
+                )
+            token = page.token
+            if not token:
+                return children
+
+    def _deliver(self, entry: Entry, rows: list[dict[str, float]]) -> None:
+        """Bring the trial's run up to date. Sending the same twice changes nothing."""
+        child = self._children.setdefault(entry.id, _Child())
+        if child.ended:
+            return
+        ended = entry.state in STATUS
+        if child.run_id is None:
+            run = self._client.create_run(
+                self.experiment_id,
+                start_time=int((entry.started or time.time()) * 1000),
+                tags={
+                    "mlflow.parentRunId": self.parent_id,
+                    "mlflow.runName": run_name(entry),
+                    "bitfront.kind": "trial",
+                    "bitfront.trial": entry.id,
+                    "bitfront.search": self.config.name,
+                    "bitfront.search_id": self.identity,
+                    "method": entry.spec.method,
+                    "plan": entry.spec.plan,
+                    "pareto": "false",
+                },
+            )
+            child.run_id = run.info.run_id
+        now = int(time.time() * 1000)
+        history = entry.history if ended and entry.history else rows
+        metrics = [
+            (name, float(value), now, int(row["epoch"]))
+            for row in history
+            if row.get("epoch", 0) > child.last_epoch
+            for name, value in row.items()
+        ]
+        params: dict[str, str] = {}
+        if not child.described:
+            params = flat_params(entry)
+            metrics += [(name, float(value), now, 0) for name, value in entry.costs.items()]
+        tags = {}
+        if ended:
+            tags = {"state": entry.state, "mlflow.runName": run_name(entry)}
+            if entry.failure:
+                tags |= {"failure": entry.failure, "message": (entry.message or "")[:500]}
+        self._log(child.run_id, metrics, params, tags)
+        child.described = True
+        child.last_epoch = max(
+            [child.last_epoch, *(int(row["epoch"]) for row in history if "epoch" in row)]
+        )
+        if ended:
+            end = int((entry.ended or time.time()) * 1000)
+            self._client.set_terminated(child.run_id, STATUS[entry.state], end)
+            child.ended = True
+
+    def _log(
+        self,
+        run_id: str | None,
+        metrics: list[tuple[str, float, int, int]] | None = None,
+        params: dict[str, str] | None = None,
+        tags: dict[str, str] | None = None,
+    ) -> None:
+        """As few requests as MLflow's limits allow: 1,000 metrics, 100 parameters, 100 tags."""
+        from mlflow.entities import Metric, Param, RunTag
+
+        measured = [Metric(*m) for m in metrics or []]
+        named = [Param(k, v[:6000]) for k, v in (params or {}).items()]
+        tagged = [RunTag(k, v) for k, v in (tags or {}).items()]
+        # One request takes at most 1,000 items of all kinds together.
+        for start in range(0, max(len(measured), len(named), len(tagged), 1), 800):
+            here = slice(start, start + 800)
+            batch = (measured[here], named[:100] if not start else [], tagged if not start else [])
+            if any(batch):
+                self._client.log_batch(run_id, *batch)
+        for start in range(100, len(named), 100):
+            self._client.log_batch(run_id, params=named[start : start + 100])
+
+    def _tag_front(self, front: set[str]) -> None:
+        for trial_id, child in self._children.items():
+            on_front = trial_id in front
+            if child.run_id is not None and child.pareto is not on_front:
+                if on_front or child.pareto:
+                    self._client.set_tag(child.run_id, "pareto", str(on_front).lower())
+                child.pareto = on_front
+
+    def _finish_parent(self, state: str, artifacts: dict[str, str | Path], summary: str) -> None:
+        for name, content in artifacts.items():
+            if isinstance(content, Path):
+                self._client.log_artifact(self.parent_id, str(content))
+            else:
+                self._client.log_text(self.parent_id, content, name)
+        self._client.set_tag(self.parent_id, "mlflow.note.content", summary)
+        self._client.set_tag(self.parent_id, "state", state)
+        self._client.set_terminated(self.parent_id, "FINISHED" if state == "complete" else "KILLED")
+
+
+_PACKAGES = ("bitfront", "torch", "ray", "optuna", "mlflow")
+
+
+def version_of(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _first_line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0] if text else ''}"[:300]

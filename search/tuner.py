@@ -1,0 +1,185 @@
+"""Ray Tune: trials of a session on reused actors, on one machine or a cluster. Ray holds no state
+of a search that matters: resuming is a new Tuner over the same ledger (traps.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import sys
+from typing import Any
+
+# Read by Ray when it is imported. Its own loggers, snapshots and progress tables cost time per
+# trial and tell nothing the ledger does not know.
+os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
+os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "1000000000")
+os.environ.setdefault("TUNE_WARN_THRESHOLD_S", "1000")
+os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+
+import ray
+from ray import tune
+from ray.tune import Callback
+from ray.tune.search import Searcher
+
+from search.config import ResourceSpec
+from search.driver import Session
+from trainables.registry import UserError
+from trainables.trial import Trial
+
+OBJECT_STORE_BYTES = 256 * 1024**2
+
+
+class LedgerSearcher(Searcher):
+    """Hands Ray the trials the ledger asks for and brings their ends back."""
+
+    def __init__(self, session: Session, concurrent: int) -> None:
+        super().__init__(metric="val_accuracy", mode="max")
+        self.session = session
+        self.concurrent = concurrent
+        self.trials: dict[str, str] = {}
+
+    def suggest(self, trial_id: str) -> Any:
+        if len(self.trials) >= self.concurrent:
+            return None
+        entry = self.session.ask()
+        if entry is None:
+            return Searcher.FINISHED
+        self.trials[trial_id] = entry.id
+        return self.session.trial_config(entry)
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        self.session.report(self.trials[trial_id], result)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        # An error is told by `Watcher.on_trial_error`, which knows what happened.
+        if not error and result is not None and trial_id in self.trials:
+            self.session.complete(self.trials.pop(trial_id), result)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The Tuner pickles itself for a restore that is never made from it."""
+        return {}
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing to keep: the ledger is on disk already."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing to bring back."""
+
+
+class Watcher(Callback):
+    """Hears what the searcher does not: workers that died."""
+
+    def __init__(self, searcher: LedgerSearcher) -> None:
+        self.searcher = searcher
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self.searcher.session.recovered(self.searcher.trials[trial.trial_id])
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        entry_id = self.searcher.trials.pop(trial.trial_id, None)
+        if entry_id is None:
+            return
+        error = trial.get_pickled_error() or trial.get_error()
+        name = type(error).__name__
+        reason = "oom" if "OutOfMemory" in name else "lost worker"
+        self.searcher.session.fail(entry_id, reason, f"{name}: {error}"[:2000])
+
+
+def run_trials(session: Session, address: str | None = None) -> bool:
+    """Run the session's trials to the end of its budget. False when it was interrupted."""
+    resources = session.config.resources
+    started = _connect(address, resources)
+    try:
+        concurrent = _concurrent(resources)
+        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(concurrent)
+        searcher = LedgerSearcher(session, concurrent)
+        storage = session.folder.path / "ray"
+        shutil.rmtree(storage, ignore_errors=True)
+        tuner = tune.Tuner(
+            tune.with_resources(Trial, {"cpu": resources.cpus, "gpu": resources.gpus}),
+            tune_config=tune.TuneConfig(
+                search_alg=searcher,
+                num_samples=-1,
+                reuse_actors=True,
+                trial_name_creator=lambda trial: trial.config["trial"],
+                trial_dirname_creator=lambda trial: trial.config["trial"],
+            ),
+            run_config=tune.RunConfig(
+                name="trials",
+                storage_path=str(storage),
+                verbose=0,
+                callbacks=[Watcher(searcher)],
+                failure_config=tune.FailureConfig(max_failures=resources.retries),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0),
+            ),
+        )
+        session.progress.start()
+        try:
+            with _quiet_ray():
+                tuner.fit()
+        finally:
+            session.progress.stop()
+            shutil.rmtree(storage, ignore_errors=True)
+        return not searcher.trials
+    finally:
+        if started:
+            ray.shutdown()
+
+
+def _connect(address: str | None, resources: ResourceSpec) -> bool:
+    """Join the cluster at `address`, or start Ray here. True when Ray is ours to stop."""
+    if ray.is_initialized():
+        return False
+    if address is not None:
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise UserError(
+                f"no Ray cluster answers at '{address}': {str(error).splitlines()[0]}",
+                "start one with: ray start --head",
+            ) from None
+    else:
+        ray.init(
+            num_cpus=os.cpu_count(),
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            object_store_memory=OBJECT_STORE_BYTES,
+        )
+    return True
+
+
+def _concurrent(resources: ResourceSpec) -> int:
+    """How many trials fit at once; an error where not even one does."""
+    have = ray.cluster_resources()
+    cpus, gpus = have.get("CPU", 0.0), have.get("GPU", 0.0)
+    if resources.cpus > cpus or resources.gpus > gpus:
+        raise UserError(
+            f"a trial wants {resources.cpus:g} CPUs and {resources.gpus:g} GPUs, "
+            f"Ray has {cpus:g} CPUs and {gpus:g} GPUs",
+            "lower resources.cpus or resources.gpus, or use a larger cluster",
+        )
+    fits = int(cpus // resources.cpus)
+    if resources.gpus > 0:
+        fits = min(fits, int(gpus // resources.gpus))
+    return max(1, min(fits, resources.concurrent or fits))
+
+
+@contextlib.contextmanager
+def _quiet_ray() -> Any:
+    """Ray's own warnings about trials that errored are in the ledger, with reasons."""
+    loggers = [logging.getLogger(name) for name in ("ray.tune", "ray.train", "ray")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+        sys.stdout.flush()

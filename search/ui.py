@@ -1,0 +1,86 @@
+"""The MLflow UI, opened on a search. It listens on this machine only unless told otherwise."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import webbrowser
+from pathlib import Path
+
+from search import terminal
+from search.home import SearchFolder, list_searches
+from search.results import stored_config
+from search.tracking import tracking_uri
+from trainables.registry import UserError
+
+START_SECONDS = 60
+
+
+def serve(root: Path, folder: SearchFolder | None, host: str, port: int, open_browser: bool) -> int:
+    searches = list_searches(root)
+    folder = folder or (searches[-1] if searches else None)
+    if folder is None:
+        raise UserError(f"no search has been run in {root}", "start one: bitfront run")
+    uri = tracking_uri(stored_config(folder), root)
+    path = run_path(uri, folder)
+    if uri.startswith(("http://", "https://")):
+        return _open(uri.rstrip("/") + path, open_browser)
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        terminal.show(
+            f"warning: listening on {host}; MLflow has no login of its own, put one in front of it"
+        )
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
+    command += ["--host", host, "--port", str(port), "--workers", "1"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        base = f"http://{host}:{port}"
+        _wait_until_up(base, process)
+        _open(base + path, open_browser)
+        terminal.show("ctrl-C ends it")
+        return process.wait()
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def run_path(uri: str, folder: SearchFolder) -> str:
+    """The page of the search's parent run."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    experiments = [e.experiment_id for e in client.search_experiments()]
+    query = f"tags.`bitfront.search_id` = '{folder.identity}' and tags.`bitfront.kind` = 'search'"
+    runs = client.search_runs(experiments, query, max_results=1) if experiments else []
+    if not runs:
+        return "/"
+    info = runs[0].info
+    return f"/#/experiments/{info.experiment_id}/runs/{info.run_id}"
+
+
+def _open(url: str, open_browser: bool) -> int:
+    terminal.show(f"MLflow: {url}")
+    if open_browser and sys.stdout.isatty():
+        webbrowser.open(url)
+    return 0
+
+
+def _wait_until_up(base: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            error = process.stderr.read().decode(errors="replace") if process.stderr else ""
+            last = error.strip().splitlines()[-1:] or ["no message"]
+            raise UserError(
+                f"the MLflow server did not start: {last[0]}", "another port: --port 5001"
+            )
+        try:
+            with urllib.request.urlopen(f"{base}/health", timeout=2):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.3)
+    raise UserError(f"the MLflow server did not answer within {START_SECONDS} s")

@@ -1,0 +1,284 @@
+"""The verbs about searches: what each prints and returns. Parsing is in `cli`."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from search import home, terminal
+from trainables.registry import UserError
+
+if TYPE_CHECKING:
+    from search.config import SearchConfig
+    from search.results import Results
+    from search.study import Entry
+
+
+def _config(args: Namespace) -> SearchConfig:
+    from search import config
+
+    assignments = list(args.set or [])
+    if args.data_dir:
+        assignments.append(f"task.data_dir={args.data_dir}")
+    if getattr(args, "trials", None):
+        assignments.append(f"search.trials={args.trials}")
+    return config.load(config.locate(args.search), assignments, args.name)
+
+
+def _results(args: Namespace, name: str | None = None) -> Results:
+    from search.results import Results
+
+    return Results.of(home.find(home.home(args.home), name or args.search))
+
+
+def run(args: Namespace) -> int:
+    from search.launch import launch, prepare
+
+    config = _config(args)
+    if args.dry_run:
+        return preview(args)
+    folder = prepare(config, home.home(args.home), args.ledger)
+    return launch(config, folder, args.address, args.quiet)
+
+
+def _checked_again(config: SearchConfig) -> SearchConfig:
+    """A stored configuration, validated as if it were read from its file."""
+    from search.config import from_source
+    from search.yaml_source import parse
+
+    return from_source(parse(config.dump(), "search.yaml"))
+
+
+def resume(args: Namespace) -> int:
+    from search.launch import launch
+    from search.results import stored_config
+
+    folder = home.find(home.home(args.home), args.search)
+    return launch(_checked_again(stored_config(folder)), folder, args.address, args.quiet)
+
+
+def extend(args: Namespace) -> int:
+    from search.launch import launch
+    from search.results import stored_config
+
+    folder = home.find(home.home(args.home), args.search)
+    config = stored_config(folder)
+    text = str(args.trials)
+    try:
+        amount = int(text)
+    except ValueError:
+        raise UserError(f"--trials {text}: give +N for N more trials, or a new total") from None
+    total = config.search.trials + amount if text.startswith("+") else amount
+    if total <= config.search.trials:
+        raise UserError(
+            f"--trials {text}: the search has a budget of {config.search.trials} already",
+            "write +N for N more",
+        )
+    config.search.trials = total
+    return launch(_checked_again(config), folder, args.address, args.quiet)
+
+
+def validate(args: Namespace) -> int:
+    config = _config(args)
+    if args.json:
+        terminal.show_json({"valid": True, "config": config.model_dump(mode="json")})
+    else:
+        terminal.show(f"{args.search}: valid, search '{config.name}'")
+    return 0
+
+
+def preview(args: Namespace) -> int:
+    from search.preview import preview_search
+
+    config = _config(args)
+    report = preview_search(config)
+    if args.json:
+        terminal.show_json(report.as_json())
+    else:
+        terminal.show(report.text())
+    return 0
+
+
+def status(args: Namespace) -> int:
+    from search.results import Results
+
+    root = home.home(args.home)
+    folders = [home.find(root, n) for n in args.searches] or home.list_searches(root)
+    found = [Results.of(folder) for folder in folders]
+    if args.json:
+        reports = [r.status_json() for r in found]
+        terminal.show_json(reports[0] if len(args.searches) == 1 else reports)
+        return 0
+    if not found:
+        terminal.show(f"no search has been run in {root}; start one: bitfront run")
+        return 0
+    rows = [terminal.status_line(r) for r in found]
+    terminal.show(terminal.table(terminal.STATUS_HEADERS, rows, flexible=0))
+    for result in found:
+        if len(found) == 1 or result.failures():
+            for entry in [e for e in result.entries if e.state == "failed"][-3:]:
+                first = (entry.message or "").splitlines()[:1]
+                terminal.show(
+                    f"  {result.config.name} {entry.id} {entry.failure}: {''.join(first)}"
+                )
+    return 0
+
+
+def front(args: Namespace) -> int:
+    results = _results(args)
+    if args.json:
+        terminal.show_json(results.as_json())
+    elif args.csv:
+        from dashboards.figures import front_csv
+
+        sys.stdout.write(front_csv(results.figure_points()))
+    else:
+        terminal.show(terminal.front_summary(results))
+        if args.plot:
+            from dashboards.figures import front_text
+
+            terminal.show("\n" + front_text(results.figure_points(), min(100, terminal.width())))
+    return 0
+
+
+def compare(args: Namespace) -> int:
+    from search.compare import Comparison
+
+    comparison = Comparison(_results(args, args.a), _results(args, args.b))
+    if args.json:
+        terminal.show_json(comparison.as_json())
+    else:
+        terminal.show(comparison.text())
+    return 0
+
+
+def export(args: Namespace) -> int:
+    from search.recipe import recipe_of, save_recipe
+
+    results = _results(args)
+    if not results.front:
+        raise UserError(f"search '{results.config.name}' has no complete trial yet")
+    seeds = list(range(args.seeds))
+    if args.all:
+        out = Path(args.output or "recipes")
+        for entry in results.front:
+            save_recipe(
+                recipe_of(results, entry, args.epochs, seeds),
+                out / f"{results.config.name}-{entry.id}.yaml",
+            )
+        terminal.show(f"{len(results.front)} recipes in {out}")
+        return 0
+    entry = _chosen(results, args)
+    path = Path(args.output or "recipe.yaml")
+    save_recipe(recipe_of(results, entry, args.epochs, seeds), path)
+    accuracy = terminal.percent(entry.metrics["val_accuracy"], 2)
+    terminal.show(
+        f"{path}: trial {entry.id}, {entry.spec.method} {entry.spec.plan}, {accuracy} % validation "
+        f"accuracy at {entry.costs['flops_pct']:.1f} % of the flops\n"
+        f"  bitfront train {path}"
+    )
+    return 0
+
+
+def _chosen(results: Results, args: Namespace) -> Entry:
+    """The front point the options ask for."""
+    from search.front import best_under_budget, cheapest_reaching, knee
+
+    objectives = results.config.front_objectives
+    if args.trial:
+        return results.find(args.trial)
+    if args.budget:
+        if args.budget.endswith("%"):
+            cost, budget = "flops_pct", _number(args.budget[:-1], "--budget")
+        else:
+            cost, budget = results.cost_name, _number(args.budget, "--budget")
+        points = [[e.metrics["val_accuracy"], e.costs[cost]] for e in results.front]
+        index = best_under_budget(points, _accuracy_and(cost), budget)
+        if index is None:
+            cheapest = min(e.costs[cost] for e in results.front)
+            raise UserError(
+                f"no point of the front has {cost} <= {budget:g}; the cheapest has {cheapest:.4g}"
+            )
+        return results.front[index]
+    if args.min_accuracy:
+        text = args.min_accuracy
+        wanted = _number(text.rstrip("%"), "--min-accuracy")
+        wanted = wanted / 100 if text.endswith("%") or wanted > 1 else wanted
+        cost = results.cost_name
+        points = [[e.metrics["val_accuracy"], e.costs[cost]] for e in results.front]
+        index = cheapest_reaching(points, _accuracy_and(cost), wanted)
+        if index is None:
+            best = max(point[0] for point in points)
+            raise UserError(
+                f"no point of the front reaches {100 * wanted:g} %; the best has {100 * best:.2f} %"
+            )
+        return results.front[index]
+    if args.knee:
+        return results.front[knee(results.front_values, objectives)]
+    raise UserError("which point? give --budget, --min-accuracy, --knee, --trial or --all")
+
+
+def _accuracy_and(cost: str) -> list[Any]:
+    from search.front import Objective
+
+    return [Objective("val_accuracy", True), Objective(cost, False)]
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(f"{option} {text}: not a number or a percentage") from None
+
+
+def train(args: Namespace) -> int:
+    from search.recipe import load_recipe, train_recipe
+
+    path = Path(args.recipe)
+    recipe = load_recipe(path)
+    if args.epochs:
+        recipe.final.epochs = args.epochs
+    if args.seeds:
+        recipe.final.seeds = list(range(args.seeds))
+    out = Path(args.output or path.with_name(f"{path.stem}-trained"))
+    note = (lambda text: None) if args.quiet or args.json else terminal.show
+    result = train_recipe(recipe, out, args.data_dir, threads=args.threads, note=note)
+    if args.json:
+        terminal.show_json(result.as_json())
+        return 0
+    rows = [
+        [str(s.seed), terminal.percent(s.test_accuracy, 2), terminal.count(s.bytes), s.checkpoint]
+        for s in result.seeds
+    ]
+    terminal.show("\n" + terminal.table(["seed", "test acc %", "bytes", "packed checkpoint"], rows))
+    spread = f" ± {100 * result.spread:.2f}" if len(result.seeds) > 1 else ""
+    expected = recipe.expected.get("val_accuracy")
+    known = f" (validation accuracy in the search: {100 * expected:.2f} %)" if expected else ""
+    terminal.show(
+        f"\ntest accuracy {100 * result.mean:.2f}{spread} % over {len(result.seeds)} seeds, "
+        f"{result.epochs} epochs on {result.train_examples} examples{known}"
+    )
+    return 0
+
+
+def replay(args: Namespace) -> int:
+    from search.replay import find_trial, replay_trial
+
+    results, entry = find_trial(home.home(args.home), args.trial)
+    report = replay_trial(
+        results, entry, args.data_dir, note=terminal.show if not args.json else None
+    )
+    if args.json:
+        terminal.show_json(report.as_json())
+    else:
+        terminal.show(report.text())
+    return 0 if report.equal else 1
+
+
+def ui(args: Namespace) -> int:
+    from search.ui import serve
+
+    folder = home.find(home.home(args.home), args.search) if args.search else None
+    return serve(home.home(args.home), folder, args.host, args.port, open_browser=not args.no_open)

@@ -1,0 +1,123 @@
+"""Reading a search YAML with the line of every key, so that errors can point at it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainables.registry import UserError
+
+Path_ = tuple[str | int, ...]
+
+
+class _Loader(yaml.SafeLoader):
+    """safe_load, with `1e-3` a number as in YAML 1.2 (YAML 1.1 wants `1.0e-3`)."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$"),
+    list("-+0123456789"),
+)
+
+
+@dataclass
+class Source:
+    """The data of a YAML file (or of command-line overrides) and where each key stands."""
+
+    name: str
+    data: dict[str, Any]
+    lines: dict[Path_, int] = field(default_factory=dict)
+    overridden: set[Path_] = field(default_factory=set)
+
+    def where(self, path: Path_) -> str:
+        """`file:line` of the key, or of the nearest one above it that is written down."""
+        for end in range(len(path), -1, -1):
+            if path[:end] in self.overridden:
+                return "--set"
+            if path[:end] in self.lines:
+                return f"{self.name}:{self.lines[path[:end]]}"
+        return self.name
+
+
+def read(path: Path) -> Source:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {error}") from None
+    return parse(text, str(path))
+
+
+def parse(text: str, name: str) -> Source:
+    try:
+        node = yaml.compose(text, Loader=_Loader)
+        data = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark is not None else ""
+        problem = getattr(error, "problem", None) or str(error)
+        raise UserError(f"{name}{line} not valid YAML: {problem}") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{name} not valid YAML: {error}") from None
+    if not isinstance(data, dict):
+        raise UserError(f"{name}:1 a search is a mapping of keys, not {type(data).__name__}")
+    source = Source(name, data)
+    _note_lines(node, (), source)
+    return source
+
+
+def value(text: str) -> Any:
+    """A value as it would be read from a file: for `--set key=value`."""
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError:
+        return text
+
+
+def _note_lines(node: Any, path: Path_, source: Source) -> None:
+    source.lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, child in node.value:
+            name = str(key.value)
+            if name in seen:
+                line = key.start_mark.line + 1
+                dotted = ".".join(map(str, (*path, name)))
+                raise UserError(f"{source.name}:{line} {dotted}: the key is given twice")
+            seen.add(name)
+            source.lines[(*path, name)] = key.start_mark.line + 1
+            _note_lines(child, (*path, name), source)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, child in enumerate(node.value):
+            _note_lines(child, (*path, index), source)
+
+
+def override(source: Source, assignments: list[str]) -> None:
+    """Apply `--set a.b=c` in place. Below `space` the rest of the path is one key, since the
+    names of parameters have dots of their own."""
+    for text in assignments:
+        key, equals, written = text.partition("=")
+        if not equals or not key:
+            raise UserError(f"--set {text}: write it as key=value")
+        parts = key.strip().split(".")
+        if parts[0] in ("space", "limits", "objectives") and len(parts) > 2:
+            parts = [parts[0], ".".join(parts[1:])]
+        node = source.data
+        for parent in parts[:-1]:
+            below = node.get(parent)
+            if isinstance(below, str) and parent in ("model", "optimizer"):
+                below = {"name": below}
+            if below is None:
+                below = {}
+            if not isinstance(below, dict):
+                raise UserError(f"--set {text}: '{parent}' is a single value, it has no keys")
+            node[parent] = below
+            node = below
+        node[parts[-1]] = value(written)
+        source.overridden.add(tuple(parts))

@@ -1,0 +1,172 @@
+"""What may change between trials, and how a point of it becomes a trial's spec.
+
+A space is walked define-by-run: `walk` asks a `draw(name, domain)` for each parameter that
+applies, in order, so that any sampler, a random generator or a recorded point can answer."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainables.cost import CostTable, task_cost_table
+from trainables.methods import METHODS
+from trainables.parameters import Choice, Domain, Int, Value
+from trainables.plan import check_plan, expand
+from trainables.selectors import SELECTORS, plan_for_budget
+from trainables.task import Task, TrialSpec, with_overrides
+
+Draw = Callable[[str, Domain], Any]
+
+
+@dataclass(frozen=True)
+class FixedPlan:
+    """The same plan for every trial: letters, or one letter for all layers."""
+
+    letters: str
+
+    def make(self, table: CostTable, draw: Draw, seed: int) -> str:
+        n = len(table.plan_layers)
+        return self.letters * n if len(self.letters) == 1 else self.letters
+
+    def size(self, table: CostTable) -> float:
+        return 1
+
+
+@dataclass(frozen=True)
+class FreePlan:
+    """A level drawn for every layer, block or stage."""
+
+    per: str
+    levels: tuple[str, ...]
+
+    def groups(self, table: CostTable) -> list[str]:
+        if self.per == "layer":
+            return [layer.name for layer in table.plan_layers]
+        return [getattr(layer, self.per) for layer in table.plan_layers]
+
+    def make(self, table: CostTable, draw: Draw, seed: int) -> str:
+        groups = self.groups(table)
+        domain = Choice(self.levels)
+        letters = [draw(f"plan.{group}", domain) for group in dict.fromkeys(groups)]
+        return expand(groups, letters)
+
+    def size(self, table: CostTable) -> float:
+        return float(len(self.levels)) ** len(dict.fromkeys(self.groups(table)))
+
+
+@dataclass(frozen=True)
+class SelectedPlan:
+    """A plan made by a selector for a drawn budget, in percent of the full-precision flops."""
+
+    selector: str
+    budget: Domain
+    rule: str = "at_least"
+    level: str = "B"
+
+    def make(self, table: CostTable, draw: Draw, seed: int) -> str:
+        budget = float(draw("plan.budget", self.budget))
+        order = SELECTORS.get(self.selector)().order(table, seed)
+        return plan_for_budget(table, order, budget, self.rule, self.level)
+
+    def size(self, table: CostTable) -> float:
+        return min(self.budget.size, len(table.plan_layers) + 1)
+
+
+PlanSpace = FixedPlan | FreePlan | SelectedPlan
+
+
+@dataclass(frozen=True)
+class Space:
+    """The task, and what of it, of the method and of the plan is drawn anew for each trial."""
+
+    task: Task
+    method: Choice
+    plan: PlanSpace
+    overrides: Mapping[str, Domain] = field(default_factory=dict)
+    method_params: Mapping[str, Mapping[str, Domain]] = field(default_factory=dict)
+
+    def walk(self, draw: Draw, seed: int = 0) -> TrialSpec:
+        """One point of the space as a trial's spec."""
+        method = str(_drawn(draw, "method", self.method))
+        changed = {name: _drawn(draw, name, domain) for name, domain in self.overrides.items()}
+        task = with_overrides(self.task, changed) if changed else self.task
+        params: dict[str, Value] = {
+            name: _drawn(draw, f"{method}.{name}", domain)
+            for name, domain in self.method_params.get(method, {}).items()
+        }
+        table = task_cost_table(task)
+        if METHODS.get(method).levels == "F":
+            plan = "F" * len(table.plan_layers)
+        else:
+            plan = self.plan.make(table, draw, seed)
+        check_plan(plan, table.plan_layers, METHODS.get(method).levels)
+        return TrialSpec(task=task, method=method, params=params, plan=plan, seed=seed)
+
+    def size(self) -> float:
+        """How many points there are (an upper bound where the model itself is drawn)."""
+        shared = 1.0
+        for domain in self.overrides.values():
+            shared *= domain.size
+        table = max(
+            (task_cost_table(task) for task in self.extreme_tasks()),
+            key=lambda t: len(t.plan_layers),
+        )
+        total = 0.0
+        for method in self.method.values:
+            points = 1.0
+            for domain in self.method_params.get(str(method), {}).values():
+                points *= domain.size
+            if METHODS.get(str(method)).levels != "F":
+                points *= self.plan.size(table)
+            total += points
+        return shared * total
+
+    def extreme_tasks(self) -> list[Task]:
+        """The task at both ends of every model parameter that is drawn: where costs are
+        extreme, since they grow with each of width and depth."""
+        tasks = [self.task]
+        for name, domain in self.overrides.items():
+            if name.startswith("model."):
+                tasks = [with_overrides(t, {name: v}) for t in tasks for v in ends(domain)]
+        return tasks
+
+    def random_point(self, rng: random.Random, seed: int = 0) -> TrialSpec:
+        return self.walk(lambda name, domain: random_value(domain, rng), seed)
+
+
+def costs_of(spec: TrialSpec) -> dict[str, float]:
+    """Every cost of a trial, known before it runs."""
+    table = task_cost_table(spec.task)
+    method = METHODS.get(spec.method)(dict(spec.params))
+    totals = table.totals(spec.plan, method.scale)
+    totals["params"] = float(table.parameters)
+    return totals
+
+
+def ends(domain: Domain) -> list[Value]:
+    if isinstance(domain, Choice):
+        return list(domain.values)
+    return [domain.low, domain.high] if domain.low != domain.high else [domain.low]
+
+
+def random_value(domain: Domain, rng: random.Random) -> Value:
+    if isinstance(domain, Choice):
+        return rng.choice(domain.values)
+    if isinstance(domain, Int) and not domain.log:
+        return rng.randrange(domain.low, domain.high + 1, domain.step)
+    if domain.log:
+        value = math.exp(rng.uniform(math.log(domain.low), math.log(domain.high)))
+    else:
+        value = rng.uniform(domain.low, domain.high)
+    value = min(max(value, domain.low), domain.high)
+    return round(value) if isinstance(domain, Int) else value
+
+
+def _drawn(draw: Draw, name: str, domain: Domain) -> Any:
+    """A domain of one value is no choice: the sampler never hears of it."""
+    if domain.size == 1:
+        return ends(domain)[0]
+    return draw(name, domain)

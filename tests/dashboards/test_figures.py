@@ -1,0 +1,317 @@
+"""Claims about the pictures of a front: what they show, and that they fit where they are shown."""
+
+import csv
+import io
+import math
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dashboards.figures import (
+    ACCURACY_LABEL,
+    COST_LABEL,
+    CSV_COLUMNS,
+    DOMINATED,
+    EMPTY,
+    FrontPoint,
+    front_csv,
+    front_figure,
+    front_html,
+    front_png,
+    front_text,
+)
+
+POINTS = [
+    FrontPoint("t-cheap", "bop", "FBBBF", 0.70, 1.0e6, 10.0, True, {"epochs": "20"}),
+    FrontPoint("t-mid", "bnn++", "FBWFF", 0.80, 4.0e6, 40.0, True, {"lr": "0.1, decayed"}),
+    FrontPoint("t-full", "bc", "FFFFF", 0.90, 1.0e7, 100.0, True),
+    FrontPoint("t-lost", "bc", "FFBFF", 0.60, 5.0e6, 50.0, False),
+]
+UNMEASURED = FrontPoint("t-nan", "bc", "FFFFF", math.nan, 1.0e7, 100.0, False)
+
+
+def replace_cost_pct(cost_pct: float | None) -> list[FrontPoint]:
+    return [FrontPoint("t", "bc", "FB", 0.5, 1234.0, cost_pct, True), *POINTS]
+
+
+# Plotly
+
+
+def test_front_points_carry_their_method_and_dominated_ones_are_grey() -> None:
+    traces = {trace.name: trace for trace in front_figure(POINTS, "digits").data}
+    assert set(traces) == {"dominated", "front", "bop", "bnn++", "bc"}
+    assert traces["dominated"].marker.color == DOMINATED
+    assert list(traces["dominated"].x) == [50.0]
+    assert list(traces["dominated"].y) == [60.0]
+    methods = [traces[name] for name in ("bop", "bnn++", "bc")]
+    assert len({trace.marker.color for trace in methods} | {DOMINATED}) == 4
+    assert len({trace.marker.symbol for trace in methods}) == 3
+    assert all(trace.marker.size > traces["dominated"].marker.size for trace in methods)
+
+
+def test_sixty_methods_are_told_apart_by_colour_and_symbol() -> None:
+    points = [FrontPoint(f"t{i}", f"m{i}", "F", i / 100, i, i, True) for i in range(60)]
+    markers = [t.marker for t in front_figure(points, "many").data if t.mode == "markers"]
+    assert len({(marker.color, marker.symbol) for marker in markers}) == 60
+
+
+def test_a_method_keeps_its_look_when_another_leaves_the_front() -> None:
+    def look(points: list[FrontPoint], method: str) -> tuple[str, str]:
+        (trace,) = [t for t in front_figure(points, "digits").data if t.name == method]
+        return trace.marker.color, trace.marker.symbol
+
+    fallen = FrontPoint("t-full", "bc", "FFFFF", 0.50, 1.0e7, 100.0, False)
+    later = [*POINTS[:2], fallen, POINTS[3]]
+    assert look(later, "bop") == look(POINTS, "bop")
+
+
+def test_front_is_a_staircase_that_never_promises_more_than_was_measured() -> None:
+    (line,) = [t for t in front_figure(POINTS, "digits").data if t.mode == "lines"]
+    corners = list(zip(line.x, line.y, strict=True))
+    assert corners[:-1] == [(10, 70), (40, 70), (40, 80), (100, 80), (100, 90)]
+    assert corners[-1][0] > 100
+    assert corners[-1][1] == 90
+
+
+def test_a_front_over_more_objectives_still_draws_a_rising_line() -> None:
+    third = FrontPoint("t-small", "bc", "FFBFF", 0.60, 5.0e6, 50.0, True)
+    (line,) = [t for t in front_figure([*POINTS, third], "digits").data if t.mode == "lines"]
+    assert list(line.y) == sorted(line.y)
+    assert 60.0 not in line.y
+
+
+def test_hover_shows_trial_method_plan_accuracy_costs_and_extras() -> None:
+    texts = [t for trace in front_figure(POINTS, "digits").data for t in trace.hovertext or ()]
+    (hover,) = [text for text in texts if "t-mid" in text]
+    for word in ("bnn++", "FBWFF", "80.00", "4,000,000", "40.00", "lr: 0.1, decayed"):
+        assert word in hover
+    assert len(texts) == len(POINTS)
+
+
+def test_hover_breaks_a_long_plan_into_lines_and_loses_no_letter() -> None:
+    plan = "FWBA" * 40
+    point = FrontPoint("t", "bc", plan, 0.5, 1, 1, True)
+    (trace,) = [t for t in front_figure([point], "long").data if t.mode == "markers"]
+    lines = trace.hovertext[0].split("<br>")
+    assert max(map(len, lines)) <= 44
+    assert plan in "".join(lines)
+
+
+def test_hover_shows_markup_in_names_as_text() -> None:
+    point = FrontPoint("<b>t", "m<i>", "F", 0.5, 1, 1, True, {"note": "a<b & c"})
+    (trace,) = [t for t in front_figure([point], "<title>").data if t.mode == "markers"]
+    assert "&lt;b&gt;t" in trace.hovertext[0]
+    assert "a&lt;b &amp; c" in trace.hovertext[0]
+
+
+def test_axes_name_the_convention_and_fonts_are_readable_on_a_phone() -> None:
+    layout = front_figure(POINTS, "digits").layout
+    assert layout.xaxis.title.text == COST_LABEL
+    assert layout.yaxis.title.text == ACCURACY_LABEL
+    assert layout.font.size >= 12
+    assert layout.hoverlabel.font.size >= 12
+    assert layout.legend.orientation == "h"
+    assert layout.legend.y < 0
+    assert layout.xaxis.automargin
+    assert layout.yaxis.automargin
+
+
+def test_one_unknown_percentage_moves_the_whole_axis_to_counts() -> None:
+    percent = front_figure(replace_cost_pct(50.0), "digits")
+    counts = front_figure(replace_cost_pct(None), "digits")
+    assert max(x for trace in percent.data for x in trace.x) < 200
+    assert min(x for trace in counts.data for x in trace.x) == 1234.0
+    assert counts.layout.xaxis.title.text == "FLOPs, MixBin convention"
+
+
+def test_a_distant_reference_does_not_squash_the_front() -> None:
+    without = front_figure(POINTS, "digits").layout
+    distant = front_figure(POINTS, "digits", reference=(0.0, 500.0)).layout
+    near = front_figure(POINTS, "digits", reference=(0.61, 101.0)).layout
+    assert without.yaxis.range == distant.yaxis.range == near.yaxis.range
+    assert len(distant.shapes) == 0
+    assert {(s.x0, s.y0) for s in near.shapes} == {(101.0, 0), (0, 61.0)}
+    assert [s.name for s in near.shapes if s.showlegend] == ["reference"]
+
+
+def test_points_without_a_finite_accuracy_are_not_drawn() -> None:
+    assert front_figure([*POINTS, UNMEASURED], "t") == front_figure(POINTS, "t")
+    assert front_text([*POINTS, UNMEASURED]) == front_text(POINTS)
+
+
+# HTML
+
+
+def test_page_is_self_contained() -> None:
+    page = front_html(POINTS, "digits <front>", cost_label="bops")
+    tags = re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", page[:2000] + page[-20000:])
+    assert 'src="http' not in page
+    assert not any("http" in tag for tag in tags)
+    assert "Plotly.newPlot" in page
+    assert len(page) > 1_000_000
+    assert "<title>digits &lt;front&gt;</title>" in page
+    assert 'name="viewport"' in page
+    assert page.startswith("<!doctype html>")
+    for word in ("t-mid", "FBWFF", "bops"):
+        assert word in page
+
+
+def test_page_cannot_be_broken_by_a_name() -> None:
+    evil = "</script><script>alert(1)</script>"
+    page = front_html([FrontPoint(evil, evil, evil, 0.5, 1, 1, True, {evil: evil})], evil)
+    assert "<script>alert(1)" not in page
+
+
+def test_the_same_points_give_the_same_page() -> None:
+    assert front_html(POINTS, "digits") == front_html(POINTS[::-1], "digits")
+
+
+# PNG
+
+
+def png_size(path: Path) -> tuple[int, int]:
+    data = path.read_bytes()
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", data[16:24])
+    return width, height
+
+
+@pytest.mark.parametrize(
+    "points", [POINTS, POINTS[:1], replace_cost_pct(None), [UNMEASURED], []], ids=len
+)
+def test_png_is_a_picture_of_800_by_560_at_double_density(
+    points: list[FrontPoint], tmp_path: Path
+) -> None:
+    path = front_png(points, "digits", tmp_path / "front.png", reference=(0.61, 50.0))
+    assert path == tmp_path / "front.png"
+    assert png_size(path) == (1600, 1120)
+
+
+def test_png_takes_a_dollar_sign_literally(tmp_path: Path) -> None:
+    point = FrontPoint("t", "a$^", "F", 0.5, 1, 1, True)
+    assert png_size(front_png([point], "cost in $_{", tmp_path / "f.png", cost_label="$^$"))
+
+
+def test_png_does_not_start_pyplot(tmp_path: Path) -> None:
+    code = (
+        "import sys; from dashboards.figures import front_png; "
+        f"front_png([], 't', {str(tmp_path / 'f.png')!r}); "
+        "print('matplotlib.pyplot' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+# CSV
+
+texts = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=8)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+extra_names = texts.filter(lambda name: name not in CSV_COLUMNS)
+any_point = st.builds(
+    FrontPoint,
+    trial=texts,
+    method=texts,
+    plan=texts,
+    accuracy=numbers,
+    cost=numbers,
+    cost_pct=st.none() | numbers,
+    on_front=st.booleans(),
+    extra=st.dictionaries(extra_names, texts.filter(bool), max_size=3),
+)
+
+
+@given(st.lists(any_point, max_size=5))
+def test_csv_round_trips(points: list[FrontPoint]) -> None:
+    text = front_csv(points)
+    extras = sorted({name for point in points for name in point.extra})
+    table = csv.DictReader(io.StringIO(text, newline=""))
+    read = [
+        FrontPoint(
+            trial=row["trial"],
+            method=row["method"],
+            plan=row["plan"],
+            accuracy=float(row["accuracy"]),
+            cost=float(row["cost"]),
+            cost_pct=float(row["cost_pct"]) if row["cost_pct"] else None,
+            on_front=row["on_front"] == "True",
+            extra={name: row[name] for name in extras if row[name]},
+        )
+        for row in table
+    ]
+    assert read == points
+    assert table.fieldnames == [*CSV_COLUMNS, *extras]
+
+
+def test_csv_starts_with_the_documented_header() -> None:
+    header, first, *_ = front_csv(POINTS).splitlines()
+    assert header == "trial,method,plan,accuracy,cost,cost_pct,on_front,epochs,lr"
+    assert first == "t-cheap,bop,FBBBF,0.7,1000000.0,10.0,True,20,"
+
+
+def test_csv_refuses_an_extra_that_repeats_a_column() -> None:
+    with pytest.raises(ValueError, match="cost"):
+        front_csv([FrontPoint("t", "bc", "F", 0.5, 1, 1, True, {"cost": "2"})])
+
+
+# Terminal
+
+plottable = st.builds(
+    FrontPoint,
+    trial=st.just("t"),
+    method=st.sampled_from(["bc", "bop"]),
+    plan=st.just("F"),
+    accuracy=st.floats(0, 1) | st.just(math.nan),
+    cost=st.floats(0, 1e15),
+    cost_pct=st.none() | st.floats(0, 200),
+    on_front=st.booleans(),
+)
+
+
+@given(st.lists(plottable, max_size=20), st.integers(1, 120), st.integers(1, 40))
+@settings(deadline=None)
+def test_text_never_exceeds_its_width_and_height(
+    points: list[FrontPoint], width: int, height: int
+) -> None:
+    lines = front_text(points, width=width, height=height).split("\n")
+    assert max(map(len, lines)) <= width
+    assert len(lines) <= height
+
+
+def test_text_puts_the_best_at_the_top_and_the_cheapest_at_the_left() -> None:
+    text = front_text(POINTS, width=60, height=16)
+    head, *rows = text.split("\n")
+    assert head.startswith(ACCURACY_LABEL)
+    assert len([head, *rows]) == 16
+    plot = [row.partition("│")[2] for row in rows if "│" in row]
+    marks = {
+        (r, c): mark for r, row in enumerate(plot) for c, mark in enumerate(row) if mark != " "
+    }
+    assert sorted(marks.values()) == ["·", "●", "●", "●"]
+    front = sorted(place for place, mark in marks.items() if mark == "●")
+    assert front[0][0] == 0
+    assert front[-1][1] == 0
+    assert [c for _, c in front] == sorted((c for _, c in front), reverse=True)
+    assert rows[-1].strip() == COST_LABEL
+    assert "90.0" in rows[0]
+    assert "10.0" in rows[-2]
+    assert "100.0" in rows[-2]
+
+
+def test_text_of_nothing_says_so() -> None:
+    assert front_text([]) == EMPTY
+    assert front_text([UNMEASURED]) == EMPTY
+
+
+def test_the_terminal_picture_needs_no_plotting_library() -> None:
+    code = (
+        "import sys; from dashboards.figures import front_text; front_text([]); "
+        "print(*{'plotly', 'matplotlib', 'numpy'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

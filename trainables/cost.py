@@ -1,0 +1,192 @@
+"""The counters: what a planned network costs, exactly and before any training.
+
+A network is traced once on the meta device; the cost of any plan of it is then arithmetic.
+Conventions (methods.md 4.3, 5.6; design.md 5), with n MACs and e output elements a layer:
+
+  flops  MixBin: F: n + 3e, W: n/2 + 3e (additions only), B: n/64 + 3e; convolutions and planned
+         layers, 3 = batch norm 2 + activation 1; classifier and poolings are not counted
+  ops64  Bi-Real / ReActNet: n for F and W, n/64 for B; every convolution and linear layer
+  bops   n times weight bits times activation bits: F 1024 n, W 32 n, B n; every layer
+  bytes  what the packed checkpoint's tensors take: 1 bit a binary weight, 4 bytes a scale and
+         anything else
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from trainables.models import MODELS, Shape, build_model
+from trainables.plan import PlanLayer, check_plan, plan_layers
+from trainables.task import Task
+
+CONVENTIONS = ("flops", "ops64", "bops", "bytes")
+# Multiplications and additions a MAC is worth, by level.
+FLOPS_PER_MAC = {"F": 1.0, "W": 1 / 2, "B": 1 / 64}
+OPS64_PER_MAC = {"F": 1.0, "W": 1.0, "B": 1 / 64}
+BITS = {"F": 32 * 32, "W": 1 * 32, "B": 1 * 1}
+PER_ELEMENT = 3
+
+
+@dataclass(frozen=True)
+class LayerTrace:
+    """A convolution or linear layer as the trace saw it."""
+
+    name: str
+    kind: str
+    macs: int
+    elements: int
+    weights: int
+    channels: int
+    planned: bool
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """One row of the cost table."""
+
+    name: str
+    kind: str
+    level: str
+    planned: bool
+    macs: int
+    flops: float
+    ops64: float
+    bops: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class CostTable:
+    """The traced layers of one network; answers for any plan."""
+
+    layers: tuple[LayerTrace, ...]
+    plan_layers: tuple[PlanLayer, ...]
+    other_bytes: int
+    parameters: int
+
+    def rows(self, plan: str, scale: str = "none") -> list[LayerCost]:
+        check_plan(plan, self.plan_layers)
+        level_of = {layer.name: plan[i] for i, layer in enumerate(self.plan_layers)}
+        return [_row(layer, level_of.get(layer.name, "F"), scale) for layer in self.layers]
+
+    def totals(self, plan: str, scale: str = "none") -> dict[str, float]:
+        """All costs of the plan and `flops_pct` against the full-precision network."""
+        totals = self._sums(plan, scale)
+        full = self._sums("F" * len(plan), scale)["flops"]
+        totals["flops_pct"] = 100.0 * totals["flops"] / full if full else 100.0
+        return totals
+
+    def _sums(self, plan: str, scale: str) -> dict[str, float]:
+        rows = self.rows(plan, scale)
+        sums = {c: float(sum(getattr(row, c) for row in rows)) for c in CONVENTIONS}
+        sums["bytes"] += self.other_bytes
+        return sums
+
+
+def _row(layer: LayerTrace, level: str, scale: str) -> LayerCost:
+    counted = layer.kind != "classifier" or layer.planned
+    flops = layer.macs * FLOPS_PER_MAC[level] + PER_ELEMENT * layer.elements if counted else 0.0
+    if level == "F":
+        size = 4 * layer.weights
+    else:
+        scales = {"none": 0, "layer": 1, "channel": layer.channels}[scale]
+        size = (layer.weights + 7) // 8 + 4 * scales
+    return LayerCost(
+        name=layer.name,
+        kind=layer.kind,
+        level=level,
+        planned=layer.planned,
+        macs=layer.macs,
+        flops=flops,
+        ops64=layer.macs * OPS64_PER_MAC[level],
+        bops=float(layer.macs * BITS[level]),
+        bytes=size,
+    )
+
+
+def trace(model: Any, shape: Shape, scope: str = "body") -> CostTable:
+    """Run `model` (on the meta device) once and note what each weighted layer does."""
+    import torch
+    from torch import nn
+
+    planned = {layer.name for layer in plan_layers(model, scope)}
+    weighted = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Conv2d | nn.Linear)
+    }
+    seen: dict[str, tuple[int, int]] = {}
+
+    def record(name: str) -> Any:
+        def hook(module: nn.Module, args: Any, output: torch.Tensor) -> None:
+            weight: torch.Tensor = module.weight  # type: ignore[assignment]
+            positions = output.numel() // output.shape[1 if output.dim() == 4 else -1]
+            macs, elements = seen.get(name, (0, 0))
+            seen[name] = (macs + positions * weight.numel(), elements + output.numel())
+
+        return hook
+
+    handles = [m.register_forward_hook(record(name)) for name, m in weighted.items()]
+    was_training = model.training
+    try:
+        model.eval()
+        with torch.no_grad():
+            model(torch.empty(1, *shape, device="meta"))
+    finally:
+        model.train(was_training)
+        for handle in handles:
+            handle.remove()
+    last = list(seen)[-1]
+    layers = []
+    for name, (macs, elements) in seen.items():
+        module = weighted[name]
+        kind = "conv" if isinstance(module, nn.Conv2d) else "linear"
+        if name == last:
+            kind = "classifier"
+        layers.append(
+            LayerTrace(
+                name,
+                kind,
+                macs,
+                elements,
+                module.weight.numel(),
+                module.weight.shape[0],
+                name in planned,
+            )
+        )
+    counted = sum(weighted[name].weight.numel() for name in seen)
+    floats = sum(t.numel() for t in model.state_dict().values() if t.is_floating_point())
+    return CostTable(
+        layers=tuple(layers),
+        plan_layers=tuple(plan_layers(model, scope)),
+        other_bytes=4 * (floats - counted),
+        parameters=sum(p.numel() for p in model.parameters()),
+    )
+
+
+def cost_table(
+    name: str, params: dict[str, Any], shape: Shape, classes: int, scope: str = "body"
+) -> CostTable:
+    """The cost table of a declared model, remembered: a search asks for it at every point."""
+    resolved = MODELS.get(name).resolve(params)
+    return _cached_table(name, tuple(sorted(resolved.items())), shape, classes, scope)
+
+
+@lru_cache(maxsize=512)
+def _cached_table(
+    name: str, params: tuple[tuple[str, Any], ...], shape: Shape, classes: int, scope: str
+) -> CostTable:
+    import torch
+
+    with torch.device("meta"):
+        model = build_model(name, dict(params), shape, classes)
+    return trace(model, shape, scope)
+
+
+def task_cost_table(task: Task) -> CostTable:
+    from trainables.data import DATASETS
+
+    info = DATASETS.get(task.dataset)
+    return cost_table(task.model.name, task.model.params, info.shape, info.classes, task.binarize)

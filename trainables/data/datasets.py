@@ -1,0 +1,156 @@
+"""What a dataset is: its declaration, its arrays in memory, the train/validation split.
+Where the bytes come from is in the family modules; batches and augmentation are in `batches`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from trainables.registry import Registry, UserError
+
+if TYPE_CHECKING:
+    import torch
+
+# One part of a data set as it is stored: uint8 pixels or float values in [0, 1] (or any range
+# that `mean` and `std` are given for), and int64 labels.
+Read = Callable[[Path | None], "tuple[torch.Tensor, torch.Tensor]"]
+
+# Two draws from one seed must not be the same draw: each use has a stream of its own.
+_SPLIT, _TAKE = 0, 1
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """The declaration of a data set; nothing is read or imported until it is loaded."""
+
+    name: str
+    shape: tuple[int, ...]
+    classes: int
+    train_size: int
+    test_size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    source: str
+    get_hint: str
+    read_train: Read
+    read_test: Read
+    embedded: bool = False
+    augmentation: str = "none"
+
+    def how_to_get(self, data_dir: Path | None = None) -> str:
+        """`get_hint` with the user's own directory in place of DIR, ready to paste."""
+        return self.get_hint if data_dir is None else self.get_hint.replace("DIR", str(data_dir))
+
+
+DATASETS: Registry[DatasetInfo] = Registry("dataset")
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays:
+    """Examples and labels of one part, whole in memory, on one device."""
+
+    x: torch.Tensor
+    y: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def device(self) -> torch.device:
+        return self.x.device
+
+    def to(self, device: torch.device | str) -> Arrays:
+        return Arrays(self.x.to(device), self.y.to(device))
+
+    def subset(self, indices: np.ndarray | torch.Tensor) -> Arrays:
+        import torch
+
+        index = torch.as_tensor(indices, dtype=torch.int64, device=self.device)
+        return Arrays(self.x.index_select(0, index), self.y.index_select(0, index))
+
+    def take(self, n: int, seed: int) -> Arrays:
+        """n examples, the classes in the same proportions: for searches on part of the data."""
+        if not 0 < n <= len(self):
+            raise UserError(f"cannot take {n} examples of {len(self)}")
+        if n == len(self):
+            return self
+        return self.subset(stratified(self.y.cpu().numpy(), n, (seed, _TAKE)))
+
+
+def stratified(labels: np.ndarray, n: int, seed: tuple[int, ...]) -> np.ndarray:
+    """Sorted indices of n examples, every class present in proportion to within one example."""
+    # Of numpy's random API only the raw stream of a bit generator is promised to stay the same
+    # over versions and machines (NEP 19), so the order is the order of raw draws.
+    order = np.argsort(np.random.PCG64(seed).random_raw(len(labels)), kind="stable")
+    classes, sizes = np.unique(labels, return_counts=True)
+    quota, remainder = np.divmod(sizes * n, len(labels))
+    quota[np.argsort(-remainder, kind="stable")[: n - int(quota.sum())]] += 1
+    shuffled = labels[order]
+    chosen = [order[shuffled == c][:k] for c, k in zip(classes, quota, strict=True)]
+    return np.sort(np.concatenate(chosen))
+
+
+def split(arrays: Arrays, val_fraction: float, seed: int) -> tuple[Arrays, Arrays]:
+    """(train, val): disjoint, together everything, stratified, the same on every machine."""
+    n = round(len(arrays) * val_fraction)
+    if not 0 < n < len(arrays):
+        raise UserError(
+            f"val_fraction {val_fraction} of {len(arrays)} examples leaves an empty part",
+            "a fraction strictly between 0 and 1, for example 0.1",
+        )
+    is_val = np.zeros(len(arrays), dtype=bool)
+    is_val[stratified(arrays.y.cpu().numpy(), n, (seed, _SPLIT))] = True
+    return arrays.subset(np.flatnonzero(~is_val)), arrays.subset(np.flatnonzero(is_val))
+
+
+def load_train(name: str, data_dir: Path | str | None = None) -> Arrays:
+    """Training and validation examples together, normalised, on the CPU. Reads no test file."""
+    return _load(name, "train", data_dir)
+
+
+def load_test(name: str, data_dir: Path | str | None = None) -> Arrays:
+    """The test examples, normalised, on the CPU. For final training only."""
+    return _load(name, "test", data_dir)
+
+
+def resolve_data_dir(info: DatasetInfo, data_dir: Path | str | None = None) -> Path:
+    """The directory with the data sets: the argument, else the environment, else an error."""
+    chosen = data_dir or os.environ.get("BITFRONT_DATA")
+    if not chosen:
+        raise UserError(
+            f"dataset '{info.name}' is read from a data directory and none is given",
+            f"pass --data-dir DIR or set BITFRONT_DATA; to get the data: {info.how_to_get()}",
+        )
+    return Path(chosen).expanduser().resolve()
+
+
+def _load(name: str, part: Literal["train", "test"], data_dir: Path | str | None) -> Arrays:
+    info = DATASETS.get(name)
+    x, y = _read(name, part, None if info.embedded else resolve_data_dir(info, data_dir))
+    return Arrays(_normalise(x, info), y.clone())
+
+
+# A Ray actor runs many trials. What is kept is the stored form: bytes take a quarter of floats.
+@lru_cache(maxsize=4)
+def _read(
+    name: str, part: Literal["train", "test"], data_dir: Path | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    info = DATASETS.get(name)
+    return info.read_train(data_dir) if part == "train" else info.read_test(data_dir)
+
+
+def _normalise(x: torch.Tensor, info: DatasetInfo) -> torch.Tensor:
+    import torch
+
+    scale = 255.0 if x.dtype == torch.uint8 else 1.0
+    per_channel = (1, -1) + (1,) * (x.ndim - 2)
+    mean = torch.tensor(info.mean).mul_(scale).view(per_channel)
+    std = torch.tensor(info.std).mul_(scale).view(per_channel)
+    # The copy is what keeps the cached tensor as it was read.
+    return x.to(torch.float32, copy=True).sub_(mean).div_(std)

@@ -1,0 +1,151 @@
+"""MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100, read from files in torchvision's layout.
+Nothing is downloaded here, and each part is read without opening the files of the other."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainables.data.datasets import DATASETS, DatasetInfo
+from trainables.registry import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+# What torchvision raises for files that are missing, cut short or overwritten.
+_DAMAGE = (
+    RuntimeError,
+    OSError,
+    EOFError,
+    ValueError,
+    AssertionError,
+    KeyError,
+    pickle.UnpicklingError,
+)
+
+
+def _mnist_part(torchvision_class: Any, train: bool) -> dict[str, Any]:
+    wanted = "train-" if train else "t10k-"
+    return {
+        "resources": [r for r in torchvision_class.resources if r[0].startswith(wanted)],
+        # Old torchvision stored whole pickled tensors; those are never loaded here.
+        "_check_legacy_exist": lambda self: False,
+    }
+
+
+def _cifar_part(torchvision_class: Any, train: bool) -> dict[str, Any]:
+    return {"test_list": []} if train else {"train_list": []}
+
+
+def _read(
+    name: str, class_name: str, folder: str, train: bool, data_dir: Path | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    import torch
+    from torchvision import datasets
+
+    assert data_dir is not None
+    where = data_dir / folder
+    how = DATASETS.get(name).how_to_get(data_dir)
+    if not where.is_dir():
+        raise UserError(f"dataset '{name}' not found: looked for {where}", f"get it with: {how}")
+
+    # torchvision looks at the files of both parts whichever is asked for. A subclass that lists
+    # one part only leaves the other part's files unopened, and keeps the checksums.
+    whole: Any = getattr(datasets, class_name)
+    narrow = _mnist_part if issubclass(whole, datasets.MNIST) else _cifar_part
+    part: Any = type(class_name, (whole,), narrow(whole, train))
+    try:
+        stored = part(str(data_dir), train=train, download=False)
+        x = torch.as_tensor(stored.data)
+        y = torch.as_tensor(stored.targets, dtype=torch.int64)
+        if len(x) != len(y):
+            raise ValueError(f"{len(x)} images but {len(y)} labels")
+    except _DAMAGE as error:
+        why = str(error).partition("\n")[0].partition(". You can use download=True")[0]
+        raise UserError(
+            f"dataset '{name}' is incomplete or damaged in {where} ({why or type(error).__name__})",
+            f"delete that folder and get it again with: {how}",
+        ) from error
+    # MNIST is stored without a channel axis, CIFAR with the channels last.
+    return (x.unsqueeze(1) if x.ndim == 3 else x.permute(0, 3, 1, 2)).contiguous(), y
+
+
+def _declare(
+    name: str,
+    class_name: str,
+    folder: str,
+    *,
+    shape: tuple[int, int, int],
+    classes: int,
+    train_size: int,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    source: str,
+    augmentation: str = "none",
+) -> None:
+    command = f"import torchvision; torchvision.datasets.{class_name}('DIR', download=True)"
+    info = DatasetInfo(
+        name=name,
+        shape=shape,
+        classes=classes,
+        train_size=train_size,
+        test_size=10_000,
+        mean=mean,
+        std=std,
+        source=source,
+        get_hint=f'python -c "{command}"',
+        read_train=partial(_read, name, class_name, folder, True),
+        read_test=partial(_read, name, class_name, folder, False),
+        augmentation=augmentation,
+    )
+    DATASETS.add(name, info)
+
+
+_declare(
+    "mnist",
+    "MNIST",
+    "MNIST/raw",
+    shape=(1, 28, 28),
+    classes=10,
+    train_size=60_000,
+    mean=(0.1307,),
+    std=(0.3081,),
+    source="Handwritten digits, 28x28 grey (LeCun et al., 1998).",
+)
+_declare(
+    "fashion-mnist",
+    "FashionMNIST",
+    "FashionMNIST/raw",
+    shape=(1, 28, 28),
+    classes=10,
+    train_size=60_000,
+    mean=(0.2860,),
+    std=(0.3530,),
+    source="Pictures of clothes, 28x28 grey (Xiao et al., 2017).",
+)
+_declare(
+    "cifar10",
+    "CIFAR10",
+    "cifar-10-batches-py",
+    shape=(3, 32, 32),
+    classes=10,
+    train_size=50_000,
+    mean=(0.4914, 0.4822, 0.4465),
+    std=(0.2470, 0.2435, 0.2616),
+    source="Photographs of ten kinds of things, 32x32 colour (Krizhevsky, 2009).",
+    augmentation="crop-flip",
+)
+_declare(
+    "cifar100",
+    "CIFAR100",
+    "cifar-100-python",
+    shape=(3, 32, 32),
+    classes=100,
+    train_size=50_000,
+    mean=(0.5071, 0.4867, 0.4408),
+    std=(0.2675, 0.2565, 0.2761),
+    source="Photographs of a hundred kinds of things, 32x32 colour (Krizhevsky, 2009).",
+    augmentation="crop-flip",
+)

@@ -1,0 +1,86 @@
+"""What a method declares and does. The registry, the docs table, the conditional space and the
+conformance tests all come from the declaration; the training loop calls the hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from trainables.parameters import Param, Value, resolve
+from trainables.registry import Registry
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from trainables.binary import BinaryLayer
+
+
+class Method:
+    """A way to obtain binary weights (and activations).
+
+    A subclass sets the declaration and overrides the hooks it needs. One instance serves one
+    training run; `layers` are the binary layers of the network, set by `bind`.
+    """
+
+    name: ClassVar[str]
+    family: ClassVar[str]
+    paper: ClassVar[str]
+    doc: ClassVar[str]
+    levels: ClassVar[str] = "FWB"
+    params: ClassVar[dict[str, Param]] = {}
+
+    def __init__(self, given: dict[str, Any] | None = None) -> None:
+        self.values: dict[str, Value] = resolve(self.name, self.params, given or {})
+        self.layers: list[BinaryLayer] = []
+
+    @property
+    def soft(self) -> bool:
+        """Whether training uses another forward pass than evaluation does."""
+        return False
+
+    @property
+    def scale(self) -> str:
+        """How many scales a binary layer keeps: none, one a layer, one an output channel."""
+        return str(self.values.get("scale", "none"))
+
+    def weight_quantizer(self, layer: nn.Module) -> nn.Module:
+        """The parametrization of one binary layer's weight."""
+        raise NotImplementedError(f"{self.name} makes no binary layers")
+
+    def input_quantizer(self, layer: nn.Module) -> nn.Module:
+        """What is applied to the input of one layer of level B."""
+        raise NotImplementedError(f"{self.name} makes no binary activations")
+
+    @contextmanager
+    def as_trained(self) -> Iterator[None]:
+        """Inside, evaluation uses the forward pass of training."""
+        yield
+
+    def bind(self, layers: Sequence[BinaryLayer]) -> None:
+        self.layers = list(layers)
+
+    def before_step(self, fraction: float) -> None:
+        """Called before every optimizer step with the fraction of training that has passed."""
+
+    def after_step(self) -> None:
+        """Called after every optimizer step."""
+
+    @classmethod
+    def describe(cls) -> dict[str, Any]:
+        """The machine-readable form `bitfront methods --json` prints."""
+        return {
+            "name": cls.name,
+            "family": cls.family,
+            "paper": cls.paper,
+            "doc": cls.doc,
+            "levels": list(cls.levels),
+            "params": {name: param.describe() for name, param in cls.params.items()},
+        }
+
+
+METHODS: Registry[type[Method]] = Registry("method")
+
+
+def build_method(name: str, params: dict[str, Any]) -> Method:
+    return METHODS.get(name)(params)

@@ -1,0 +1,57 @@
+"""Activations of partly binary networks (methods.md 4.1, 4.6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+
+class _MaxWithMinusOne(torch.autograd.Function):
+    """Keeps its output for the backward pass, which the next layer keeps too, so that it costs
+    no memory of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        out = x.clamp_min(-1.0)
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (out,) = ctx.saved_tensors
+        return torch.ops.aten.threshold_backward(grad, out, -1.0)
+
+
+class BinReLU(nn.Module):
+    """max(x, -1): its gradient is 1 for x > -1, else 0, and sign information survives it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _MaxWithMinusOne.apply(x)
+
+
+class RPReLU(nn.Module):
+    """PReLU with a learnable shift per channel before and after it (methods.md 1.8)."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.before = nn.Parameter(torch.zeros(channels))
+        self.after = nn.Parameter(torch.zeros(channels))
+        self.prelu = nn.PReLU(channels, init=0.25)
+
+    def forward(self, x: Tensor) -> Tensor:
+        shape = (1, -1) + (1,) * (x.dim() - 2)
+        return self.prelu(x - self.before.view(shape)) + self.after.view(shape)
+
+
+def activation(name: str, channels: int) -> nn.Module:
+    simple: dict[str, type[nn.Module]] = {
+        "binrelu": BinReLU,
+        "relu": nn.ReLU,
+        "hardtanh": nn.Hardtanh,
+        "identity": nn.Identity,
+    }
+    return RPReLU(channels) if name == "rprelu" else simple[name]()

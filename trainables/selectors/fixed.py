@@ -1,0 +1,38 @@
+"""Selectors that look at nothing but the position of a layer (methods.md 4.5)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from trainables.cost import CostTable
+from trainables.selectors.base import SELECTORS, Selector
+
+
+@SELECTORS.register("front")
+class Front(Selector):
+    name = "front"
+    doc = "binarize from the input side"
+
+    def order(self, table: CostTable, seed: int) -> Sequence[int]:
+        return range(len(table.plan_layers))
+
+
+@SELECTORS.register("rear")
+class Rear(Selector):
+    name = "rear"
+    doc = "binarize from the output side"
+
+    def order(self, table: CostTable, seed: int) -> Sequence[int]:
+        return range(len(table.plan_layers))[::-1]
+
+
+@SELECTORS.register("random")
+class Random(Selector):
+    name = "random"
+    doc = "binarize in a random order"
+
+    def order(self, table: CostTable, seed: int) -> Sequence[int]:
+        order = list(range(len(table.plan_layers)))
+        random.Random(seed).shuffle(order)
+        return order

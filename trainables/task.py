@@ -1,0 +1,124 @@
+"""What a trial trains, as plain validated data: the task, the point of the space and the seed.
+A search YAML, a ledger entry and a recipe all carry these models; nothing here knows torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from trainables.parameters import Value
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors, everywhere."""
+
+    model_config = ConfigDict(extra="forbid", validate_default=True)
+
+
+class ModelSpec(BaseModel):
+    """A model by name and its parameters (`bitfront models` lists both)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class OptimizerSpec(Strict):
+    """The optimizer of the latent weights and of everything that stays in full precision."""
+
+    name: Literal["adam", "adamw", "sgd"] = "adam"
+    lr: Annotated[float, Field(gt=0)] = 3e-3
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+
+
+class LearningRateSpec(Strict):
+    """How the learning rate moves, in fractions of training."""
+
+    shape: Literal["constant", "linear", "cosine", "steps"] = "cosine"
+    warmup: Fraction = 0.0
+    end_factor: Annotated[float, Field(ge=0)] = 0.0
+    at: list[Fraction] = Field(default_factory=lambda: [0.5, 0.75])
+    factor: Annotated[float, Field(gt=0)] = 0.1
+
+
+class LossSpec(Strict):
+    """Cross-entropy and its options."""
+
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+
+
+class Task(Strict):
+    """Dataset + model + epochs + loss: what a trial trains."""
+
+    dataset: str
+    model: ModelSpec
+    epochs: Annotated[int, Field(ge=1)] = 10
+    batch_size: Annotated[int, Field(ge=2)] = 128
+    optimizer: OptimizerSpec = Field(default_factory=OptimizerSpec)
+    schedule: LearningRateSpec = Field(default_factory=LearningRateSpec)
+    loss: LossSpec = Field(default_factory=LossSpec)
+    augmentation: Literal["default", "none", "crop-flip"] = "default"
+    binarize: Literal["body", "all"] = "body"
+    precision: Literal["fp32", "bf16"] = "fp32"
+    subset: Annotated[int, Field(ge=10)] | None = None
+    val_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    split_seed: int = 0
+    data_dir: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_stand_for_specs(cls, data: Any) -> Any:
+        """`model: cresnet20` and `schedule: cosine` are short for their long forms."""
+        if isinstance(data, dict):
+            data = dict(data)
+            for key, field in (("model", "name"), ("optimizer", "name"), ("schedule", "shape")):
+                if isinstance(data.get(key), str):
+                    data[key] = {field: data[key]}
+        return data
+
+
+class TrialSpec(Strict):
+    """One trial: a task, one point of the space and a seed. Complete and serialisable."""
+
+    task: Task
+    method: str = "fp"
+    params: dict[str, Value] = Field(default_factory=dict)
+    plan: str
+    seed: int = 0
+
+    def canonical(self) -> TrialSpec:
+        """The form two specs share exactly when they train the same network the same way: with
+        no binary layer in the plan every method is full-precision training."""
+        if set(self.plan) <= {"F"} and self.method != "fp":
+            return self.model_copy(update={"method": "fp", "params": {}})
+        return self
+
+    def fingerprint(self, search: str = "") -> str:
+        """The trial's id: a short hash of the search's name, the parameters and the seed. Where
+        the data lies is no part of it."""
+        content = self.canonical().model_dump(mode="json")
+        content["task"].pop("data_dir")
+        text = json.dumps([search, content], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def with_overrides(task: Task, overrides: dict[str, Any]) -> Task:
+    """The task with dotted keys replaced: `{"optimizer.lr": 0.1, "model.width": 8}`."""
+    data = task.model_dump()
+    for path, value in overrides.items():
+        *parents, leaf = path.split(".")
+        node = data
+        for parent in parents:
+            node = node[parent]
+        node[leaf] = value
+    return Task.model_validate(data)

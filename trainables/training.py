@@ -1,0 +1,309 @@
+"""The one training loop every method goes through: network, plan, method and data from a spec,
+an epoch at a time, resumable with identical results. Knows nothing of trials or searches."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainables.binary import BinaryLayer, apply_plan, verify_binary
+from trainables.data import DATASETS, Arrays, Batches, in_order, load_train, split
+from trainables.methods import build_method
+from trainables.models import build_model
+from trainables.plan import check_plan, plan_layers
+from trainables.schedules import Schedule, Steps, fraction
+from trainables.task import LearningRateSpec, OptimizerSpec, Task, TrialSpec
+
+EVALUATION_BATCH = 512
+# Enough to settle running statistics (methods.md 4.8 uses 200 batches; their error falls with the
+# root of the number of examples).
+RECALIBRATION_EXAMPLES = 4096
+
+
+class DivergedError(Exception):
+    """The loss or a parameter is no longer a finite number."""
+
+
+def search_data(task: Task) -> tuple[Arrays, Arrays]:
+    """(train, validation): all a search may see. The test set is not reachable from here."""
+    return _search_data(
+        task.dataset, task.data_dir, task.subset, task.val_fraction, task.split_seed
+    )
+
+
+# An actor trains many trials on the same data; two entries serve a change of the task in between.
+@lru_cache(maxsize=2)
+def _search_data(
+    dataset: str, data_dir: str | None, subset: int | None, val_fraction: float, seed: int
+) -> tuple[Arrays, Arrays]:
+    arrays = load_train(dataset, data_dir)
+    if subset is not None and subset < len(arrays):
+        arrays = arrays.take(subset, seed)
+    train, validation = split(arrays, val_fraction, seed)
+    return as_stored(train), as_stored(validation)
+
+
+class Network:
+    """A model with its plan applied: what is trained, evaluated, packed and reloaded."""
+
+    def __init__(self, spec: TrialSpec, device: torch.device | str = "cpu") -> None:
+        info = DATASETS.get(spec.task.dataset)
+        model_spec = spec.task.model
+        model = build_model(model_spec.name, model_spec.params, info.shape, info.classes)
+        layers = plan_layers(model, spec.task.binarize)
+        self.method = build_method(spec.method, dict(spec.params))
+        check_plan(spec.plan, layers, self.method.levels)
+        self.binary: list[BinaryLayer] = apply_plan(model, layers, spec.plan, self.method)
+        self.model = model.to(device)
+        if len(info.shape) == 3:
+            # Convolutions are a fifth faster in this layout (traps.md).
+            self.model = self.model.to(memory_format=torch.channels_last)
+
+    def verify(self) -> None:
+        verify_binary(self.model, self.binary)
+
+
+class Training:
+    """One training run: `epoch()` until `done`; `state_dict()` after any epoch continues it."""
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        train: Arrays,
+        validation: Arrays,
+        device: torch.device | str = "cpu",
+        validate_each_epoch: bool = True,
+    ) -> None:
+        self.spec = spec
+        self.validate_each_epoch = validate_each_epoch
+        self.device = torch.device(device)
+        torch.manual_seed(spec.seed)
+        self.network = Network(spec, self.device)
+        self.model, self.method = self.network.model, self.network.method
+        self.train = as_stored(train).to(self.device)
+        self.validation = as_stored(validation).to(self.device)
+        task = spec.task
+        augmentation: str = task.augmentation
+        if augmentation == "default":
+            augmentation = DATASETS.get(task.dataset).augmentation
+        self.batches = Batches(self.train, task.batch_size, spec.seed, augmentation)
+        self.steps = task.epochs * len(self.batches)
+        self.optimizer = make_optimizer(self.model, task.optimizer)
+        self.learning_rate = LearningRate(task.optimizer.lr, task.schedule)
+        self.epochs_done = 0
+        self.history: list[dict[str, float]] = []
+
+    @property
+    def done(self) -> bool:
+        return self.epochs_done >= self.spec.task.epochs
+
+    def epoch(self) -> dict[str, float]:
+        """Train one epoch, evaluate with hard-binarized weights, return the metrics."""
+        started = time.perf_counter()
+        train_loss = self._train_epoch()
+        self.epochs_done += 1
+        if not math.isfinite(train_loss) or not self._parameters_finite():
+            raise DivergedError(f"the loss or a weight is not finite in epoch {self.epochs_done}")
+        metrics = {"epoch": self.epochs_done, "train_loss": train_loss}
+        if self.done or self.validate_each_epoch:
+            metrics |= self._validate()
+        metrics["seconds"] = time.perf_counter() - started
+        self.history.append(metrics)
+        return metrics
+
+    def _train_epoch(self) -> float:
+        task, model = self.spec.task, self.model
+        model.train()
+        step = self.epochs_done * len(self.batches)
+        total = torch.zeros((), device=self.device)
+        for x, y in self.batches:
+            passed = fraction(step, self.steps)
+            rate = self.learning_rate.at(passed)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            self.method.before_step(passed)
+            with torch.autocast(self.device.type, torch.bfloat16, task.precision == "bf16"):
+                loss = F.cross_entropy(model(x), y, label_smoothing=task.loss.label_smoothing)
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            self.optimizer.step()
+            self.method.after_step()
+            total += loss.detach()
+            step += 1
+        return float(total) / max(1, len(self.batches))
+
+    def _validate(self) -> dict[str, float]:
+        """Accuracy is always that of the hard-binarized network. Where training used softer
+        weights, batch-norm statistics are re-estimated for the hard ones first, and both that
+        number and the one without are reported at the end (methods.md 6.4)."""
+        if not self.method.soft or not self.network.binary:
+            return evaluate(self.model, self.validation)
+        if self.done:
+            raw = evaluate(self.model, self.validation)["val_accuracy"]
+            soft = self._accuracy_as_trained()
+            recalibrate(self.model, self.train, self.spec.task.batch_size)
+            hard = evaluate(self.model, self.validation)
+            return {**hard, "val_accuracy_raw": raw, "acc_soft": soft}
+        with kept_statistics(self.model):
+            recalibrate(self.model, self.train, self.spec.task.batch_size)
+            return evaluate(self.model, self.validation)
+
+    def _accuracy_as_trained(self) -> float:
+        with self.method.as_trained():
+            return evaluate(self.model, self.validation)["val_accuracy"]
+
+    def _parameters_finite(self) -> bool:
+        norms = torch._foreach_norm([p.detach() for p in self.model.parameters()])
+        return bool(torch.stack(norms).isfinite().all())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors, numbers and strings only, so that it loads without unpickling code."""
+        state = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "batches": self.batches.state_dict(),
+            "random": torch.get_rng_state(),
+            "epochs_done": self.epochs_done,
+            "history": self.history,
+        }
+        if self.device.type == "cuda":
+            state["random_cuda"] = torch.cuda.get_rng_state(self.device)
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.batches.load_state_dict(state["batches"])
+        torch.set_rng_state(state["random"].cpu())
+        if self.device.type == "cuda" and "random_cuda" in state:
+            torch.cuda.set_rng_state(state["random_cuda"].cpu(), self.device)
+        self.epochs_done = state["epochs_done"]
+        self.history = list(state["history"])
+
+
+def save_state(training: Training, path: Path) -> None:
+    """Write the state so that a crash at any moment leaves the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # The process in the name: the worker of a driver that was killed may still be writing.
+    part = path.with_suffix(f".{os.getpid()}.part")
+    torch.save(training.state_dict(), part)
+    part.replace(path)
+
+
+def load_state(training: Training, path: Path) -> bool:
+    """Continue from `path` if a usable state is there; a damaged one means starting over."""
+    try:
+        state = torch.load(path, map_location=training.device, weights_only=True)
+    except FileNotFoundError:
+        return False
+    except Exception:  # torch raises a dozen types for a truncated or foreign file
+        path.unlink(missing_ok=True)
+        return False
+    training.load_state_dict(state)
+    return True
+
+
+class LearningRate:
+    """The rate as a function of the fraction of training, warm-up included."""
+
+    def __init__(self, lr: float, spec: LearningRateSpec) -> None:
+        self.warmup = spec.warmup
+        self.path: Steps | Schedule
+        if spec.shape == "steps":
+            self.path = Steps(lr, tuple(spec.at), spec.factor)
+        else:
+            self.path = Schedule(lr, lr * spec.end_factor, spec.shape, begin=spec.warmup)
+
+    def at(self, passed: float) -> float:
+        ramp = min(1.0, passed / self.warmup) if self.warmup > 0 else 1.0
+        # A first step at rate 0 would be wasted.
+        return self.path.at(passed) * max(ramp, 1e-3)
+
+
+def make_optimizer(model: nn.Module, spec: OptimizerSpec) -> torch.optim.Optimizer:
+    params = [p for p in model.parameters() if p.requires_grad]
+    if spec.name == "sgd":
+        return torch.optim.SGD(
+            params, spec.lr, spec.momentum, weight_decay=spec.weight_decay, fused=True
+        )
+    kind = torch.optim.Adam if spec.name == "adam" else torch.optim.AdamW
+    return kind(params, spec.lr, weight_decay=spec.weight_decay, fused=True)
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, arrays: Arrays) -> dict[str, float]:
+    """Accuracy as a fraction and mean cross-entropy, in evaluation mode."""
+    model.eval()
+    correct = torch.zeros((), device=arrays.device, dtype=torch.int64)
+    loss = torch.zeros((), device=arrays.device)
+    for x, y in in_order(arrays, EVALUATION_BATCH):
+        logits: Tensor = model(x)
+        correct += (logits.argmax(1) == y).sum()
+        loss += F.cross_entropy(logits, y, reduction="sum")
+    n = len(arrays)
+    return {"val_accuracy": int(correct) / n, "val_loss": float(loss) / n}
+
+
+def _norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
+    return [
+        m
+        for m in model.modules()
+        if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats
+    ]
+
+
+@torch.no_grad()
+def recalibrate(model: nn.Module, arrays: Arrays, batch_size: int) -> None:
+    """Batch-norm statistics anew, as plain averages over training examples, with the weights
+    evaluation uses: only the norms run in training mode."""
+    model.eval()
+    norms = _norms(model)
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
+        norm.train()
+    examples = 0
+    for x, _ in in_order(arrays, batch_size):
+        if len(x) > 1:
+            model(x)
+        examples += len(x)
+        if examples >= RECALIBRATION_EXAMPLES:
+            break
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+        norm.eval()
+
+
+@contextmanager
+def kept_statistics(model: nn.Module) -> Iterator[None]:
+    """Batch-norm statistics are as before when the block ends."""
+    kept = [(norm, {k: v.clone() for k, v in norm.named_buffers()}) for norm in _norms(model)]
+    try:
+        yield
+    finally:
+        for norm, buffers in kept:
+            for name, value in buffers.items():
+                getattr(norm, name).copy_(value)
+
+
+def as_stored(arrays: Arrays) -> Arrays:
+    """Images in the layout the convolutions use, so that no batch is converted."""
+    if arrays.x.dim() != 4:
+        return arrays
+    return Arrays(arrays.x.contiguous(memory_format=torch.channels_last), arrays.y)
+
+
+def device_from_resources(gpus: float) -> torch.device:
+    """CUDA when a GPU was granted and torch has it, else the CPU."""
+    return torch.device("cuda" if gpus > 0 and torch.cuda.is_available() else "cpu")

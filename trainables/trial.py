@@ -1,0 +1,130 @@
+"""The Ray Tune trainable: one actor, many trials. It turns a spec into a `Training`, reports an
+epoch a step, keeps the trial's checkpoint and turns every fault into a reason."""
+
+from __future__ import annotations
+
+import gc
+import os
+import traceback
+from pathlib import Path
+from typing import Any
+
+from ray import tune
+
+from trainables.task import TrialSpec
+
+STATE_FILE = "state.pt"
+
+
+class Trial(tune.Trainable):
+    """Built anew from each config; nothing of the trial before survives `reset_config`.
+
+    Faults are results, not exceptions: Ray would end the actor and lose the seconds it took to
+    import torch. What Ray sees as an error is a process that died.
+    """
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self._begin(config)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        self._begin(new_config)
+        return True
+
+    def _begin(self, config: dict[str, Any]) -> None:
+        self._training: Any = None
+        self._failure: dict[str, Any] | None = None
+        self._resumed_from = 0
+        self._state = Path(config["folder"]) / STATE_FILE
+        self._every = int(config.get("checkpoint_every", 1))
+        gc.collect()
+        try:
+            self._build(config)
+        except Exception as error:
+            self._failure = failure(error)
+
+    def _build(self, config: dict[str, Any]) -> None:
+        import torch
+
+        from trainables.training import Training, device_from_resources, load_state, search_data
+
+        torch.set_num_threads(max(1, int(config.get("threads", 1))))
+        device = device_from_resources(float(config.get("gpus", 0)))
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.backends.cudnn.deterministic = True
+        spec = TrialSpec.model_validate(config["spec"])
+        self._training = Training(spec, *search_data(spec.task), device)
+        if load_state(self._training, self._state):
+            self._resumed_from = self._training.epochs_done
+
+    def step(self) -> dict[str, Any]:
+        if self._failure is not None:
+            return self._failure
+        try:
+            return self._epoch()
+        except Exception as error:
+            self._training = None
+            return failure(error)
+
+    def _epoch(self) -> dict[str, Any]:
+        from trainables.training import save_state
+
+        training = self._training
+        # A trial killed after its last checkpoint and before its report has nothing left to train.
+        metrics = dict(training.history[-1]) if training.done else training.epoch()
+        if training.done:
+            training.network.verify()
+            metrics["history"] = training.history
+        last = training.done or training.epochs_done % self._every == 0
+        if last and training.epochs_done > self._resumed_from:
+            save_state(training, self._state)
+        return {
+            **metrics,
+            "resumed_from": self._resumed_from,
+            "worker": os.getpid(),
+            "done": training.done,
+        }
+
+    def save_checkpoint(self, checkpoint_dir: str) -> None:
+        from trainables.training import save_state
+
+        if self._training is not None:
+            save_state(self._training, Path(checkpoint_dir) / STATE_FILE)
+
+    def load_checkpoint(self, checkpoint: Any) -> None:
+        from trainables.training import load_state
+
+        folder = checkpoint if isinstance(checkpoint, str) else checkpoint.path
+        if self._training is not None:
+            load_state(self._training, Path(folder) / STATE_FILE)
+
+    def cleanup(self) -> None:
+        self._training = None
+
+
+def failure(error: BaseException) -> dict[str, Any]:
+    """A fault as the last result of a trial, with the reason the ledger counts by."""
+    text = "".join(traceback.format_exception_only(error)).strip()
+    where = traceback.format_exception(error)
+    return {
+        "failure": reason_of(error),
+        "message": text[-2000:],
+        "traceback": "".join(where)[-8000:],
+        "done": True,
+    }
+
+
+def reason_of(error: BaseException) -> str:
+    """nan, oom or error."""
+    if type(error).__name__ == "DivergedError":
+        return "nan"
+    text = str(error).lower()
+    if (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "out of memory" in text
+        or "can't allocate memory" in text
+        or "not enough memory" in text
+    ):
+        return "oom"
+    return "error"
