@@ -97,6 +97,7 @@ class Tracker:
         self._outbox = _Outbox()
         self._lock = threading.Lock()
         self._wake = threading.Event()
+        self._started = threading.Event()
         self._closing = False
         self._thread: threading.Thread | None = None
 
@@ -118,6 +119,7 @@ class Tracker:
     def epoch(self, entry: Entry, metrics: dict[str, float]) -> None:
         with self._lock:
             self._outbox.trials.setdefault(entry.id, entry)
+            self._started.set()
             self._outbox.curves.setdefault(entry.id, []).append(metrics)
 
     def search_metric(self, name: str, value: float, step: int) -> None:
@@ -131,6 +133,7 @@ class Tracker:
     def close(self, state: str, artifacts: dict[str, str | Path], summary: str) -> str | None:
         """Deliver the rest, end the parent run. Returns what went wrong, if anything did."""
         self._closing = True
+        self._started.set()
         self._wake.set()
         if self._thread is not None:
             self._thread.join(CLOSE_SECONDS)
@@ -148,6 +151,8 @@ class Tracker:
     # The thread.
 
     def _work(self) -> None:
+        # Importing MLflow takes seconds of CPU that the workers need to start up.
+        self._started.wait()
         delay = FLUSH_SECONDS
         deadline: float | None = None
         while True:

@@ -22,7 +22,7 @@ from trainables.models import build_model
 from trainables.plan import binary_layers, plan_layers
 from trainables.registry import UserError
 from trainables.task import TrialSpec
-from trainables.training import Network
+from trainables.training import Network, memory_format
 
 FORMAT = "bitfront-packed"
 VERSION = 1
@@ -122,9 +122,7 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
     missing = [key for key in missing if not key.endswith("num_batches_tracked")]
     if missing or unexpected:
         raise KeyError(f"missing {missing}, unexpected {unexpected}")
-    if len(info.shape) == 3:
-        model = model.to(memory_format=torch.channels_last)
-    return model.eval()
+    return model.to(memory_format=memory_format(model)).eval()
 
 
 def _digest(tensors: dict[str, Tensor]) -> str:

@@ -49,8 +49,18 @@ def _search_data(
     arrays = load_train(dataset, data_dir)
     if subset is not None and subset < len(arrays):
         arrays = arrays.take(subset, seed)
-    train, validation = split(arrays, val_fraction, seed)
-    return as_stored(train), as_stored(validation)
+    return split(arrays, val_fraction, seed)
+
+
+def memory_format(model: nn.Module) -> torch.memory_format:
+    """Channels last where there are convolutions: they are a fifth faster so (traps.md). Except
+    where a strided 1x1 convolution has fewer than 8 inputs: torch 2.15 writes past the end of a
+    buffer in its backward pass on a CPU, and the process dies."""
+    convs = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
+    unsafe = any(
+        m.in_channels < 8 and set(m.kernel_size) == {1} and set(m.stride) != {1} for m in convs
+    )
+    return torch.channels_last if convs and not unsafe else torch.preserve_format
 
 
 class Network:
@@ -64,10 +74,7 @@ class Network:
         self.method = build_method(spec.method, dict(spec.params))
         check_plan(spec.plan, layers, self.method.levels)
         self.binary: list[BinaryLayer] = apply_plan(model, layers, spec.plan, self.method)
-        self.model = model.to(device)
-        if len(info.shape) == 3:
-            # Convolutions are a fifth faster in this layout (traps.md).
-            self.model = self.model.to(memory_format=torch.channels_last)
+        self.model = model.to(device, memory_format=memory_format(model))
 
     def verify(self) -> None:
         verify_binary(self.model, self.binary)
@@ -90,8 +97,9 @@ class Training:
         torch.manual_seed(spec.seed)
         self.network = Network(spec, self.device)
         self.model, self.method = self.network.model, self.network.method
-        self.train = as_stored(train).to(self.device)
-        self.validation = as_stored(validation).to(self.device)
+        layout = memory_format(self.model)
+        self.train = _laid_out(train, layout).to(self.device)
+        self.validation = _laid_out(validation, layout).to(self.device)
         task = spec.task
         augmentation: str = task.augmentation
         if augmentation == "default":
@@ -297,11 +305,11 @@ def kept_statistics(model: nn.Module) -> Iterator[None]:
                 getattr(norm, name).copy_(value)
 
 
-def as_stored(arrays: Arrays) -> Arrays:
+def _laid_out(arrays: Arrays, layout: torch.memory_format) -> Arrays:
     """Images in the layout the convolutions use, so that no batch is converted."""
-    if arrays.x.dim() != 4:
+    if arrays.x.dim() != 4 or layout is torch.preserve_format:
         return arrays
-    return Arrays(arrays.x.contiguous(memory_format=torch.channels_last), arrays.y)
+    return Arrays(arrays.x.contiguous(memory_format=layout), arrays.y)
 
 
 def device_from_resources(gpus: float) -> torch.device:
