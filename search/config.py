@@ -185,6 +185,12 @@ def check(config: SearchConfig) -> list[KeyProblem]:
             attempt(("task", "model", key), partial(model.resolve, {key: value}))
     if dataset is None or model is None or problems:
         return problems
+    if config.task.augmentation == "crop-flip" and len(dataset.shape) != 3:
+        problems.append(
+            KeyProblem(
+                ("task", "augmentation"), f"crop-flip is for images, {dataset.name} has none"
+            )
+        )
     if model.image and len(dataset.shape) != 3:
         problems.append(
             KeyProblem(
@@ -203,7 +209,7 @@ def check(config: SearchConfig) -> list[KeyProblem]:
 def _without_prefix(message: str, path: yaml_source.Path_) -> str:
     """Errors of the registries name their key; the line printed here names it already."""
     dotted = ".".join(str(p) for p in path)
-    for prefix in (dotted, str(path[-1]), "model"):
+    for prefix in (dotted, dotted.partition(".")[2], str(path[-1]), "model"):
         if message.startswith(prefix + ": "):
             return message[len(prefix) + 2 :]
     return message

@@ -32,6 +32,7 @@ TASK_KEYS = (
 def build_space(config: SearchConfig) -> Space:
     """The typed space, or the first thing wrong with it."""
     raw = dict(config.space)
+    _known_keys(raw, config)
     method = _methods(raw.pop("method", None), "plan" in raw)
     plan = _plan(raw.pop("plan", None), [str(m) for m in method.values])
     overrides: dict[str, Domain] = {}
@@ -43,13 +44,8 @@ def build_space(config: SearchConfig) -> Space:
             _method_parameter(path, prefix, name, value, method, method_params)
         elif key.startswith("model."):
             overrides[key] = _model_parameter(path, key, value, config)
-        elif key in TASK_KEYS:
-            overrides[key] = _task_parameter(path, key, value, config)
         else:
-            known = ["method", "plan", *TASK_KEYS]
-            known += [f"model.{p}" for p in MODELS.get(config.task.model.name).params]
-            known += [f"{m}.{p}" for m in method.values for p in METHODS.get(str(m)).params]
-            raise KeyProblem(path, f"unknown key, {did_you_mean(key, known)}")
+            overrides[key] = _task_parameter(path, key, value, config)
     space = Space(config.task, method, plan, overrides, method_params)
     for task in space.extreme_tasks():
         try:
@@ -58,6 +54,18 @@ def build_space(config: SearchConfig) -> Space:
             raise KeyProblem(("task", "model"), str(error)) from None
         _check_plan_fits(space, plan, [layer.name for layer in table.plan_layers], table)
     return space
+
+
+def _known_keys(raw: dict[str, Any], config: SearchConfig) -> None:
+    """Unknown keys first: a typo in `method` must not be told as a missing method."""
+    known = ["method", "plan", *TASK_KEYS]
+    known += [f"model.{p}" for p in MODELS.get(config.task.model.name).params]
+    for key in raw:
+        prefix = key.rpartition(".")[0]
+        if key not in known and prefix not in METHODS and prefix != "model":
+            parameters = [f"{m}.{p}" for m in METHODS for p in METHODS.get(m).params]
+            hint = did_you_mean(key, [*known, *parameters])
+            raise KeyProblem(("space", key), f"unknown key, {hint}")
 
 
 def _check_plan_fits(space: Space, plan: PlanSpace, names: list[str], table: Any) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
-SAMPLER_TRIES = 30
+SAMPLER_TRIES = 10
 RANDOM_TRIES = 300
 STATES = {
     TrialState.COMPLETE: "complete",

@@ -60,6 +60,20 @@ class ConvUnit(nn.Module):
         return self.norm(self.conv(x))
 
 
+class Projection(nn.Module):
+    """The strided 1x1 convolution of a shortcut, as a 1x1 convolution of every `stride`th pixel:
+    the same numbers without the kernel that `training.memory_format` warns of."""
+
+    def __init__(self, inside: int, out: int, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+        self.conv = nn.Conv2d(inside, out, 1, bias=False)
+        self.norm = nn.BatchNorm2d(out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.conv(x[:, :, :: self.stride, :: self.stride]))
+
+
 class Block(nn.Module):
     """Two convolutions, with one shortcut each (bi-real) or one around both (classic)."""
 
@@ -72,9 +86,7 @@ class Block(nn.Module):
         self.act2 = make_activation(activation, out)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inside != out:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(inside, out, 1, stride=stride, bias=False), nn.BatchNorm2d(out)
-            )
+            self.shortcut = Projection(inside, out, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         around = self.shortcut(x)
@@ -130,7 +142,9 @@ class CResNet(nn.Module):
                     body.append(layer)
                 if scope == "all" and not isinstance(block.shortcut, nn.Identity):
                     body.append(
-                        PlanLayer(f"stages.{s}.{b}.shortcut.0", f"{s + 1}.{b + 1}", f"stage{s + 1}")
+                        PlanLayer(
+                            f"stages.{s}.{b}.shortcut.conv", f"{s + 1}.{b + 1}", f"stage{s + 1}"
+                        )
                     )
         if scope == "all":
             stem = PlanLayer("stem", "stem", "stem")

@@ -1,0 +1,21 @@
+"""What every test shares: one thread a process, and searches that never leave the test's folder."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.pop("MLFLOW_TRACKING_URI", None)
+os.environ.pop("BITFRONT_HOME", None)
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("BITFRONT_HOME", str(tmp_path / "bitfront-runs"))

@@ -1,0 +1,164 @@
+"""A mistake in a search YAML is found before anything starts, and the message says where."""
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search import config as config_module
+from search.config import ConfigError, SearchConfig, load, locate, ready_made
+from search.space_config import build_space
+from trainables.registry import UserError
+
+
+def problem(make_config, *assignments, text=None):
+    with pytest.raises(UserError) as caught:
+        make_config(*assignments, **({"text": text} if text else {}))
+    return str(caught.value)
+
+
+def test_a_typo_names_file_line_key_and_the_nearest_word(make_config, tiny_yaml):
+    text = tiny_yaml.replace("  method:", "  methd:")
+    line = text.splitlines().index("  methd: [bnn, bnn++]") + 1
+    assert f"tiny.yaml:{line} space.methd: unknown key, did you mean 'method'?" in problem(
+        make_config, text=text
+    )
+
+
+@pytest.mark.parametrize(
+    ("assignment", "expected"),
+    [
+        ("task.epocs=3", "task.epocs: unknown key, did you mean 'epochs'?"),
+        ("task.epochs=many", "task.epochs: should be a valid integer"),
+        ("task.epochs=0", "task.epochs: should be greater than or equal to 1"),
+        ("task.dataset=digit", "task.dataset: unknown dataset 'digit', did you mean 'digits'?"),
+        ("task.model.name=mpl", "unknown model 'mpl', did you mean 'mlp'?"),
+        ("task.model.widht=3", "task.model.widht: unknown key, did you mean 'width'?"),
+        ("task.model.width=0", "task.model.width: 0 is outside 1..65536"),
+        ("task.optimizer.lr=-1", "task.optimizer.lr: should be greater than 0"),
+        ("task.optimizer.name=adm", "'adm' is not known, did you mean 'adam'?"),
+        ("space.method=bnm", "space.method: unknown method 'bnm', did you mean 'bnn'?"),
+        ("space.plan={per: leyer}", "space.plan.per: 'leyer' is not known, did you mean 'layer'?"),
+        ("space.plan={per: layer, levels: [F, X]}", "'X' is no level"),
+        ("space.plan=FB", "'FB' has 2 letters, the model has 4 layers"),
+        ("space.bnn++.mu_edn=3", "space.bnn++.mu_edn: unknown key, did you mean 'mu_end'?"),
+        ("space.bnn+.mu=3", "method bnn+ is not among space.method"),
+        ("space.bnn++.mu_end=-3", "-3 is outside"),
+        ("space.optimizer.lr={float: [1, 0.1]}", "low 1 is above high 0.1"),
+        ("space.optimizer.lr={float: [0, 0.1], log: true}", "a log range starts above 0"),
+        ("space.optimizer.lr={flaot: [0, 0.1]}", "unknown kind 'flaot', did you mean 'float'?"),
+        ("space.optimizer.lr={float: [-1, 0.1]}", "-1.0 should be greater than 0"),
+        ("space.optimizer.lr={float: [0.1]}", "give two numbers"),
+        ("space.batch_size={choice: []}", "at least one value"),
+        ("objectives.acuracy=max", "objectives.acuracy: unknown key"),
+        ("objectives.val_accuracy=up", "'up' is not known"),
+        ("limits.flop=3", "limits.flop: unknown key, did you mean 'flops'?"),
+        ("limits.flops={min: 9, max: 3}", "min is above max"),
+        ("search.sampler=tpee", "'tpee' is not known, did you mean 'tpe'?"),
+        ("search.trials=0", "search.trials: should be greater than or equal to 1"),
+        ("resources.cpu=1", "resources.cpu: unknown key, did you mean 'cpus'?"),
+        ("tracking.url=x", "tracking.url: unknown key, did you mean 'uri'?"),
+        ("name=../up", "letters, digits"),
+    ],
+)
+def test_each_mistake_is_named(make_config, assignment, expected):
+    assert expected in problem(make_config, assignment)
+
+
+def test_an_impossible_limit_says_the_cheapest_reachable_cost(make_config, make_space):
+    message = problem(make_config, "limits.flops_pct=1")
+    assert "no point of the space has flops_pct <= 1; the cheapest reachable is" in message
+    cheapest = float(message.rsplit(" ", 1)[1])
+    make_config(f"limits.flops_pct={cheapest + 0.01}")
+
+
+def test_all_mistakes_of_one_kind_are_listed_at_once(make_config):
+    with pytest.raises(ConfigError) as caught:
+        make_config("task.epocs=1", "search.trails=2")
+    assert len(caught.value.problems) == 2
+
+
+def test_a_key_given_twice_is_an_error(make_config, tiny_yaml):
+    message = problem(make_config, text=tiny_yaml + "name: again\n")
+    assert f"tiny.yaml:{len(tiny_yaml.splitlines()) + 1} name: the key is given twice" in message
+
+
+def test_broken_yaml_names_the_line(make_config):
+    assert "tiny.yaml:2 not valid YAML" in problem(
+        make_config, text="name: a\ntask: ]\nspace: {}\n"
+    )
+
+
+def test_a_missing_key_is_named(make_config):
+    assert "task: is missing" in problem(make_config, text="name: a\n")
+
+
+def test_numbers_in_scientific_notation_are_numbers(make_config):
+    config = make_config("task.optimizer.lr=1e-3")
+    assert config.task.optimizer.lr == pytest.approx(1e-3)
+
+
+def test_overrides_reach_their_keys(make_config):
+    config = make_config("task.epochs=7", "space.optimizer.lr=0.5", "limits.flops_pct=60")
+    assert config.task.epochs == 7
+    assert config.limits["flops_pct"].max == 60
+    assert build_space(config).overrides["optimizer.lr"].values == (0.5,)
+
+
+def test_an_override_of_a_model_given_by_name_keeps_the_name(make_config, tiny_yaml):
+    text = tiny_yaml.replace("{name: mlp, depth: 5, width: 16}", "mlp")
+    config = make_config("task.model.width=8", text=text)
+    assert (config.task.model.name, config.task.model.params) == ("mlp", {"width": 8})
+
+
+def test_an_override_without_a_value_is_an_error(make_config):
+    assert "write it as key=value" in problem(make_config, "task.epochs")
+
+
+def test_a_dump_reads_back_to_the_same_configuration(make_config):
+    config = make_config("limits.flops_pct=60")
+    again = SearchConfig.model_validate(yaml.safe_load(config.dump()))
+    assert again == config
+
+
+@pytest.mark.parametrize("name", sorted(ready_made()))
+def test_every_ready_made_search_is_valid(name):
+    config = load(locate(name))
+    assert config.name == name
+
+
+def test_an_unknown_ready_made_search_gets_a_suggestion():
+    with pytest.raises(UserError, match="did you mean 'quickstart'"):
+        locate("quickstrat")
+
+
+def test_a_schedule_is_short_for_its_parts(make_space):
+    _, space = make_space(
+        "space.bnn++.mu={schedule: {from: 5, to: {float: [10, 100]}, until: 0.8, shape: cosine}}"
+    )
+    parts = space.method_params["bnn++"]
+    assert parts["mu_start"].values == (5,)
+    assert (parts["mu_end"].low, parts["mu_end"].high) == (10, 100)
+    assert parts["mu_until"].values == (0.8,)
+    assert parts["mu_shape"].values == ("cosine",)
+
+
+def test_crop_flip_on_inputs_that_are_no_images_is_an_error(make_config):
+    message = problem(
+        make_config, "task.dataset=moons", "task.augmentation=crop-flip", "task.subset=100"
+    )
+    assert "task.augmentation" in message
+
+
+def test_a_network_for_images_refuses_points(make_config):
+    assert "takes images" in problem(
+        make_config, "task.dataset=moons", "task.model={name: cresnet, depth: 8}"
+    )
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_a_configuration_or_a_clear_error(text):
+    try:
+        config_module.from_source(config_module.yaml_source.parse(text, "x.yaml"))
+    except UserError as error:
+        assert str(error)

@@ -1,0 +1,113 @@
+"""A point of the space becomes a trial's spec: conditional parameters, models, plans, limits."""
+
+import random
+
+import pytest
+
+from search.bounds import cost_bounds, feasible_share, reference_point, violations
+from spaces.space import costs_of, random_value
+from trainables.cost import task_cost_table
+
+
+def walk(space, seed=0, **fixed):
+    rng = random.Random(seed)
+    drawn = {}
+
+    def draw(name, domain):
+        drawn[name] = fixed.get(name, random_value(domain, rng))
+        return drawn[name]
+
+    return space.walk(draw), drawn
+
+
+def test_a_methods_parameters_are_drawn_for_that_method_only(make_space):
+    _, space = make_space()
+    spec, drawn = walk(space, method="bnn++")
+    assert "bnn++.mu_end" in drawn
+    assert set(spec.params) == {"mu_end"}
+    spec, drawn = walk(space, method="bnn")
+    assert "bnn++.mu_end" not in drawn
+    assert spec.params == {}
+
+
+def test_the_plan_is_as_long_as_the_model_that_was_drawn(make_space):
+    _, space = make_space("space.model.depth=[3, 5, 8]", "space.model.width={int: [4, 32]}")
+    lengths = set()
+    for seed in range(20):
+        spec, _ = walk(space, seed)
+        layers = task_cost_table(spec.task).plan_layers
+        assert len(spec.plan) == len(layers) == spec.task.model.params["depth"] - 1
+        lengths.add(len(spec.plan))
+    assert lengths == {2, 4, 7}
+
+
+def test_a_plan_per_stage_gives_a_stage_one_letter(make_space):
+    _, space = make_space(
+        "task.model={name: cresnet, depth: 14, width: 4}", "space.plan={per: stage}"
+    )
+    spec, drawn = walk(space, 3)
+    assert {spec.plan[i : i + 4] for i in (0, 4, 8)} <= {"FFFF", "BBBB"}
+    assert sum(name.startswith("plan.") for name in drawn) == 3
+
+
+def test_a_plan_per_block_gives_a_block_one_letter(make_space):
+    _, space = make_space(
+        "task.model={name: cresnet, depth: 14, width: 4}", "space.plan={per: block}"
+    )
+    spec, drawn = walk(space, 5)
+    assert all(spec.plan[i] == spec.plan[i + 1] for i in range(0, 12, 2))
+    assert sum(name.startswith("plan.") for name in drawn) == 6
+
+
+def test_a_fixed_plan_is_the_same_everywhere(make_space):
+    _, space = make_space("space.plan=FBBF")
+    assert {walk(space, s)[0].plan for s in range(5)} == {"FBBF"}
+
+
+def test_a_selector_makes_the_plan_for_the_drawn_budget(make_space):
+    _, space = make_space("space.plan={selector: rear, budget: [90, 60]}")
+    spec, _ = walk(space, **{"plan.budget": 60})
+    assert spec.plan.startswith("F")
+    assert spec.plan.endswith("B")
+    assert costs_of(spec)["flops_pct"] >= 60
+
+
+def test_full_precision_in_the_space_gets_no_plan(make_space):
+    _, space = make_space("space={method: [fp, bnn], plan: {per: layer}}")
+    spec, drawn = walk(space, method="fp")
+    assert set(spec.plan) == {"F"}
+    assert not any(name.startswith("plan.") for name in drawn)
+
+
+def test_bounds_hold_for_random_points_and_are_reached(make_space):
+    _, space = make_space("space.model.width=[8, 16]", "space.model.depth=[3, 5]")
+    bounds = cost_bounds(space)
+    rng = random.Random(0)
+    seen = [costs_of(space.random_point(rng)) for _ in range(300)]
+    for name, (low, high) in bounds.items():
+        values = [costs[name] for costs in seen]
+        assert low <= min(values)
+        assert max(values) <= high
+    assert min(c["flops"] for c in seen) == bounds["flops"][0]
+
+
+def test_the_feasible_share_follows_the_limit(make_space):
+    config, space = make_space("limits.flops_pct=60")
+    share = feasible_share(config, space)
+    assert 0 < share < 1
+    rng = random.Random(1)
+    broken = [bool(violations(config, costs_of(space.random_point(rng)))) for _ in range(400)]
+    assert share == pytest.approx(1 - sum(broken) / 400, abs=0.1)
+
+
+def test_the_reference_is_chance_and_beyond_full_precision(make_space):
+    config, space = make_space()
+    accuracy, flops = reference_point(config, space)
+    assert accuracy == pytest.approx(0.1)
+    full = task_cost_table(config.task).totals("FFFF")["flops"]
+    assert flops == pytest.approx(1.1 * full)
+
+
+def test_the_size_of_a_finite_space_is_the_number_of_its_points(make_space):
+    _, space = make_space("space={method: [bnn, bc], plan: {per: layer}, batch_size: [16, 32]}")
+    assert space.size() == 2 * 2 * 2**4

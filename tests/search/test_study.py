@@ -1,0 +1,190 @@
+"""The ledger: what is asked, what is told, what survives. Every sampler goes through the same."""
+
+import optuna
+import pytest
+
+from search.bounds import violations
+from search.config import SAMPLERS as NAMES
+from search.samplers import SAMPLERS
+from search.study import Ledger, read_entries, read_reference
+from trainables.registry import UserError
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'ledger.db'}"
+
+
+def accuracy_of(entry):
+    """A made-up accuracy that rewards full precision, a little less for each binary layer."""
+    return 0.95 - 0.02 * entry.spec.plan.count("B")
+
+
+def finish(ledger, entry):
+    metrics = {"epoch": 3, "val_accuracy": accuracy_of(entry), "val_loss": 0.1}
+    return ledger.tell(entry.id, "complete", metrics, [metrics])
+
+
+def drain(ledger, parallel=1):
+    """Run the ledger's trials with `parallel` of them open at a time."""
+    done, open_ = [], []
+    while True:
+        while len(open_) < parallel:
+            entry = ledger.ask()
+            if entry is None:
+                break
+            open_.append(entry)
+        if not open_:
+            return done
+        done.append(finish(ledger, open_.pop(0)))
+
+
+def test_the_names_in_the_schema_are_the_registered_samplers():
+    assert sorted(NAMES) == SAMPLERS.names()
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS.names())
+@pytest.mark.parametrize("parallel", [1, 8])
+def test_every_sampler_respects_limits_and_never_repeats_a_point(
+    make_space, url, sampler, parallel
+):
+    config, space = make_space(
+        f"search.sampler={sampler}", "search.trials=12", "limits.flops_pct=70"
+    )
+    ledger = Ledger(url, config, space)
+    entries = drain(ledger, parallel)
+    assert len(entries) == 12
+    assert len({e.id for e in entries}) == 12
+    assert all(not violations(config, e.costs) for e in entries)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS.names())
+def test_every_sampler_survives_failures_and_goes_on_after_a_reopening(make_space, url, sampler):
+    config, space = make_space(f"search.sampler={sampler}", "search.trials=12")
+    ledger = Ledger(url, config, space)
+    for i in range(6):
+        entry = ledger.ask()
+        if i % 3 == 1:
+            ledger.tell(entry.id, "failed", failure="nan", message="loss is nan")
+        else:
+            finish(ledger, entry)
+    again = Ledger(url, config, space)
+    drain(again)
+    assert len(again.entries) == 12
+    assert again.count("failed") == 2
+    assert again.count("complete") == 10
+
+
+def test_an_ask_is_a_function_of_the_seed_and_the_ledger(make_space, url, tmp_path):
+    config, space = make_space("search.sampler=tpe", "search.trials=20")
+    first = Ledger(url, config, space)
+    ids = [e.id for e in drain(first)]
+    second = Ledger(f"sqlite:///{tmp_path / 'second.db'}", config, space)
+    for _ in range(7):
+        finish(second, second.ask())
+    resumed = Ledger(f"sqlite:///{tmp_path / 'second.db'}", config, space)
+    drain(resumed)
+    assert list(resumed.entries) == ids
+    other, _ = make_space("search.sampler=tpe", "search.trials=20", "search.seed=1")
+    third = Ledger(f"sqlite:///{tmp_path / 'third.db'}", other, space)
+    assert [e.id for e in drain(third)] != ids
+
+
+def test_the_first_two_trials_are_the_ends_of_the_cost_axis(make_space, url):
+    config, space = make_space()
+    ledger = Ledger(url, config, space)
+    assert [ledger.ask().spec.plan for _ in range(2)] == ["FFFF", "BBBB"]
+
+
+def test_a_finite_space_ends_when_every_point_has_been_tried(make_space, url):
+    config, space = make_space(
+        "space={method: bnn, plan: {per: layer}}", "search.trials=100", "search.sampler=tpe"
+    )
+    ledger = Ledger(url, config, space)
+    entries = drain(ledger)
+    assert ledger.exhausted
+    assert {e.spec.plan for e in entries} == {
+        f"{i:04b}".translate({48: "F", 49: "B"}) for i in range(16)
+    }
+
+
+def test_full_precision_is_one_point_whatever_the_method(make_space, url):
+    config, space = make_space(
+        "space={method: [bnn, bc, bnn+], plan: {per: layer}}", "search.trials=200"
+    )
+    ledger = Ledger(url, config, space)
+    entries = drain(ledger)
+    assert sum(e.spec.plan == "FFFF" for e in entries) == 1
+    assert len(entries) == 1 + 3 * 15
+
+
+def test_a_narrow_limit_is_met_without_training_anything_else(make_space, url):
+    config, space = make_space(
+        "task.model={name: cresnet, depth: 20, width: 4}",
+        "limits.flops_pct=12",
+        "search.trials=5",
+        "search.sampler=random",
+    )
+    ledger = Ledger(url, config, space)
+    entries = drain(ledger)
+    assert len(entries) == 5
+    assert all(e.costs["flops_pct"] <= 12 for e in entries)
+
+
+def test_what_was_told_is_read_back_from_disk(make_space, url):
+    config, space = make_space()
+    ledger = Ledger(url, config, space)
+    entry = finish(ledger, ledger.ask())
+    failed = ledger.ask()
+    ledger.tell(failed.id, "failed", failure="oom", message="no room")
+    running = ledger.ask()
+    read = {e.id: e for e in read_entries(url, "tiny")}
+    assert read[entry.id].values == [accuracy_of(entry), entry.costs["flops"]]
+    assert read[entry.id].spec == entry.spec
+    assert read[entry.id].history == entry.history
+    assert (read[failed.id].state, read[failed.id].failure) == ("failed", "oom")
+    assert read[running.id].state == "running"
+    assert read_reference(url, "tiny") == ledger.reference
+
+
+def test_telling_twice_counts_once(make_space, url):
+    config, space = make_space()
+    ledger = Ledger(url, config, space)
+    entry = finish(ledger, ledger.ask())
+    ledger.tell(entry.id, "failed", failure="error", message="late")
+    assert read_entries(url, "tiny")[0].state == "complete"
+
+
+def test_an_interrupted_trial_is_handed_out_again_first_and_once(make_space, url):
+    config, space = make_space()
+    ledger = Ledger(url, config, space)
+    finish(ledger, ledger.ask())
+    open_ = [ledger.ask(), ledger.ask()]
+    again = Ledger(url, config, space)
+    assert [e.id for e in again.interrupted()] == [e.id for e in open_]
+    assert [again.ask().id, again.ask().id] == [e.id for e in open_]
+    assert again.ask().id not in {e.id for e in open_}
+
+
+def test_a_nan_in_a_curve_does_not_break_the_ledger(make_space, url):
+    config, space = make_space()
+    ledger = Ledger(url, config, space)
+    entry = ledger.ask()
+    metrics = {"epoch": 1, "val_accuracy": 0.5, "val_loss": float("nan")}
+    ledger.tell(entry.id, "complete", {"epoch": 1, "val_accuracy": 0.5}, [metrics])
+    assert read_entries(url, "tiny")[0].history == [{"epoch": 1, "val_accuracy": 0.5}]
+
+
+def test_the_ledger_is_a_study_that_optuna_opens(make_space, url):
+    config, space = make_space()
+    drain(Ledger(url, config, space))
+    study = optuna.load_study(study_name="tiny", storage=url)
+    assert len(study.trials) == 6
+    assert {t.state.name for t in study.trials} == {"COMPLETE"}
+    assert "plan.layers.1" in study.trials[0].params
+
+
+def test_a_ledger_that_cannot_be_opened_is_a_clear_error(make_space, tmp_path):
+    config, space = make_space()
+    with pytest.raises(UserError, match="the ledger cannot be opened"):
+        Ledger(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder' / 'x.db'}", config, space)

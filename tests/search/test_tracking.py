@@ -1,0 +1,171 @@
+"""MLflow shows each trial once, whatever happened in between; the ledger is the truth."""
+
+import pytest
+from mlflow import MlflowClient
+
+from search.driver import Session
+from search.home import SearchFolder
+from search.tracking import Tracker, flat_params, run_name, tracking_uri
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = SearchFolder(tmp_path / "tiny")
+    folder.path.mkdir()
+    return folder
+
+
+def begin(make_space, folder, *assignments):
+    config, space = make_space(*assignments)
+    tracker = Tracker(config, folder.identity, folder.path.parent)
+    session = Session(config, space, folder, tracker, quiet=True)
+    tracker.start(session.ledger.entries.values())
+    return session, tracker
+
+
+def rows(epochs, first=1):
+    return [
+        {"epoch": e, "train_loss": 1 / e, "val_accuracy": 0.5 + e / 100, "val_loss": 0.5}
+        for e in range(first, epochs + 1)
+    ]
+
+
+def train(session, entry, epochs=3, first=1):
+    for row in rows(epochs, first):
+        session.report(entry.id, row)
+    session.complete(entry.id, {**rows(epochs)[-1], "history": rows(epochs)})
+
+
+def runs_of(tracker, kind="trial"):
+    client = MlflowClient(tracker.uri)
+    query = f"tags.`bitfront.kind` = '{kind}'"
+    return client, client.search_runs([tracker.experiment_id], query, max_results=1000)
+
+
+def test_a_search_is_a_parent_run_with_a_child_run_a_trial(make_space, folder):
+    session, tracker = begin(make_space, folder)
+    for _ in range(6):
+        train(session, session.ask())
+    assert tracker.close("complete", {"note.txt": "hello"}, "summary") is None
+    client, children = runs_of(tracker)
+    _, (parent,) = runs_of(tracker, "search")
+    assert len(children) == 6
+    assert {c.data.tags["mlflow.parentRunId"] for c in children} == {parent.info.run_id}
+    assert {c.info.status for c in children} == {"FINISHED"}
+    assert parent.info.status == "FINISHED"
+    assert {a.path for a in client.list_artifacts(parent.info.run_id)} == {
+        "note.txt",
+        "search.yaml",
+    }
+    child = children[0]
+    entry = session.ledger.entries[child.data.tags["bitfront.trial"]]
+    assert child.data.params["plan"] == entry.spec.plan
+    assert child.data.metrics["flops_pct"] == pytest.approx(entry.costs["flops_pct"])
+    assert child.info.run_name == run_name(entry)
+    curve = client.get_metric_history(child.info.run_id, "val_accuracy")
+    assert [(m.step, m.value) for m in curve] == [(1, 0.51), (2, 0.52), (3, 0.53)]
+    steps = client.get_metric_history(parent.info.run_id, "hypervolume")
+    assert sorted(m.step for m in steps) == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_front_is_tagged_and_only_the_front(make_space, folder):
+    session, tracker = begin(make_space, folder)
+    for i in range(6):
+        entry = session.ask()
+        accuracy = 0.9 if i == 3 else 0.2 + i / 100
+        session.complete(entry.id, {"epoch": 1, "val_accuracy": accuracy, "val_loss": 1.0})
+    tracker.close("complete", {}, "")
+    _, children = runs_of(tracker)
+    tagged = {c.data.tags["bitfront.trial"] for c in children if c.data.tags["pareto"] == "true"}
+    assert tagged == set(session.front.keys)
+    assert 0 < len(tagged) < 6
+
+
+def test_a_failed_trial_carries_its_reason(make_space, folder):
+    session, tracker = begin(make_space, folder)
+    entry = session.ask()
+    session.complete(entry.id, {"failure": "nan", "message": "the loss is not finite"})
+    tracker.close("complete", {}, "")
+    _, (child,) = runs_of(tracker)
+    assert child.info.status == "FAILED"
+    assert child.data.tags["failure"] == "nan"
+
+
+def test_after_a_crash_each_trial_is_shown_once_and_none_is_left_running(make_space, folder):
+    session, tracker = begin(make_space, folder)
+    train(session, session.ask())
+    interrupted = session.ask()
+    for row in rows(2):
+        session.report(interrupted.id, row)
+    tracker._flush()  # what the thread had sent when the driver was killed
+    told_but_not_sent = session.ask()
+    session.ledger.tell(told_but_not_sent.id, "complete", rows(3)[-1], rows(3))
+
+    session, tracker = begin(make_space, folder)
+    continued = session.ask()
+    assert continued.id == interrupted.id
+    train(session, continued, first=3)
+    tracker.close("complete", {}, "")
+    client, children = runs_of(tracker)
+    assert sorted(c.data.tags["bitfront.trial"] for c in children) == sorted(session.ledger.entries)
+    assert {c.info.status for c in children} == {"FINISHED"}
+    for child in children:
+        curve = client.get_metric_history(child.info.run_id, "val_accuracy")
+        assert [m.step for m in curve] == [1, 2, 3]
+    assert len(runs_of(tracker, "search")[1]) == 1
+
+
+def test_a_server_that_is_away_neither_stops_the_search_nor_loses_a_run(
+    make_space, folder, monkeypatch
+):
+    away = "http://127.0.0.1:9"
+    session, tracker = begin(make_space, folder, f"tracking.uri={away}")
+    monkeypatch.setattr("search.tracking.CLOSE_SECONDS", 4)
+    for _ in range(3):
+        train(session, session.ask())
+    problem = tracker.close("interrupted", {}, "")
+    assert problem
+    session, tracker = begin(make_space, folder)  # it is back, at the default address
+    tracker.close("complete", {}, "")
+    _, children = runs_of(tracker)
+    assert len(children) == 3
+    assert {c.info.status for c in children} == {"FINISHED"}
+
+
+def test_a_run_that_mlflow_refuses_does_not_hold_up_the_others(make_space, folder, monkeypatch):
+    session, tracker = begin(make_space, folder)
+    monkeypatch.setattr("search.tracking.CLOSE_SECONDS", 4)
+    bad = session.ask()
+    original = Tracker._deliver
+
+    def refuse(self, entry, curve):
+        if entry.id == bad.id:
+            raise ValueError("refused")
+        original(self, entry, curve)
+
+    monkeypatch.setattr(Tracker, "_deliver", refuse)
+    train(session, bad)
+    train(session, session.ask())
+    assert "refused" in tracker.close("complete", {}, "")
+    _, children = runs_of(tracker)
+    assert len(children) == 1
+
+
+def test_every_parameter_name_is_one_mlflow_takes(make_space, folder):
+    import re
+
+    session, _ = begin(make_space, folder)
+    entries = [session.ask() for _ in range(6)]
+    names = {name for entry in entries for name in flat_params(entry)}
+    assert any("mu_end" in name for name in names)
+    assert all(re.fullmatch(r"[\w\-. :/]+", name) for name in names)
+    assert len(names) < 100
+
+
+def test_the_address_comes_from_the_yaml_then_the_environment_then_a_file(
+    make_config, tmp_path, monkeypatch
+):
+    assert tracking_uri(make_config(), tmp_path) == f"sqlite:///{tmp_path / 'mlflow.db'}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking")
+    assert tracking_uri(make_config(), tmp_path) == "http://tracking"
+    assert tracking_uri(make_config("tracking.uri=http://mine"), tmp_path) == "http://mine"
