@@ -28,7 +28,9 @@ class Limit(Strict):
     """What a trial must satisfy. A bare number is a maximum."""
 
     min: float | None = None
+    """at least this"""
     max: float | None = None
+    """at most this; a bare number is short for it"""
 
     def violation(self, value: float) -> float:
         """How far outside: positive when violated, as Optuna counts constraints."""
@@ -46,26 +48,37 @@ class SearchSpec(Strict):
     """How the space is explored."""
 
     sampler: Literal["gp", "nsga2", "random", "tpe", "tpe-independent"] = "tpe"
+    """who chooses the points"""
     trials: Annotated[int, Field(ge=1)] = 50
+    """how many; failed and pruned ones count"""
     seed: Annotated[int, Field(ge=0)] = 0
+    """of the sampler and of every trial"""
 
 
 class ResourceSpec(Strict):
     """What one trial takes and how many run at once (none given: as many as fit)."""
 
     cpus: Annotated[float, Field(gt=0)] = 1
+    """cores a trial, and its threads"""
     gpus: Annotated[float, Field(ge=0)] = 0
+    """GPUs a trial, fractions too; without CUDA it trains on the CPU"""
     concurrent: Annotated[int, Field(ge=1)] | None = None
+    """trials at once; as many as fit when not given"""
     retries: Annotated[int, Field(ge=0)] = 2
+    """how often a trial whose worker died is continued"""
     checkpoint_every: Annotated[int, Field(ge=1)] = 1
+    """epochs between checkpoints of a trial"""
 
 
 class TrackingSpec(Strict):
     """Where runs are shown. No uri: MLFLOW_TRACKING_URI, else a SQLite file beside the searches."""
 
     enabled: bool = True
+    """false: no MLflow"""
     uri: str | None = None
+    """of a tracking server or database"""
     experiment: str | None = None
+    """its name; default: dataset and model"""
 
 
 def _accuracy_and_flops() -> dict[str, Literal["max", "min"]]:
@@ -76,14 +89,23 @@ class SearchConfig(Strict):
     """A space + objectives + a budget of trials."""
 
     name: str
+    """of the search, its folder and its parent run; default: the file's name"""
     description: str = ""
+    """shown in MLflow"""
     task: Task
+    """what a trial trains"""
     space: dict[str, Any] = Field(default_factory=dict)
+    """what may change between trials"""
     objectives: dict[str, Literal["max", "min"]] = Field(default_factory=_accuracy_and_flops)
+    """metrics and costs to optimize"""
     limits: dict[str, Limit] = Field(default_factory=dict)
+    """costs a trial must satisfy, checked before it is trained"""
     search: SearchSpec = Field(default_factory=SearchSpec)
+    """how the space is explored"""
     resources: ResourceSpec = Field(default_factory=ResourceSpec)
+    """what one trial takes"""
     tracking: TrackingSpec = Field(default_factory=TrackingSpec)
+    """where runs are shown"""
 
     @property
     def front_objectives(self) -> list[Objective]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -100,8 +101,11 @@ def front_summary(results: Results) -> str:
         "",
         front_table(results.front),
         "",
-        f"hypervolume {100 * results.hypervolume_share:.2f} % of the box from the reference "
-        f"({reference}) to a perfect, free network",
+        textwrap.fill(
+            f"hypervolume {100 * results.hypervolume_share:.2f} % of the box from the reference "
+            f"({reference}) to a perfect, free network",
+            width(),
+        ),
         "flops: MixBin convention, % of the full-precision network of the same size",
     ]
     return "\n".join(lines)

@@ -99,6 +99,7 @@ class Tracker:
         self._wake = threading.Event()
         self._started = threading.Event()
         self._closing = False
+        self._progress = 0.0
         self._thread: threading.Thread | None = None
 
     # What the driver calls; none of it touches MLflow or waits.
@@ -136,9 +137,11 @@ class Tracker:
         self._started.set()
         self._wake.set()
         if self._thread is not None:
-            self._thread.join(CLOSE_SECONDS)
-            if self._thread.is_alive():
-                return self.last_error or "MLflow did not answer in time"
+            self._progress = time.monotonic()
+            while self._thread.is_alive():
+                self._thread.join(0.2)
+                if time.monotonic() - self._progress > CLOSE_SECONDS:
+                    return self.last_error or "MLflow did not answer in time"
         if self._pending():
             return self.last_error
         try:
@@ -154,7 +157,6 @@ class Tracker:
         # Importing MLflow takes seconds of CPU that the workers need to start up.
         self._started.wait()
         delay = FLUSH_SECONDS
-        deadline: float | None = None
         while True:
             try:
                 self._flush()
@@ -163,8 +165,8 @@ class Tracker:
                 self.last_error = _first_line(error)
                 delay = min(LONGEST_BACKOFF, 2 * delay)
             if self._closing:
-                deadline = deadline or time.monotonic() + CLOSE_SECONDS / 2
-                if not self._pending() or time.monotonic() > deadline:
+                idle = time.monotonic() - self._progress
+                if not self._pending() or idle > CLOSE_SECONDS / 2:
                     return
                 delay = min(delay, 2.0)
             self._wake.wait(delay)
@@ -202,6 +204,7 @@ class Tracker:
             except Exception as error:
                 refused = error
                 continue
+            self._progress = time.monotonic()
             box.trials.pop(trial_id)
             box.curves.pop(trial_id, None)
         if refused is not None:
@@ -228,11 +231,25 @@ class Tracker:
         for name in ("alembic", "mlflow", "mlflow.store.db.utils"):
             logging.getLogger(name).setLevel(logging.ERROR)
 
+        self._make_database(MlflowClient)
         client = MlflowClient(self.uri)
+        self._progress = time.monotonic()
         self.experiment_id = self._experiment(client)
         self.parent_id = self._parent(client)
         self._children = self._known_children(client)
         self._client = client
+
+    def _make_database(self, client: Any) -> None:
+        """A new SQLite store, whole or not at all: MLflow creates its tables in many steps, and a
+        driver killed between two of them would leave a file that nothing can open."""
+        path = Path(self.uri.removeprefix("sqlite:///"))
+        if not self.uri.startswith("sqlite:///") or path.exists():
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        client(f"sqlite:///{part}").search_experiments(max_results=1)
+        if not path.exists():
+            part.rename(path)
 
     def _experiment(self, client: Any) -> str:
         name = experiment_name(self.config)

@@ -69,9 +69,9 @@ def save(network: Network, spec: TrialSpec, path: Path, notes: dict[str, Any]) -
         "spec": spec.model_copy(
             update={"task": spec.task.model_copy(update={"data_dir": None})}
         ).model_dump_json(),
-        "sha256": _digest(tensors),
         "notes": json.dumps(notes),
     }
+    metadata["sha256"] = _digest(tensors, metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     save_file(tensors, part, metadata)
@@ -92,8 +92,8 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
     if metadata.get("format") != FORMAT:
         raise UserError(f"{path}: a safetensors file, but not one that bitfront packed")
     if metadata.get("version") != str(VERSION):
-        raise UserError(f"{path}: packed by another version of bitfront: {metadata['version']}")
-    if metadata.get("sha256") != _digest(tensors):
+        raise UserError(f"{path}: packed by another version of bitfront: {metadata.get('version')}")
+    if metadata.pop("sha256", None) != _digest(tensors, metadata):
         raise UserError(f"{path}: damaged: its checksum does not match")
     try:
         spec = TrialSpec.model_validate_json(metadata["spec"])
@@ -125,8 +125,9 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
     return model.to(memory_format=memory_format(model)).eval()
 
 
-def _digest(tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256()
+def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
+    """Of the description too: another letter in the plan is another network."""
+    digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
     for key in sorted(tensors):
         tensor = tensors[key].cpu().contiguous()
         digest.update(f"{key} {tuple(tensor.shape)} {tensor.dtype}".encode())

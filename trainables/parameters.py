@@ -118,7 +118,7 @@ class Param:
             if not self.domain.contains(value):
                 hint = did_you_mean(str(value), [_word(v) for v in self.domain.values])
                 raise UnknownNameError(f"{name}: {_word(value)} is not accepted, {hint}")
-            return next(v for v in self.domain.values if v == value)
+            return next(v for v in self.domain.values if Choice((v,)).contains(value))
         if not self.domain.contains(value):
             raise UserError(f"{name}: {_word(value)} is outside {self.domain.describe()}")
         return int(value) if isinstance(self.domain, Int) else float(value)

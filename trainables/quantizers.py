@@ -36,15 +36,15 @@ def sign_swish_slope(w: Tensor, mu: float) -> Tensor:
     return mu * (1 - x * t) * (1 - t * t)
 
 
-def _sign_swish_and_slope(w: Tensor, mu: float) -> tuple[Tensor, Tensor]:
-    """SS and SS' together, from one sigmoid: with z = mu w, s = sigmoid z, a = s - 1/2 and
-    p = s (1 - s), SS = 2 (a + z p) and SS' = 4 mu (1 - z a) p."""
+def _sign_swish_parts(w: Tensor, mu: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """From one sigmoid: with z = mu w, s = sigmoid z, a = s - 1/2 and p = s (1 - s),
+    SS = 2 (a + z p) and SS' = 4 mu (1 - z a) p. Returns z, a, p and SS'."""
     z = w * mu
     a = torch.sigmoid(z)
     p = torch.addcmul(a, a, a, value=-1)
     a.sub_(0.5)
     slope = torch.addcmul(w.new_full((), 4 * mu), z, a, value=-4 * mu).mul_(p)
-    return a.addcmul_(z, p).mul_(2), slope
+    return z, a, p, slope
 
 
 class SignIdentity(torch.autograd.Function):
@@ -86,7 +86,7 @@ class SignWithSwishSlope(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, mu: float) -> Tensor:
-        ctx.save_for_backward(_sign_swish_and_slope(w, mu)[1])
+        ctx.save_for_backward(_sign_swish_parts(w, mu)[-1])
         return sign(w)
 
     @staticmethod
@@ -101,9 +101,9 @@ class SignSwish(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, mu: float) -> Tensor:
-        out, slope = _sign_swish_and_slope(w, mu)
+        z, a, p, slope = _sign_swish_parts(w, mu)
         ctx.save_for_backward(slope)
-        return out
+        return a.addcmul_(z, p).mul_(2)
 
     @staticmethod
     @once_differentiable

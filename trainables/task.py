@@ -17,15 +17,16 @@ Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 class Strict(BaseModel):
     """Unknown keys are errors, everywhere."""
 
-    model_config = ConfigDict(extra="forbid", validate_default=True)
+    model_config = ConfigDict(extra="forbid", validate_default=True, use_attribute_docstrings=True)
 
 
 class ModelSpec(BaseModel):
     """A model by name and its parameters (`bitfront models` lists both)."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
 
     name: str
+    """one of `bitfront models`; its parameters are further keys here"""
 
     @property
     def params(self) -> dict[str, Any]:
@@ -36,44 +37,68 @@ class OptimizerSpec(Strict):
     """The optimizer of the latent weights and of everything that stays in full precision."""
 
     name: Literal["adam", "adamw", "sgd"] = "adam"
+    """of latent weights and everything in full precision"""
     lr: Annotated[float, Field(gt=0)] = 3e-3
+    """learning rate at its highest"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """on all parameters, latents included"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """of sgd"""
 
 
 class LearningRateSpec(Strict):
     """How the learning rate moves, in fractions of training."""
 
     shape: Literal["constant", "linear", "cosine", "steps"] = "cosine"
+    """how the learning rate falls; `schedule: cosine` is short for this key"""
     warmup: Fraction = 0.0
+    """fraction of training over which it rises first"""
     end_factor: Annotated[float, Field(ge=0)] = 0.0
+    """the last learning rate as a share of lr (linear, cosine)"""
     at: list[Fraction] = Field(default_factory=lambda: [0.5, 0.75])
+    """fractions of training at which steps come"""
     factor: Annotated[float, Field(gt=0)] = 0.1
+    """what each step multiplies with"""
 
 
 class LossSpec(Strict):
     """Cross-entropy and its options."""
 
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """share of the target spread over all classes"""
 
 
 class Task(Strict):
     """Dataset + model + epochs + loss: what a trial trains."""
 
     dataset: str
+    """one of `bitfront datasets`"""
     model: ModelSpec
+    """the network; `model: cresnet20` is short for its name alone"""
     epochs: Annotated[int, Field(ge=1)] = 10
+    """of one trial"""
     batch_size: Annotated[int, Field(ge=2)] = 128
+    """examples a step"""
     optimizer: OptimizerSpec = Field(default_factory=OptimizerSpec)
+    """`optimizer: sgd` is short for its name alone"""
     schedule: LearningRateSpec = Field(default_factory=LearningRateSpec)
+    """the learning rate, in fractions of training"""
     loss: LossSpec = Field(default_factory=LossSpec)
+    """cross-entropy and its options"""
     augmentation: Literal["default", "none", "crop-flip"] = "default"
+    """default: what the dataset declares"""
     binarize: Literal["body", "all"] = "body"
+    """which layers a plan decides: all, or all but first, last and shortcuts"""
     precision: Literal["fp32", "bf16"] = "fp32"
+    """of training; bf16 is mixed precision, evaluation is always fp32"""
     subset: Annotated[int, Field(ge=10)] | None = None
+    """search on this many examples only, classes in proportion"""
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    split_seed: int = 0
+    """share of the training data that accuracy is measured on"""
+    split_seed: Annotated[int, Field(ge=0)] = 0
+    """of the train / validation split"""
     data_dir: str | None = None
+    """where datasets are; else --data-dir or BITFRONT_DATA"""
 
     @model_validator(mode="before")
     @classmethod

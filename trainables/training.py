@@ -74,7 +74,7 @@ class Network:
         self.method = build_method(spec.method, dict(spec.params))
         check_plan(spec.plan, layers, self.method.levels)
         self.binary: list[BinaryLayer] = apply_plan(model, layers, spec.plan, self.method)
-        self.model = model.to(device, memory_format=memory_format(model))
+        self.model = model.to(device).to(memory_format=memory_format(model))
 
     def verify(self) -> None:
         verify_binary(self.model, self.binary)
@@ -212,13 +212,21 @@ def load_state(training: Training, path: Path) -> bool:
     """Continue from `path` if a usable state is there; a damaged one means starting over."""
     try:
         state = torch.load(path, map_location=training.device, weights_only=True)
+        # Looked at before anything is copied: a state that half fits would leave a mixture.
+        fits = _shapes(state["model"]) == _shapes(training.model.state_dict())
     except FileNotFoundError:
         return False
     except Exception:  # torch raises a dozen types for a truncated or foreign file
+        fits = False
+    if not fits:
         path.unlink(missing_ok=True)
         return False
     training.load_state_dict(state)
     return True
+
+
+def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
 
 
 class LearningRate:

@@ -31,22 +31,21 @@ class Trial(tune.Trainable):
         return True
 
     def _begin(self, config: dict[str, Any]) -> None:
+        """Cheap on purpose: the network is built by the first step. An actor that took seconds to
+        be ready would be given up by Tune as soon as another one comes free."""
+        self._config = config
         self._training: Any = None
-        self._failure: dict[str, Any] | None = None
         self._resumed_from = 0
         self._state = Path(config["folder"]) / STATE_FILE
         self._every = int(config.get("checkpoint_every", 1))
-        gc.collect()
-        try:
-            self._build(config)
-        except Exception as error:
-            self._failure = failure(error)
 
-    def _build(self, config: dict[str, Any]) -> None:
+    def _build(self) -> None:
         import torch
 
         from trainables.training import Training, device_from_resources, load_state, search_data
 
+        _collect_garbage()
+        config = self._config
         torch.set_num_threads(max(1, int(config.get("threads", 1))))
         device = device_from_resources(float(config.get("gpus", 0)))
         if device.type == "cuda":
@@ -58,9 +57,9 @@ class Trial(tune.Trainable):
             self._resumed_from = self._training.epochs_done
 
     def step(self) -> dict[str, Any]:
-        if self._failure is not None:
-            return self._failure
         try:
+            if self._training is None:
+                self._build()
             return self._epoch()
         except Exception as error:
             self._training = None
@@ -71,7 +70,7 @@ class Trial(tune.Trainable):
 
         training = self._training
         # A trial killed after its last checkpoint and before its report has nothing left to train.
-        metrics = dict(training.history[-1]) if training.done else training.epoch()
+        metrics = dict(training.history[-1] if training.done else training.epoch())
         if training.done:
             training.network.verify()
             metrics["history"] = training.history
@@ -88,18 +87,32 @@ class Trial(tune.Trainable):
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         from trainables.training import save_state
 
-        if self._training is not None:
-            save_state(self._training, Path(checkpoint_dir) / STATE_FILE)
+        if self._training is None:
+            self._build()
+        save_state(self._training, Path(checkpoint_dir) / STATE_FILE)
 
     def load_checkpoint(self, checkpoint: Any) -> None:
         from trainables.training import load_state
 
         folder = checkpoint if isinstance(checkpoint, str) else checkpoint.path
-        if self._training is not None:
-            load_state(self._training, Path(folder) / STATE_FILE)
+        self._build()
+        load_state(self._training, Path(folder) / STATE_FILE)
 
     def cleanup(self) -> None:
         self._training = None
+
+
+_frozen = False
+
+
+def _collect_garbage() -> None:
+    """What the trial before left in cycles. The half million objects of the imports are set aside
+    first: looking at them again for every trial would take a quarter of a second."""
+    global _frozen
+    if not _frozen:
+        gc.freeze()
+        _frozen = True
+    gc.collect()
 
 
 def failure(error: BaseException) -> dict[str, Any]:

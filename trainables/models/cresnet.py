@@ -60,7 +60,7 @@ MODELS.add(
     "cresnet20",
     ModelInfo(
         name="cresnet20",
-        doc="cresnet of depth 20 and width 16: the CIFAR network of MixBin (methods.md 4.10)",
+        doc="cresnet of depth 20 and width 16: the CIFAR network of MixBin",
         build=_build_20,
         params={"activation": ACTIVATION, "unit": _UNIT},
     ),

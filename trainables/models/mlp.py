@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 ACTIVATION = Param(
     "binrelu",
     Choice(("binrelu", "relu", "hardtanh", "identity", "rprelu")),
-    "between layers; binrelu is max(x, -1) (methods.md 4.6)",
+    "between layers; binrelu is max(x, -1)",
 )
 
 

@@ -1,0 +1,157 @@
+"""The YAML reference, written from the schema: python -m search.reference > docs/yaml.md"""
+
+from __future__ import annotations
+
+import types
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import BaseModel
+
+from search.config import COSTS, METRICS, SearchConfig
+from search.space_config import TASK_KEYS
+from trainables.methods import METHODS
+from trainables.models import MODELS
+
+SPACE = """\
+## `space`: what may change between trials
+
+| key | value |
+|---|---|
+| `method` | a method, or a list of methods to choose among |
+| `plan` | which layers are binary: see below |
+| `METHOD.PARAMETER` | a parameter of one method; drawn only for trials of that method |
+| `model.PARAMETER` | a parameter of the network; costs and the length of the plan follow it |
+| TASK_KEYS | a part of the task |
+
+A value is one of
+
+| form | meaning |
+|---|---|
+| `3` | always this |
+| `[a, b, c]` or `{choice: [a, b, c]}` | one of a list |
+| `{float: [low, high]}`, with `log: true` | a number in a range, on a linear or log scale |
+| `{int: [low, high]}`, with `step: n` or `log: true` | a whole number |
+| `search` | the range the method or model recommends for this parameter |
+| `{schedule: {from: a, to: b, until: f, shape: s}}` | a path over fractions of training |
+
+In a schedule each of `from`, `to`, `until` and `shape` may itself be a range or a list.
+
+A plan is one of
+
+| form | meaning |
+|---|---|
+| `FBBF` | one letter a layer: F full precision, W binary weights, B weights and activations |
+| `B` | one letter for every layer |
+| `{per: layer, levels: [F, B]}` | a level drawn for every `layer`, `block` or `stage` |
+| `{selector: front, budget: [80, 40], rule: at_least}` | by a selector, for % of the FP flops |
+"""
+
+
+def reference() -> str:
+    lines = [
+        "# The search YAML",
+        "",
+        "Written by `python -m search.reference` from the schema; a test keeps it true.",
+        "A mistake is reported with file, line, key and the nearest valid word before anything",
+        "starts. Any key can be set on the command line: `--set task.epochs=3`.",
+        "",
+        "| key | type | default | meaning |",
+        "|---|---|---|---|",
+        *_rows(SearchConfig, ""),
+        "",
+        f"Objectives are metrics ({_words(METRICS)}) and costs ({_words(COSTS)}).",
+        "Limits are on costs, which are known before a trial is trained.",
+        "",
+        SPACE.replace("TASK_KEYS", _words(TASK_KEYS)),
+        "## Methods and their parameters",
+        "",
+        "| method | levels | parameter | default | accepted | recommended |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, method in METHODS.items():
+        levels = "".join(method.levels)
+        if not method.params:
+            lines.append(f"| `{name}` | {levels} | | | | |")
+        lines += [_parameter(f"`{name}` | {levels}", k, p) for k, p in method.params.items()]
+    lines += [
+        "",
+        "## Models and their parameters",
+        "",
+        "| model | parameter | default | accepted | recommended |",
+        "|---|---|---|---|---|",
+    ]
+    for name, model in MODELS.items():
+        lines += [_parameter(f"`{name}`", k, p) for k, p in model.params.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _parameter(owner: str, name: str, param: Any) -> str:
+    told = param.describe()
+    default = str(told["default"]).lower() if isinstance(told["default"], bool) else told["default"]
+    return (
+        f"| {owner} | `{name}`: {told['doc']} | {default} | {told['accepts']} | {told['range']} |"
+    )
+
+
+def _rows(model: type[BaseModel], prefix: str) -> list[str]:
+    rows = []
+    for name, field in model.model_fields.items():
+        key = f"{prefix}{name}"
+        inner = _inner_model(field.annotation)
+        text = (field.description or "").replace("\n", " ")
+        if field.is_required():
+            default = "required"
+        elif inner is not None or field.default_factory is not None:
+            made = field.get_default(call_default_factory=True)
+            default = "" if isinstance(made, BaseModel) or made == {} else f"`{made}`"
+        else:
+            default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
+        bounds = "".join(_bound(m) for m in field.metadata)
+        rows.append(f"| `{key}` | {_type(field.annotation)}{bounds} | {default} | {text} |")
+        if inner is not None and name != "limits":
+            rows += _rows(inner, f"{key}.")
+    return rows
+
+
+def _inner_model(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return None
+
+
+def _type(annotation: Any) -> str:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *rest = get_args(annotation)
+        found = [m for r in rest for m in getattr(r, "metadata", [r])]
+        return _type(inner) + "".join(_bound(m) for m in found)
+    if origin is Literal:
+        return " \\| ".join(f"`{a}`" for a in get_args(annotation))
+    if origin in (Union, types.UnionType):
+        return " or ".join(_type(a) for a in get_args(annotation) if a is not type(None))
+    if origin is dict:
+        return "mapping"
+    if origin is list:
+        return "list"
+    words = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false"}
+    return words.get(getattr(annotation, "__name__", ""), "mapping")
+
+
+def _bound(metadata: Any) -> str:
+    for kind, sign in (("Ge", ">="), ("Gt", ">"), ("Le", "<="), ("Lt", "<")):
+        if isinstance(metadata, getattr(annotated_types, kind)):
+            return f" {sign} {getattr(metadata, kind.lower()):g}"
+    return ""
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _words(names: Any) -> str:
+    return ", ".join(f"`{n}`" for n in names)
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

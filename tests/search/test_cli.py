@@ -1,0 +1,163 @@
+"""The command line: quick, helpful, and quiet about its insides."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from search.cli import build_parser, main
+
+VERBS = (
+    "run validate preview status front compare export train replay resume extend ui methods "
+    "models datasets cost doctor"
+).split()
+
+
+def call(capsys, *words, code=0):
+    assert main(list(words)) == code
+    captured = capsys.readouterr()
+    return captured.out + captured.err
+
+
+def test_every_verb_of_the_design_is_there():
+    action = next(a for a in build_parser()._actions if a.dest == "verb")
+    assert set(action.choices) == set(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_explains_itself(verb, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main([verb, "--help"])
+    assert caught.value.code == 0
+    assert "usage: bitfront" in capsys.readouterr().out
+
+
+def test_help_answers_in_under_half_a_second_and_imports_nothing_heavy():
+    command = [sys.executable, "-m", "search.cli", "--help"]
+    times = []
+    for _ in range(3):
+        started = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True)
+        times.append(time.perf_counter() - started)
+    assert min(times) < 0.5
+
+
+@pytest.mark.parametrize("words", [["--help"], ["methods"], ["models"], ["datasets"], ["status"]])
+def test_verbs_that_need_no_training_import_neither_torch_nor_ray_nor_mlflow(words, tmp_path):
+    program = (
+        "import sys; from search.cli import main\n"
+        f"try: main({words!r})\nexcept SystemExit: pass\n"
+        "heavy = {'torch', 'ray', 'mlflow'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_methods_are_listed_with_their_parameters(capsys):
+    found = json.loads(call(capsys, "methods", "--json"))
+    by_name = {m["name"]: m for m in found}
+    assert {"fp", "bc", "bnn", "bnn+", "bnn++"} <= set(by_name)
+    for method in found:
+        assert set(method) >= {"name", "family", "paper", "levels", "params"}
+        for param in method["params"].values():
+            assert {"default", "range"} <= set(param)
+    assert by_name["bnn++"]["params"]["mu_end"]["default"] == 30.0
+    assert "bnn++" in call(capsys, "methods", "bnn*")
+    assert "bc" not in call(capsys, "methods", "bnn*").split()
+
+
+def test_models_and_datasets_are_listed(capsys):
+    models = {m["name"] for m in json.loads(call(capsys, "models", "--json"))}
+    assert {"mlp", "cresnet", "cresnet20"} <= models
+    datasets = {d["name"]: d for d in json.loads(call(capsys, "datasets", "--json"))}
+    assert {"digits", "moons", "mnist", "fashion-mnist", "cifar10", "cifar100"} <= set(datasets)
+    assert datasets["digits"]["available"]
+    assert "torchvision" in datasets["cifar10"]["get"]
+
+
+def test_cost_prints_the_per_layer_table_and_the_totals(capsys):
+    report = json.loads(call(capsys, "cost", "cresnet20", "--plan", "B", "--json"))
+    assert report["totals"]["flops"] == 1_933_312
+    assert report["full_precision"]["flops"] == 41_414_656
+    assert {"name", "level", "macs", "flops"} <= set(report["layers"][0])
+    assert {"flops", "flops_pct", "ops64", "bops", "bytes"} <= set(report["totals"])
+    text = call(capsys, "cost", "cresnet20", "--plan", "front:7")
+    assert "63.55" in text
+    assert "MixBin convention" in text
+    assert "41.12" in call(capsys, "cost", "cresnet20", "--plan", "rear@40%")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["cost", "cresnet2"], "did you mean 'cresnet20'"),
+        (["cost", "cresnet20", "--plan", "FB"], "has 2 letters, the model has 18"),
+        (["cost", "cresnet20", "--plan", "fornt:3"], "did you mean 'front'"),
+        (["cost", "cresnet", "--set", "widht=3"], "did you mean 'width'"),
+        (["front", "nothing"], "unknown search 'nothing'"),
+        (["run", "no-such.yaml"], "no such file"),
+        (["run", "quickstrat"], "did you mean 'quickstart'"),
+        (["validate", "quickstart", "--set", "task.epocs=1"], "did you mean 'epochs'"),
+        (["train", "no-such.yaml"], "no such file"),
+        (["replay", "cafebabe"], "no trial 'cafebabe'"),
+        (["export", "../etc", "--knee"], "unknown search"),
+    ],
+)
+def test_a_users_mistake_is_one_line_and_exit_code_2(words, expected, capsys):
+    message = call(capsys, *words, code=2)
+    assert message.startswith("error: ")
+    assert expected in message
+    assert "Traceback" not in message
+
+
+def test_validate_says_yes_to_the_quickstart(capsys):
+    assert "valid" in call(capsys, "validate", "quickstart")
+    assert json.loads(call(capsys, "validate", "--json"))["valid"] is True
+
+
+def test_preview_tells_size_share_cost_and_time_and_starts_nothing(capsys, tmp_path):
+    words = ["--set", "space={method: bnn, plan: {per: layer}}", "--set", "limits.flops_pct=60"]
+    report = json.loads(call(capsys, "preview", "quickstart", "--json", *words))
+    assert report["points"] == 2**12
+    assert 0 < report["feasible_share"] < 1
+    assert report["layers"] == 12
+    assert 0 < report["trial_seconds"][0] <= report["trial_seconds"][1]
+    assert report["eta_seconds"] > 0
+    text = call(capsys, "preview", "quickstart", *words)
+    assert "4,096 points" in text
+    assert "nothing was started" in text
+    assert not (tmp_path / "bitfront-runs").exists()
+
+
+def test_doctor_passes_here_and_each_check_has_a_verdict(capsys):
+    checks = json.loads(call(capsys, "doctor", "--json"))
+    assert {c["verdict"] for c in checks} <= {"PASS", "WARN"}
+    assert {"python", "torch", "searches", "tracking"} <= {c["name"] for c in checks}
+
+
+def test_the_status_without_searches_says_how_to_start_one(capsys):
+    assert "bitfront run" in call(capsys, "status")
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    from importlib import metadata
+
+    assert call(capsys, "--version").strip() == f"bitfront {metadata.version('bitfront')}"
+
+
+def test_the_package_is_importable_from_any_directory(tmp_path):
+    command = [sys.executable, "-m", "search.cli", "validate"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_broken_pipe_is_no_traceback():
+    command = f"{sys.executable} -m search.cli cost cresnet20 | head -1"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=Path.cwd())
+    assert "Traceback" not in done.stderr

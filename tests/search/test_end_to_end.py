@@ -1,0 +1,399 @@
+"""Whole searches as a user runs them: real processes, real Ray, real MLflow, and faults."""
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+from mlflow import MlflowClient
+
+from search.home import SearchFolder
+from search.study import read_entries
+
+TOKEN = secrets.token_hex(32)
+BITFRONT = [sys.executable, "-m", "search.cli"]
+
+SEARCH = """\
+name: e2e
+task:
+  dataset: digits
+  model: {name: mlp, depth: 5, width: 24}
+  epochs: 4
+  batch_size: 32
+  optimizer: {name: adam, lr: 0.01}
+space:
+  method: [bnn, bc]
+  plan: {per: layer, levels: [F, B]}
+  optimizer.lr: {float: [0.003, 0.03], log: true}
+search: {sampler: tpe, trials: 8, seed: 0}
+resources: {cpus: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A Ray head of our own on loopback, ended by its process group."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ray = Path(sys.executable).with_name("ray")
+    command = [ray, "start", "--head", "--block", f"--port={port}", "--num-cpus=2"]
+    command += ["--node-ip-address=127.0.0.1", "--include-dashboard=false"]
+    command += ["--disable-usage-stats", "--object-store-memory=200000000"]
+    log = (tmp_path_factory.mktemp("ray") / "log").open("w")
+    process = subprocess.Popen(
+        command,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        env=with_token(),
+    )
+    address = f"127.0.0.1:{port}"
+    wait_for(lambda: _listens(port), 60, "the Ray head")
+    yield address
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def with_token():
+    """The environment of a head and of its users: they share a token of the test's own."""
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, "RAY_ADDRESS": ""}
+    return {**os.environ, **token}
+
+
+def _listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait_for(condition, seconds, what):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"waited {seconds} s for {what}")
+
+
+class User:
+    """Somebody at a terminal in a folder of their own."""
+
+    def __init__(self, folder, address):
+        self.folder = folder
+        self.address = address
+        self.env = with_token() | {"BITFRONT_HOME": str(folder / "runs"), "OMP_NUM_THREADS": "1"}
+        (folder / "e2e.yaml").write_text(SEARCH)
+
+    def start(self, *words):
+        """A running command."""
+        if words[0] in ("run", "resume", "extend"):
+            words = (*words, "--address", self.address)
+        return subprocess.Popen(
+            [*BITFRONT, *words],
+            cwd=self.folder,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def call(self, *words, code=0):
+        """What a command printed."""
+        process = self.start(*words)
+        out, _ = process.communicate(timeout=200)
+        assert process.returncode == code, out
+        return out
+
+    def json(self, *words):
+        return json.loads(self.call(*words, "--json"))
+
+    @property
+    def search(self):
+        return SearchFolder(self.folder / "runs" / "e2e")
+
+    def entries(self):
+        if not (self.search.path / "ledger.db").exists():
+            return []
+        try:
+            return read_entries(self.search.ledger_url, "e2e")
+        except Exception:  # the driver is just creating the tables
+            return []
+
+    def runs(self):
+        client = MlflowClient(f"sqlite:///{self.folder / 'runs' / 'mlflow.db'}")
+        experiments = [e.experiment_id for e in client.search_experiments()]
+        return client, client.search_runs(experiments, "tags.`bitfront.kind` = 'trial'")
+
+    def check_invariants(self, trials):
+        """Every trial ended once, in the ledger and in MLflow, and nothing is left behind."""
+        entries = self.entries()
+        assert len(entries) == len({e.id for e in entries}) == trials
+        assert Counter(e.state for e in entries)["running"] == 0
+        assert all(len(e.history) == 4 for e in entries if e.state == "complete")
+        _, runs = self.runs()
+        assert sorted(r.data.tags["bitfront.trial"] for r in runs) == sorted(e.id for e in entries)
+        assert "RUNNING" not in {r.info.status for r in runs}
+        assert not (self.search.path / "trials").exists()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, cluster):
+    """A search that ran undisturbed, and what it printed."""
+    user = User(tmp_path_factory.mktemp("finished"), cluster)
+    user.printed = user.call("run", "e2e.yaml")
+    return user
+
+
+@pytest.fixture
+def user(tmp_path, cluster):
+    return User(tmp_path, cluster)
+
+
+def test_a_run_ends_with_the_front_and_the_next_commands(finished):
+    out = finished.printed
+    assert "8/8 trials, 0 running, 0 failed" in out
+    assert "hypervolume" in out
+    assert "ETA" in out
+    assert "Front of e2e:" in out
+    for command in ("bitfront ui e2e", "bitfront export e2e", "bitfront train recipe.yaml"):
+        assert command in out
+    finished.check_invariants(8)
+
+
+def test_actors_are_reused_and_trials_learn(finished):
+    entries = finished.entries()
+    assert max(e.metrics["val_accuracy"] for e in entries) > 0.85
+    assert {e.spec.plan for e in entries[:2]} == {"FFFF", "BBBB"}
+
+
+def test_the_front_is_shown_as_table_json_and_csv(finished):
+    report = finished.json("front", "e2e")
+    assert set(report) >= {"search", "objectives", "reference", "hypervolume", "points"}
+    points = report["points"]
+    assert [p["flops"] for p in points] == sorted(p["flops"] for p in points)
+    assert [p["val_accuracy"] for p in points] == sorted(p["val_accuracy"] for p in points)
+    reference = report["reference"]
+    volume, last = 0.0, reference["val_accuracy"]
+    for point in points:
+        volume += max(0.0, point["val_accuracy"] - last) * (reference["flops"] - point["flops"])
+        last = max(last, point["val_accuracy"])
+    assert report["hypervolume"] == pytest.approx(volume)
+    table = finished.call("front", "e2e", "--plot")
+    assert all(p["trial"] in table for p in points)
+    assert max(map(len, table.splitlines()[:10])) <= 80
+    assert len(finished.call("front", "e2e", "--csv").splitlines()) == 9
+
+
+def test_the_status_counts_every_state(finished):
+    report = finished.json("status", "e2e")
+    assert report["state"] == "complete"
+    assert report["trials"] == {
+        "complete": 8, "pruned": 0, "failed": 0, "running": 0, "waiting": 0,
+    }  # fmt: skip
+    assert report["failures"] == {}
+    assert "e2e" in finished.call("status")
+
+
+def test_the_parent_run_has_the_front_as_html_png_and_csv(finished):
+    client, runs = finished.runs()
+    parent = runs[0].data.tags["mlflow.parentRunId"]
+    names = {a.path for a in client.list_artifacts(parent)}
+    assert names == {"search.yaml", "front.html", "front.png", "front.csv"}
+    png = Path(client.download_artifacts(parent, "front.png")).read_bytes()
+    assert png.startswith(b"\x89PNG")
+    tagged = {r.data.tags["bitfront.trial"] for r in runs if r.data.tags["pareto"] == "true"}
+    assert tagged == {p["trial"] for p in finished.json("front", "e2e")["points"]}
+    assert "Front of e2e" in client.get_run(parent).data.tags["mlflow.note.content"]
+
+
+def test_export_train_and_the_packed_checkpoint(finished):
+    import torch
+
+    from trainables import packed
+    from trainables.data import load_test
+    from trainables.training import evaluate
+
+    points = finished.json("front", "e2e")["points"]
+    out = finished.call("export", "e2e", "--budget", "100%")
+    assert points[-1]["trial"] in out
+    recipe = yaml.safe_load((finished.folder / "recipe.yaml").read_text())
+    assert recipe["spec"]["plan"] == points[-1]["plan"]
+    assert recipe["expected"]["val_accuracy"] == points[-1]["val_accuracy"]
+    finished.call("export", "e2e", "--trial", points[0]["trial"], "-o", "cheap.yaml")
+    (finished.folder / "elsewhere").mkdir()
+    (finished.folder / "cheap.yaml").rename(finished.folder / "elsewhere" / "cheap.yaml")
+    result = finished.json("train", "elsewhere/cheap.yaml", "--seeds", "2", "--epochs", "3")
+    assert [s["seed"] for s in result["seeds"]] == [0, 1]
+    assert result["train_examples"] == 1438
+    model, spec, notes = packed.load(finished.folder / result["seeds"][0]["checkpoint"])
+    assert spec.plan == points[0]["plan"]
+    with torch.no_grad():
+        accuracy = evaluate(model, load_test("digits"))["val_accuracy"]
+    assert accuracy == pytest.approx(result["seeds"][0]["test_accuracy"])
+    assert notes["test_accuracy"] == result["seeds"][0]["test_accuracy"]
+    again = finished.call("train", "elsewhere/cheap.yaml", "--seeds", "2", "--epochs", "3")
+    assert "already trained" in again
+
+
+def test_every_way_to_choose_a_point(finished):
+    points = finished.json("front", "e2e")["points"]
+    finished.call("export", "e2e", "--all", "-o", "all")
+    assert len(list((finished.folder / "all").glob("*.yaml"))) == len(points)
+    finished.call("export", "e2e", "--knee", "-o", "knee.yaml")
+    worst = points[0]["val_accuracy"]
+    assert points[0]["trial"] in finished.call(
+        "export", "e2e", "--min-accuracy", f"{worst:.6f}"[:-1]
+    )
+    assert "no point of the front" in finished.call("export", "e2e", "--budget", "0.1%", code=2)
+    assert "which point?" in finished.call("export", "e2e", code=2)
+
+
+def test_a_replayed_trial_is_equal_bit_for_bit(finished):
+    trial = finished.json("front", "e2e")["points"][0]["trial"]
+    report = finished.json("replay", trial)
+    assert report["equal"] is True
+    assert report["recorded_accuracy"] == report["replayed_accuracy"]
+
+
+def test_running_the_same_command_again_repeats_nothing(finished):
+    before = [(e.id, e.ended) for e in finished.entries()]
+    out = finished.call("run", "e2e.yaml")
+    assert "8 trials done, 0 to go" in out
+    assert [(e.id, e.ended) for e in finished.entries()] == before
+
+
+def test_another_configuration_under_the_same_name_is_refused(finished):
+    out = finished.call("run", "e2e.yaml", "--set", "task.epochs=9", code=2)
+    assert "task.epochs: 4 -> 9" in out
+    assert "--name e2e-2" in out
+
+
+def test_a_search_compares_with_itself(finished):
+    report = finished.json("compare", "e2e", "e2e")
+    assert report["a"]["hypervolume"] == report["b"]["hypervolume"]
+    assert "joint front" in finished.call("compare", "e2e", "e2e")
+
+
+def test_extend_adds_trials_to_a_finished_search(user):
+    user.call("run", "e2e.yaml", "--trials", "3")
+    before = {e.id: e.ended for e in user.entries()}
+    user.call("extend", "e2e", "--trials", "+2")
+    after = {e.id: e.ended for e in user.entries()}
+    assert {k: after[k] for k in before} == before
+    user.check_invariants(5)
+    assert "has a budget of 5 already" in user.call("extend", "e2e", "--trials", "4", code=2)
+
+
+def test_a_killed_driver_loses_nothing(user):
+    """kill -9 while trials run; resume continues them from their checkpoints."""
+    long = [
+        "--set",
+        "task.epochs=4",
+        "--set",
+        "task.model.width=512",
+        "--set",
+        "task.model.depth=9",
+    ]
+    process = user.start("run", "e2e.yaml", *long, "--set", "space.method=bnn")
+    wait_for(
+        lambda: (
+            sum(e.state == "complete" for e in user.entries()) >= 2
+            and any((user.search.path / "trials").glob("*/state.pt"))
+        ),
+        90,
+        "two finished trials and a checkpoint",
+    )
+    process.kill()
+    process.wait()
+    ended = {e.id: e.ended for e in user.entries() if e.state == "complete"}
+    open_ = {e.id for e in user.entries() if e.state == "running"}
+    assert open_
+    assert user.json("status", "e2e")["state"] == "interrupted"
+    out = user.call("resume", "e2e")
+    assert f"{len(ended)} trials done" in out
+    entries = {e.id: e for e in user.entries()}
+    assert {k: entries[k].ended for k in ended} == ended
+    assert open_ <= set(entries)
+    user.check_invariants(8)
+
+
+def test_a_killed_worker_costs_its_trial_a_life_not_the_search(user):
+    long = ["--set", "task.model.width=512", "--set", "task.model.depth=9", "--trials", "4"]
+    process = user.start("run", "e2e.yaml", *long, "--set", "space.method=bnn")
+    wait_for(lambda: any((user.search.path / "trials").glob("*/state.pt")), 90, "a checkpoint")
+    workers = _trial_workers()
+    assert workers
+    os.kill(workers[0], signal.SIGKILL)
+    out, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, out
+    user.check_invariants(4)
+    assert {e.state for e in user.entries()} == {"complete"}
+
+
+def _trial_workers():
+    """Processes of our trainable, by the title Ray gives its actors."""
+    found = []
+    for proc in Path("/proc").glob("[0-9]*"):
+        try:
+            title = (proc / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if title.startswith(b"ray::Trial") or b"ray::ImplicitFunc" in title:
+            found.append(int(proc.name))
+    return found
+
+
+def test_ctrl_c_prints_the_front_so_far_and_suggests_resume(user):
+    long = ["--set", "task.model.width=512", "--set", "task.model.depth=9"]
+    process = user.start("run", "e2e.yaml", *long, "--set", "space.method=bnn")
+    wait_for(lambda: sum(e.state == "complete" for e in user.entries()) >= 1, 90, "a trial")
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, out
+    assert "Front of e2e:" in out
+    assert "bitfront resume e2e" in out
+    assert "Traceback" not in out
+    user.call("resume", "e2e")
+    user.check_invariants(8)
+
+
+def test_a_trial_that_diverges_fails_with_its_reason_and_the_search_goes_on(user):
+    out = user.call(
+        "run", "e2e.yaml", "--trials", "4",
+        "--set", "task.optimizer.name=sgd",
+        "--set", "space.optimizer.lr=[0.01, 1e30]",
+    )  # fmt: skip
+    report = user.json("status", "e2e")
+    assert report["failures"].get("nan", 0) >= 1
+    assert report["trials"]["complete"] >= 1
+    assert "Failed trials" in out
+    user.check_invariants(4)
+
+
+def test_two_drivers_of_one_search_are_kept_apart(user):
+    with user.search.locked():
+        user.search.config_file.write_text(SEARCH)
+        assert "is running in another process" in user.call("resume", "e2e", code=2)
+
+
+def test_a_trial_that_can_never_be_scheduled_is_an_error(user):
+    out = user.call("run", "e2e.yaml", "--set", "resources.cpus=64", code=2)
+    assert "a trial wants 64 CPUs" in out
+
+
+def test_without_a_cluster_ray_is_started_here(tmp_path):
+    user = User(tmp_path, None)
+    command = [*BITFRONT, "run", "e2e.yaml", "--trials", "2"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=user.env, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    user.check_invariants(2)

@@ -1,0 +1,270 @@
+"""Claims about models: every registered one passes the same conformance suite; activations have
+their closed forms; networks that are not ours take a plan too."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+from trainables.binary import apply_plan, verify_binary
+from trainables.cost import cost_table, trace
+from trainables.methods import build_method
+from trainables.models import MODELS, build_model
+from trainables.models.activations import BinReLU, RPReLU
+from trainables.plan import plan_layers
+from trainables.registry import UserError
+from trainables.training import memory_format
+
+SHAPES = [(1, 8, 8), (1, 28, 28), (3, 32, 32), (2,)]
+CASES = [
+    (name, shape)
+    for name in MODELS
+    for shape in SHAPES
+    if len(shape) == 3 or not MODELS.get(name).image
+]
+ACTIVATIONS = [
+    (name, activation)
+    for name in MODELS
+    for activation in MODELS.get(name).params["activation"].domain.values
+]
+
+
+# --- conformance --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_declared(name: str) -> None:
+    info = MODELS.get(name)
+    assert info.name == name
+    assert info.doc
+    for key, param in info.params.items():
+        assert param.domain.contains(param.default), key
+        assert param.doc, key
+
+
+@pytest.mark.parametrize(("name", "shape"), CASES)
+def test_a_model_maps_a_batch_to_a_logit_a_class(name: str, shape: tuple[int, ...]) -> None:
+    with torch.device("meta"):
+        unreal = build_model(name, {}, shape, 7)
+        assert unreal(torch.empty(2, *shape)).shape == (2, 7)
+    assert {t.device.type for t in unreal.state_dict().values()} == {"meta"}
+    logits = build_model(name, {}, shape, 7)(torch.randn(2, *shape))
+    assert logits.shape == (2, 7)
+    assert logits.isfinite().all()
+
+
+@pytest.mark.parametrize("scope", ["body", "all"])
+@pytest.mark.parametrize(("name", "shape"), CASES)
+def test_planned_layers_exist_in_forward_order_and_have_weights(name, shape, scope) -> None:
+    with torch.device("meta"):
+        model = build_model(name, {}, shape, 7)
+    names = [layer.name for layer in plan_layers(model, scope)]
+    assert len(set(names)) == len(names) > 0
+    modules = dict(model.named_modules())
+    assert all(isinstance(modules[n], nn.Conv2d | nn.Linear) for n in names)
+    weighted = {n for n, m in modules.items() if isinstance(m, nn.Conv2d | nn.Linear)}
+    first, *_, last = (layer.name for layer in trace(model, shape).layers)
+    if scope == "all":
+        assert set(names) == weighted
+        assert (names[0], names[-1]) == (first, last)
+    else:
+        assert not {first, last} & set(names)
+
+
+@pytest.mark.parametrize(("name", "activation"), ACTIVATIONS)
+def test_every_activation_builds_and_passes_a_gradient(name: str, activation: str) -> None:
+    torch.manual_seed(0)
+    model = build_model(name, {"activation": activation}, (1, 8, 8), 3)
+    model(torch.randn(4, 1, 8, 8)).square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    assert all(p.grad.abs().sum() > 0 for n, p in model.named_parameters() if "conv" in n)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_seed_decides_the_initial_weights(name: str) -> None:
+    def build(seed: int) -> dict[str, torch.Tensor]:
+        torch.manual_seed(seed)
+        return build_model(name, {}, (1, 8, 8), 3).state_dict()
+
+    one, same, other = build(1), build(1), build(2)
+    assert all(torch.equal(one[key], same[key]) for key in one)
+    assert not all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_an_unknown_model_or_parameter_gets_a_suggestion() -> None:
+    with pytest.raises(UserError, match="unknown model 'cresnet2', did you mean 'cresnet20'"):
+        build_model("cresnet2", {}, (3, 32, 32), 10)
+    with pytest.raises(UserError, match=r"model\.widht: unknown key, did you mean 'width'"):
+        build_model("mlp", {"widht": 3}, (2,), 2)
+
+
+# --- the families -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("depth", [7, 9, 19, 2, 0, -4])
+def test_a_depth_that_is_not_6n_plus_2_is_refused(depth: int) -> None:
+    with pytest.raises(UserError, match=rf"model\.depth: {depth} is outside 8\.\.1202 step 6"):
+        build_model("cresnet", {"depth": depth}, (3, 32, 32), 10)
+
+
+def test_a_residual_network_of_points_is_refused() -> None:
+    with pytest.raises(UserError, match=r"takes images, not inputs of shape \(2,\)"):
+        build_model("cresnet", {}, (2,), 2)
+
+
+@pytest.mark.parametrize(("depth", "layers"), [(8, 6), (14, 12), (20, 18)])
+def test_depth_and_width_mean_what_they_say(depth: int, layers: int) -> None:
+    with torch.device("meta"):
+        model = build_model("cresnet", {"depth": depth, "width": 6}, (3, 32, 32), 10)
+    planned = plan_layers(model)
+    assert len(planned) == layers
+    assert model.get_submodule(planned[0].name).out_channels == 6
+    assert model.get_submodule(planned[-1].name).out_channels == 24
+    assert [layer.stage for layer in planned[:: layers // 3]] == ["stage1", "stage2", "stage3"]
+    assert len({layer.block for layer in planned}) == layers // 2
+
+
+def test_both_units_cost_the_same_and_compute_different_things() -> None:
+    tables = [
+        cost_table("cresnet", {"depth": 14, "unit": unit}, (3, 32, 32), 10)
+        for unit in ("bi-real", "classic")
+    ]
+    plan = "FWB" * 4
+    assert tables[0].totals(plan, "channel") == tables[1].totals(plan, "channel")
+    models = []
+    for unit in ("bi-real", "classic"):
+        torch.manual_seed(0)
+        models.append(build_model("cresnet", {"depth": 8, "width": 4, "unit": unit}, (1, 8, 8), 3))
+    x = torch.randn(4, 1, 8, 8)
+    assert not torch.allclose(models[0](x), models[1](x))
+
+
+def test_cresnet20_is_the_cresnet_of_depth_20_and_width_16() -> None:
+    named = cost_table("cresnet20", {}, (3, 32, 32), 10)
+    assert named == cost_table("cresnet", {"depth": 20, "width": 16}, (3, 32, 32), 10)
+
+
+def test_dropout_drops_in_training_only() -> None:
+    torch.manual_seed(0)
+    model = build_model("mlp", {"dropout": 0.5, "width": 32}, (4,), 3)
+    x = torch.randn(8, 4)
+    assert not torch.equal(model.train()(x), model(x))
+    assert torch.equal(model.eval()(x), model(x))
+
+
+# --- activations --------------------------------------------------------------------------------
+
+
+def test_binrelu_is_the_maximum_with_minus_one() -> None:
+    x = torch.tensor([-2.0, -0.5, 3.0, -1.0, 0.0], requires_grad=True)
+    out = BinReLU()(x)
+    assert out.tolist() == [-1.0, -0.5, 3.0, -1.0, 0.0]
+    out.backward(torch.tensor([10.0, 20.0, 30.0, 40.0, 50.0]))
+    assert x.grad is not None
+    assert x.grad.tolist() == [0.0, 20.0, 30.0, 0.0, 50.0]
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (3, 2, 4, 4)])
+def test_rprelu_shifts_before_and_after_each_channel(shape: tuple[int, ...]) -> None:
+    act = RPReLU(2)
+    with torch.no_grad():
+        act.before.copy_(torch.tensor([0.5, 0.0]))
+        act.after.copy_(torch.tensor([0.1, 0.0]))
+    x = torch.zeros(shape)
+    torch.testing.assert_close(act(x)[:, 0], torch.full_like(x[:, 0], -0.025))
+    torch.testing.assert_close(act(x + 2)[:, 0], torch.full_like(x[:, 0], 1.6))
+    torch.testing.assert_close(act(x - 2)[:, 1], torch.full_like(x[:, 1], -0.5))
+    torch.testing.assert_close(act(x + 2)[:, 1], torch.full_like(x[:, 1], 2.0))
+
+
+# --- networks of others -------------------------------------------------------------------------
+
+
+def test_a_torchvision_network_takes_a_plan() -> None:
+    torch.manual_seed(0)
+    model = torchvision.models.resnet18(num_classes=5)
+    layers = plan_layers(model)
+    assert len(layers) == 16 + 3
+    assert not {"conv1", "fc"} & {layer.name for layer in layers}
+    plan = ("BWF" * 7)[: len(layers)]
+    made = apply_plan(model, layers, plan, build_method("bnn", {"scale": "channel"}))
+    assert [layer.level for layer in made] == [letter for letter in plan if letter != "F"]
+    out = model(torch.randn(2, 3, 32, 32))
+    assert out.shape == (2, 5)
+    out[:, 0].square().sum().backward()
+    # Behind a ReLU every sign is +1, so B layers of this network may hear nothing.
+    assert all(layer.latent.grad.abs().sum() > 0 for layer in made if layer.level == "W")
+    verify_binary(model, made)
+
+
+def test_a_torchvision_network_has_the_published_costs() -> None:
+    with torch.device("meta"):
+        table = trace(torchvision.models.resnet18(), (3, 224, 224))
+    shortcuts = ["downsample" in layer.name for layer in table.plan_layers]
+    full = table.totals("F" * 19)
+    assert full["flops"] == 1_821_012_480
+    body = table.totals("".join("F" if shortcut else "B" for shortcut in shortcuts))
+    assert body["flops_pct"] == pytest.approx(9.3862, abs=1e-4)
+
+
+# --- the layout of memory -----------------------------------------------------------------------
+
+
+def with_strided_projection(inside: int) -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, inside, 3, padding=1), nn.Conv2d(inside, 16, 1, stride=2))
+
+
+@pytest.mark.parametrize(
+    ("model", "layout"),
+    [
+        (with_strided_projection(7), torch.preserve_format),
+        (with_strided_projection(8), torch.channels_last),
+        (nn.Sequential(nn.Conv2d(4, 16, 3, stride=2)), torch.channels_last),
+        (nn.Sequential(nn.Conv2d(4, 16, 1)), torch.channels_last),
+        (nn.Sequential(nn.Linear(4, 4)), torch.preserve_format),
+    ],
+)
+def test_channels_last_is_for_convolutions_that_survive_it(model, layout) -> None:
+    assert memory_format(model) is layout
+
+
+NARROW = """
+import torch
+from torch import nn
+from trainables.task import TrialSpec
+from trainables.training import Training, memory_format, search_data
+
+for width in range(1, 8):
+    net = nn.Sequential(
+        nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 2 * width, 1, stride=2),
+        nn.Flatten(), nn.Linear(2 * width * 16, 4),
+    )
+    net = net.to(memory_format=memory_format(net))
+    x = torch.randn(48, 3, 8, 8)
+    if memory_format(net) is torch.channels_last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    for _ in range(60):
+        net(x).square().mean().backward()
+
+for width in (4, 7):
+    spec = TrialSpec.model_validate({
+        "task": {"dataset": "digits", "model": {"name": "cresnet", "depth": 8, "width": width},
+                 "epochs": 1, "batch_size": 48, "subset": 240},
+        "method": "bnn", "plan": "FBFBFB"})
+    Training(spec, *search_data(spec.task)).epoch()
+print("alive")
+"""
+
+
+def test_narrow_networks_train_without_corrupting_the_heap() -> None:
+    """In a process of its own: torch 2.15 would take this one down with it."""
+    run = subprocess.run(
+        [sys.executable, "-c", NARROW], capture_output=True, text=True, timeout=120
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert run.stdout.strip() == "alive"

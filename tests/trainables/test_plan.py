@@ -1,0 +1,106 @@
+"""Claims about plans: a letter a layer, checked before they are applied, applied to any network."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils import parametrize
+
+from trainables.binary import apply_plan
+from trainables.methods import build_method
+from trainables.models import build_model
+from trainables.plan import PlanLayer, binary_layers, check_plan, expand, plan_layers
+from trainables.registry import UserError
+
+THREE = [PlanLayer(name, name, "body") for name in ("one", "two", "three")]
+
+
+@given(st.text("FWB", min_size=3, max_size=3))
+def test_every_word_of_the_right_letters_and_length_is_a_plan(plan: str) -> None:
+    assert check_plan(plan, THREE) == plan
+
+
+@pytest.mark.parametrize(
+    ("plan", "levels", "message"),
+    [
+        ("FB", "FWB", "'FB' has 2 letters, the model has 3 layers"),
+        ("FBFB", "FWB", "has 4 letters"),
+        ("", "FWB", "has 0 letters"),
+        ("FXB", "FWB", "letter 2 is 'X', a plan has the letters F .full precision., W"),
+        ("fFF", "FWB", "letter 1 is 'f'"),
+        ("FFB", "FW", "letter 3 is 'B', but the method takes only F, W"),
+        ("WFF", "F", "letter 1 is 'W', but the method takes only F"),
+        ("WFF", "B", "letter 1 is 'W', but the method takes only F, B"),
+    ],
+)
+def test_a_wrong_plan_says_what_is_wrong(plan: str, levels: str, message: str) -> None:
+    with pytest.raises(UserError, match=f"plan: .*{message}"):
+        check_plan(plan, THREE, levels)
+
+
+def test_full_precision_is_accepted_by_every_method() -> None:
+    assert check_plan("FFF", THREE, "B") == "FFF"
+
+
+def test_a_letter_a_group_becomes_a_letter_a_layer() -> None:
+    assert expand(["a", "a", "b", "a", "c"], "FWB") == "FFWFB"
+    assert expand([], "") == ""
+    with pytest.raises(ValueError, match="argument"):
+        expand(["a", "b"], "F")
+
+
+def test_binary_layers_are_those_that_are_not_f() -> None:
+    assert binary_layers("WFB", THREE) == [(THREE[0], "W"), (THREE[2], "B")]
+    assert binary_layers("FFF", THREE) == []
+
+
+def test_a_foreign_network_offers_all_its_weighted_layers_but_the_first_and_last() -> None:
+    net = nn.Sequential(
+        nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Conv2d(2, 2, 3), nn.Flatten(), nn.Linear(8, 4),
+        nn.Linear(4, 2),
+    )  # fmt: skip
+    assert [layer.name for layer in plan_layers(net)] == ["2", "4"]
+    assert [layer.name for layer in plan_layers(net, "all")] == ["0", "2", "4", "5"]
+
+
+def test_applying_a_plan_touches_the_planned_layers_and_no_other() -> None:
+    model = build_model("mlp", {"depth": 4, "width": 8}, (6,), 3)
+    before = {name: p.clone() for name, p in model.named_parameters()}
+    layers = plan_layers(model)
+    made = apply_plan(model, layers, "WFB", build_method("bnn", {}))
+    assert [(layer.name, layer.level) for layer in made] == [("layers.1", "W"), ("layers.3", "B")]
+    modules = dict(model.named_modules())
+    for index in range(4):
+        module = modules[f"layers.{index}"]
+        assert parametrize.is_parametrized(module) == (index in (1, 3))
+        assert hasattr(module, "input_quantizer") == (index == 3)
+    after = dict(model.named_parameters())
+    assert len(after) == len(before)
+    for name, value in before.items():
+        path = name.replace(".weight", ".parametrizations.weight.original")
+        assert torch.equal(after.get(path, after.get(name)), value)
+
+
+def test_an_all_f_plan_changes_nothing() -> None:
+    model = build_model("mlp", {"depth": 3, "width": 8}, (6,), 3).eval()
+    x = torch.randn(5, 6)
+    before = model(x)
+    assert apply_plan(model, plan_layers(model), "FF", build_method("bnn", {})) == []
+    assert torch.equal(model(x), before)
+
+
+def test_a_b_layer_sees_only_plus_and_minus_one() -> None:
+    model = build_model("mlp", {"depth": 3, "width": 8}, (6,), 3)
+    apply_plan(model, plan_layers(model), "WB", build_method("bnn", {}))
+    seen: dict[str, torch.Tensor] = {}
+    for name in ("layers.1", "layers.2"):
+        model.get_submodule(name).register_forward_pre_hook(
+            lambda _, args, name=name: seen.update({name: args[0]})
+        )
+    for model_ in (model.train(), model.eval()):
+        model_(torch.randn(16, 6))
+        assert set(seen["layers.2"].unique().tolist()) == {-1.0, 1.0}
+        assert seen["layers.1"].unique().numel() > 2
