@@ -162,6 +162,9 @@ def run_stock(folder: Path, trials: int, at_once: int) -> Timing:
             flops = costs_of(self.spec)["flops"]
             return {"val_accuracy": accuracy, "flops": flops, "done": True}
 
+        def save_checkpoint(self, checkpoint_dir: str) -> None:
+            """Tune saves a trial that ends; near-empty trials have nothing to keep."""
+
     class Clocked(OptunaSearch):
         """Notes when trials are asked for and end; a file survives any copy Tune makes."""
 
@@ -173,11 +176,8 @@ def run_stock(folder: Path, trials: int, at_once: int) -> Timing:
             super().on_trial_complete(trial_id, *args, **kwargs)
             _note(clock, "ended")
 
-    def define(trial: Any) -> None:
-        space.walk(lambda name, domain: suggested(trial, name, domain))
-
     searcher = Clocked(
-        space=define,
+        space=Define(space),
         metric=["val_accuracy", "flops"],
         mode=["max", "min"],
         sampler=sampler(config.search.seed),
@@ -203,6 +203,16 @@ def run_stock(folder: Path, trials: int, at_once: int) -> Timing:
     if len(by_kind["ended"]) != trials:
         raise RuntimeError(f"{len(by_kind['ended'])} of {trials} stock trials ended")
     return Timing(by_kind["started"], by_kind["ended"], at_once)
+
+
+@dataclass(frozen=True)
+class Define:
+    """The space as OptunaSearch wants it; at module level, because Tune pickles it."""
+
+    space: Any
+
+    def __call__(self, trial: Any) -> None:
+        self.space.walk(lambda name, domain: suggested(trial, name, domain))
 
 
 def _note(clock: Path, what: str) -> None:

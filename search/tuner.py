@@ -117,7 +117,9 @@ def run_trials(session: Session, address: str | None = None) -> bool:
                 verbose=0,
                 callbacks=[Watcher(searcher)],
                 failure_config=tune.FailureConfig(max_failures=resources.retries),
-                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0),
+                checkpoint_config=tune.CheckpointConfig(
+                    checkpoint_frequency=0, checkpoint_at_end=False
+                ),
             ),
         )
         session.progress.start()

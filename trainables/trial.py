@@ -69,13 +69,11 @@ class Trial(tune.Trainable):
         from trainables.training import save_state
 
         training = self._training
-        # A trial killed after its last checkpoint and before its report has nothing left to train.
-        metrics = dict(training.history[-1] if training.done else training.epoch())
+        metrics = dict(training.epoch())
         if training.done:
             training.network.verify()
             metrics["history"] = training.history
-        last = training.done or training.epochs_done % self._every == 0
-        if last and training.epochs_done > self._resumed_from:
+        elif training.epochs_done % self._every == 0:
             save_state(training, self._state)
         return {
             **metrics,
@@ -102,17 +100,19 @@ class Trial(tune.Trainable):
         self._training = None
 
 
-_frozen = False
+_built = 0
 
 
 def _collect_garbage() -> None:
-    """What the trial before left in cycles. The half million objects of the imports are set aside
-    first: looking at them again for every trial would take a quarter of a second."""
-    global _frozen
-    if not _frozen:
+    """What the trial before left in cycles. After the first trial everything is imported, and the
+    half million objects of that are set aside: looking at them again for every trial would take a
+    quarter of a second."""
+    global _built
+    _built += 1
+    if _built > 1:
+        gc.collect()
+    if _built == 2:
         gc.freeze()
-        _frozen = True
-    gc.collect()
 
 
 def failure(error: BaseException) -> dict[str, Any]:
