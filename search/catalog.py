@@ -130,7 +130,7 @@ def cost(args: Namespace) -> int:
             "plan": plan,
             "scale": args.scale,
             "layers": [vars(row) for row in rows],
-            "totals": {**totals, "params": table.parameters},
+            "totals": {**totals, "parameters": table.parameters},
             "full_precision": full,
         }
         terminal.show_json(report)

@@ -19,7 +19,7 @@ from trainables.registry import UserError, did_you_mean
 from trainables.task import Strict, Task
 
 METRICS = ("val_accuracy", "val_loss")
-COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "params")
+COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "parameters")
 SAMPLERS = ("gp", "nsga2", "random", "tpe", "tpe-independent")
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 

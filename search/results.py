@@ -21,7 +21,7 @@ COST_LABELS = {
     "ops64": "OPs, Bi-Real convention (binary / 64)",
     "bops": "bit operations",
     "bytes": "bytes of the packed checkpoint",
-    "params": "parameters",
+    "parameters": "parameters",
 }
 
 
@@ -146,7 +146,7 @@ class Results:
     def figure_points(self) -> list[FrontPoint]:
         on_front = {entry.id for entry in self.front}
         cost = self.cost_name
-        is_flops = cost in ("flops", "flops_pct")
+        in_percent = self._in_percent
         return [
             FrontPoint(
                 trial=e.id,
@@ -154,7 +154,7 @@ class Results:
                 plan=e.spec.plan,
                 accuracy=e.metrics["val_accuracy"],
                 cost=e.costs[cost],
-                cost_pct=e.costs["flops_pct"] if is_flops else None,
+                cost_pct=e.costs["flops_pct"] if in_percent else None,
                 on_front=e.id in on_front,
                 extra={k: f"{v:g}" for k, v in e.costs.items() if k not in (cost, "flops_pct")},
             )
@@ -163,8 +163,14 @@ class Results:
         ]
 
     def figure_labels(self) -> Labels:
-        is_flops = self.cost_name in ("flops", "flops_pct")
-        return {"cost_label": COST_LABELS["flops_pct" if is_flops else self.cost_name]}
+        return {"cost_label": COST_LABELS["flops_pct" if self._in_percent else self.cost_name]}
+
+    @property
+    def _in_percent(self) -> bool:
+        """Percentages are of the same network in full precision, so they order the points only
+        where all have the same network."""
+        sizes = {entry.costs["parameters"] for entry in self.entries}
+        return self.cost_name in ("flops", "flops_pct") and len(sizes) <= 1
 
 
 def ideal_point(config: SearchConfig) -> list[float]:
@@ -184,7 +190,7 @@ def point_json(entry: Entry) -> dict[str, Any]:
         "plan": entry.spec.plan,
         **{k: entry.metrics[k] for k in ("val_accuracy", "val_loss") if k in entry.metrics},
         **entry.costs,
-        "method_params": entry.spec.params,
+        "params": entry.drawn,
         "model": entry.spec.task.model.model_dump(),
         "optimizer": entry.spec.task.optimizer.model_dump(),
         "seconds": entry.seconds,

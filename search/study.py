@@ -57,6 +57,7 @@ class Entry:
     state: str
     spec: TrialSpec
     costs: dict[str, float]
+    drawn: dict[str, Any] = field(default_factory=dict)
     values: list[float] | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)
@@ -156,7 +157,7 @@ class Ledger:
                 self.mirror.enqueue_trial(self._random_point(rng))
             trial = self.mirror.ask()
             spec = self.space.walk(_drawing_from(trial), self.config.search.seed)
-            entry = self._proposed(spec, number)
+            entry = self._proposed(spec, number, trial.params)
             broken = violations(self.config, entry.costs)
             if entry.id not in self.entries and not broken:
                 return entry, trial
@@ -167,7 +168,7 @@ class Ledger:
             self.mirror.tell(trial, state=state)
         return None
 
-    def _proposed(self, spec: TrialSpec, number: int) -> Entry:
+    def _proposed(self, spec: TrialSpec, number: int, params: dict[str, Any]) -> Entry:
         spec = spec.canonical()
         return Entry(
             id=spec.fingerprint(self.config.name),
@@ -175,6 +176,7 @@ class Ledger:
             state="running",
             spec=spec,
             costs=costs_of(spec),
+            drawn=_without_plan(params),
             started=time.time(),
         )
 
@@ -322,6 +324,7 @@ def entry_of(trial: FrozenTrial) -> Entry:
         state=STATES[trial.state],
         spec=TrialSpec.model_validate(attrs["spec"]),
         costs=attrs["costs"],
+        drawn=_without_plan(trial.params),
         values=list(trial.values) if trial.values is not None else None,
         metrics=result.get("metrics", {}),
         history=_rows(result.get("history", {})),
@@ -330,6 +333,11 @@ def entry_of(trial: FrozenTrial) -> Entry:
         started=trial.datetime_start.timestamp() if trial.datetime_start else None,
         ended=trial.datetime_complete.timestamp() if trial.datetime_complete else None,
     )
+
+
+def _without_plan(params: dict[str, Any]) -> dict[str, Any]:
+    """What was drawn besides the plan, which is one string of its own."""
+    return {name: value for name, value in params.items() if not name.startswith("plan.")}
 
 
 def distribution(domain: Domain) -> BaseDistribution:

@@ -233,11 +233,11 @@ class Tracker:
 
         self._make_database(MlflowClient)
         client = MlflowClient(self.uri)
-        self._progress = time.monotonic()
         self.experiment_id = self._experiment(client)
         self.parent_id = self._parent(client)
         self._children = self._known_children(client)
         self._client = client
+        self._progress = time.monotonic()
 
     def _make_database(self, client: Any) -> None:
         """A new SQLite store, whole or not at all: MLflow creates its tables in many steps, and a

@@ -142,7 +142,7 @@ def costs_of(spec: TrialSpec) -> dict[str, float]:
     table = task_cost_table(spec.task)
     method = METHODS.get(spec.method)(dict(spec.params))
     totals = table.totals(spec.plan, method.scale)
-    totals["params"] = float(table.parameters)
+    totals["parameters"] = float(table.parameters)
     return totals
 
 

@@ -3,8 +3,8 @@
 A network is traced once on the meta device; the cost of any plan of it is then arithmetic.
 Conventions (methods.md 4.3, 5.6; design.md 5), with n MACs and e output elements a layer:
 
-  flops  MixBin: F: n + 3e, W: n/2 + 3e (additions only), B: n/64 + 3e; convolutions and planned
-         layers, 3 = batch norm 2 + activation 1; classifier and poolings are not counted
+  flops  MixBin: F: n + 3e, W: n/2 + 3e (additions only), B: n/64 + 3e; 3 = batch norm 2 +
+         activation 1; every layer but poolings and a classifier that is not planned
   ops64  Bi-Real / ReActNet: n for F and W, n/64 for B; every convolution and linear layer
   bops   n times weight bits times activation bits: F 1024 n, W 32 n, B n; every layer
   bytes  what the packed checkpoint's tensors take: 1 bit a binary weight, 4 bytes a scale and

@@ -56,5 +56,6 @@ class Steps:
 
 
 def fraction(step: int, steps: int) -> float:
-    """t / (T - 1): 0 at the first optimizer step, 1 at the last (methods.md 0.1)."""
-    return step / (steps - 1) if steps > 1 else 1.0
+    """t / (T - 1): 0 at the first optimizer step, 1 at the last (methods.md 0.1). A run of one
+    step is at its start: at the end of a decay the learning rate would be 0."""
+    return step / (steps - 1) if steps > 1 else 0.0

@@ -123,10 +123,14 @@ class TrialSpec(Strict):
 
     def canonical(self) -> TrialSpec:
         """The form two specs share exactly when they train the same network the same way: with
-        no binary layer in the plan every method is full-precision training."""
-        if set(self.plan) <= {"F"} and self.method != "fp":
+        no binary layer in the plan every method is full-precision training, and a default that is
+        written out is the default."""
+        from trainables.methods import METHODS
+
+        if set(self.plan) <= {"F"}:
             return self.model_copy(update={"method": "fp", "params": {}})
-        return self
+        params = METHODS.get(self.method)(self.params).values
+        return self.model_copy(update={"params": params})
 
     def fingerprint(self, search: str = "") -> str:
         """The trial's id: a short hash of the search's name, the parameters and the seed. Where

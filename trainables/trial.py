@@ -3,6 +3,7 @@ epoch a step, keeps the trial's checkpoint and turns every fault into a reason."
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import traceback
@@ -69,7 +70,7 @@ class Trial(tune.Trainable):
         from trainables.training import save_state
 
         training = self._training
-        metrics = dict(training.epoch())
+        metrics = dict(training.history[-1] if training.done else training.epoch())
         if training.done:
             training.network.verify()
             metrics["history"] = training.history
@@ -113,6 +114,7 @@ def _collect_garbage() -> None:
         gc.collect()
     if _built == 2:
         gc.freeze()
+        atexit.register(gc.unfreeze)  # or extension modules report leaks at exit
 
 
 def failure(error: BaseException) -> dict[str, Any]:

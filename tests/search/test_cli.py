@@ -10,10 +10,18 @@ import pytest
 
 from search.cli import build_parser, main
 
-VERBS = (
-    "run validate preview status front compare export train replay resume extend ui methods "
-    "models datasets cost doctor"
-).split()
+SEARCHES = [
+    "run",
+    "resume",
+    "extend",
+    "validate",
+    "preview",
+    "status",
+    "front",
+    "compare",
+    "replay",
+]
+VERBS = [*SEARCHES, "export", "train", "ui", "methods", "models", "datasets", "cost", "doctor"]
 
 
 def call(capsys, *words, code=0):

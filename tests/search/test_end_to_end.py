@@ -127,6 +127,9 @@ class User:
         except Exception:  # the driver is just creating the tables
             return []
 
+    def checkpoints(self):
+        return list((self.search.path / "trials").glob("*/state.pt"))
+
     def runs(self):
         client = MlflowClient(f"sqlite:///{self.folder / 'runs' / 'mlflow.db'}")
         experiments = [e.experiment_id for e in client.search_experiments()]
@@ -282,32 +285,14 @@ def test_a_search_compares_with_itself(finished):
     assert "joint front" in finished.call("compare", "e2e", "e2e")
 
 
-def test_extend_adds_trials_to_a_finished_search(user):
-    user.call("run", "e2e.yaml", "--trials", "3")
-    before = {e.id: e.ended for e in user.entries()}
-    user.call("extend", "e2e", "--trials", "+2")
-    after = {e.id: e.ended for e in user.entries()}
-    assert {k: after[k] for k in before} == before
-    user.check_invariants(5)
-    assert "has a budget of 5 already" in user.call("extend", "e2e", "--trials", "4", code=2)
+LONG = ["--set", "task.model.width=512", "--set", "task.model.depth=9", "--set", "space.method=bnn"]
 
 
-def test_a_killed_driver_loses_nothing(user):
-    """kill -9 while trials run; resume continues them from their checkpoints."""
-    long = [
-        "--set",
-        "task.epochs=4",
-        "--set",
-        "task.model.width=512",
-        "--set",
-        "task.model.depth=9",
-    ]
-    process = user.start("run", "e2e.yaml", *long, "--set", "space.method=bnn")
+def test_a_search_survives_its_driver_and_its_workers_and_can_be_extended(user):
+    """kill -9 of the driver while trials run; resume, and kill -9 of a worker; then extend."""
+    process = user.start("run", "e2e.yaml", *LONG)
     wait_for(
-        lambda: (
-            sum(e.state == "complete" for e in user.entries()) >= 2
-            and any((user.search.path / "trials").glob("*/state.pt"))
-        ),
+        lambda: sum(e.state == "complete" for e in user.entries()) >= 2 and user.checkpoints(),
         90,
         "two finished trials and a checkpoint",
     )
@@ -317,28 +302,35 @@ def test_a_killed_driver_loses_nothing(user):
     open_ = {e.id for e in user.entries() if e.state == "running"}
     assert open_
     assert user.json("status", "e2e")["state"] == "interrupted"
-    out = user.call("resume", "e2e")
+
+    process = user.start("resume", "e2e")
+    wait_for(
+        lambda: (
+            sum(e.state == "complete" for e in user.entries()) > len(ended)
+            and user.checkpoints()
+            and trial_workers()
+        ),
+        90,
+        "a resumed search with a checkpoint",
+    )
+    os.kill(trial_workers()[0], signal.SIGKILL)
+    out, _ = process.communicate(timeout=200)
+    assert process.returncode == 0, out
     assert f"{len(ended)} trials done" in out
     entries = {e.id: e for e in user.entries()}
     assert {k: entries[k].ended for k in ended} == ended
     assert open_ <= set(entries)
+    assert {e.state for e in entries.values()} == {"complete"}
     user.check_invariants(8)
 
-
-def test_a_killed_worker_costs_its_trial_a_life_not_the_search(user):
-    long = ["--set", "task.model.width=512", "--set", "task.model.depth=9", "--trials", "4"]
-    process = user.start("run", "e2e.yaml", *long, "--set", "space.method=bnn")
-    wait_for(lambda: any((user.search.path / "trials").glob("*/state.pt")), 90, "a checkpoint")
-    workers = _trial_workers()
-    assert workers
-    os.kill(workers[0], signal.SIGKILL)
-    out, _ = process.communicate(timeout=200)
-    assert process.returncode == 0, out
-    user.check_invariants(4)
-    assert {e.state for e in user.entries()} == {"complete"}
+    user.call("extend", "e2e", "--trials", "+2")
+    after = {e.id: e.ended for e in user.entries()}
+    assert {k: after[k] for k in entries} == {k: e.ended for k, e in entries.items()}
+    user.check_invariants(10)
+    assert "has a budget of 10 already" in user.call("extend", "e2e", "--trials", "4", code=2)
 
 
-def _trial_workers():
+def trial_workers():
     """Processes of our trainable, by the title Ray gives its actors."""
     found = []
     for proc in Path("/proc").glob("[0-9]*"):
@@ -346,14 +338,14 @@ def _trial_workers():
             title = (proc / "cmdline").read_bytes()
         except OSError:
             continue
-        if title.startswith(b"ray::Trial") or b"ray::ImplicitFunc" in title:
+        if title.startswith(b"ray::ResourceTrainable"):
             found.append(int(proc.name))
     return found
 
 
-def test_ctrl_c_prints_the_front_so_far_and_suggests_resume(user):
-    long = ["--set", "task.model.width=512", "--set", "task.model.depth=9"]
-    process = user.start("run", "e2e.yaml", *long, "--set", "space.method=bnn")
+def test_ctrl_c_keeps_what_there_is_and_diverging_trials_fail_with_their_reason(user):
+    words = ["--set", "task.optimizer.name=sgd", "--set", "space.optimizer.lr=[0.01, 1e30]"]
+    process = user.start("run", "e2e.yaml", *LONG, *words)
     wait_for(lambda: sum(e.state == "complete" for e in user.entries()) >= 1, 90, "a trial")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
@@ -361,21 +353,12 @@ def test_ctrl_c_prints_the_front_so_far_and_suggests_resume(user):
     assert "Front of e2e:" in out
     assert "bitfront resume e2e" in out
     assert "Traceback" not in out
-    user.call("resume", "e2e")
-    user.check_invariants(8)
-
-
-def test_a_trial_that_diverges_fails_with_its_reason_and_the_search_goes_on(user):
-    out = user.call(
-        "run", "e2e.yaml", "--trials", "4",
-        "--set", "task.optimizer.name=sgd",
-        "--set", "space.optimizer.lr=[0.01, 1e30]",
-    )  # fmt: skip
+    out = user.call("resume", "e2e")
+    assert "Failed trials" in out
     report = user.json("status", "e2e")
     assert report["failures"].get("nan", 0) >= 1
     assert report["trials"]["complete"] >= 1
-    assert "Failed trials" in out
-    user.check_invariants(4)
+    user.check_invariants(8)
 
 
 def test_two_drivers_of_one_search_are_kept_apart(user):

@@ -29,8 +29,8 @@ RUNS = [(name, level) for name in METHODS for level in METHODS.get(name).levels]
 BINARY_RUNS = [(name, level) for name, level in RUNS if level != "F"]
 BINARY_METHODS = sorted({name for name, _ in BINARY_RUNS})
 
-# With latents frozen, 4 to 8 epochs reach 0.48 (W) and 0.21 (B); trained ones, over three seeds,
-# at least 0.93 (W) and 0.72 (B).
+# Measured over five seeds: at least 0.95 (F), 0.93 (W) and 0.70 (B, the slowest is bnn++); with
+# frozen latents at most 0.48 (W) and 0.38 (B).
 FLOORS = {"F": 0.90, "W": 0.85, "B": 0.60}
 
 
@@ -124,7 +124,10 @@ def test_a_residual_network_with_a_binary_body_learns_digits(make_spec, start, f
         batch_size=48,
         subset=None,
     )
-    assert finish(start(spec)).history[-1]["val_accuracy"] >= 0.65
+    # Over four seeds at least 0.93 (bc, bnn), 0.85 (bnn+) and 0.79 (bnn++); with frozen latents
+    # 0.67, 0.77, 0.66 and 0.30.
+    floors = {"bc": 0.85, "bnn": 0.85, "bnn+": 0.75}
+    assert finish(start(spec)).history[-1]["val_accuracy"] >= floors.get(name, 0.65)
 
 
 @pytest.mark.parametrize("scale", ["none", "layer", "channel"])
@@ -202,6 +205,21 @@ def test_one_wrong_weight_is_found(make_spec, start, scale: str, value: float) -
         layer.module.weight[2, 3] = value
     with pytest.raises(NotBinaryError, match=r"layer layers\.2 is not binary: it holds"):
         verify_binary(training.model, training.network.binary)
+
+
+@pytest.mark.parametrize("scale", ["none", "layer", "channel"])
+def test_only_channel_scales_may_differ_between_channels(make_spec, start, scale: str) -> None:
+    training = start(make_spec("bnn", "W", params={"scale": scale}))
+    layer = training.network.binary[0]
+    training.model.eval()
+    parametrize.remove_parametrizations(layer.module, "weight", leave_parametrized=True)
+    with torch.no_grad():
+        layer.module.weight[2] *= 2
+    if scale == "channel":
+        verify_binary(training.model, training.network.binary)
+    else:
+        with pytest.raises(NotBinaryError):
+            verify_binary(training.model, training.network.binary)
 
 
 def test_a_layer_of_zeros_is_not_binary(make_spec, start) -> None:

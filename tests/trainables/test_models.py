@@ -16,6 +16,7 @@ from trainables.cost import cost_table, trace
 from trainables.methods import build_method
 from trainables.models import MODELS, build_model
 from trainables.models.activations import BinReLU, RPReLU
+from trainables.models.networks import Block
 from trainables.plan import plan_layers
 from trainables.registry import UserError
 from trainables.training import memory_format
@@ -142,6 +143,28 @@ def test_both_units_cost_the_same_and_compute_different_things() -> None:
         models.append(build_model("cresnet", {"depth": 8, "width": 4, "unit": unit}, (1, 8, 8), 3))
     x = torch.randn(4, 1, 8, 8)
     assert not torch.allclose(models[0](x), models[1](x))
+
+
+def test_a_bi_real_block_has_a_shortcut_around_each_convolution_and_a_classic_one_around_both():
+    x = torch.randn(4, 6, 8, 8)
+    bi_real, classic = (Block(6, 6, 1, "identity", u).eval() for u in ("bi-real", "classic"))
+    middle = bi_real.first(x) + x
+    torch.testing.assert_close(bi_real(x), bi_real.second(middle) + middle)
+    torch.testing.assert_close(classic(x), classic.second(classic.first(x)) + x)
+
+
+@pytest.mark.parametrize("unit", ["bi-real", "classic"])
+def test_a_block_that_halves_the_map_projects_its_shortcut(unit: str) -> None:
+    block = Block(6, 12, 2, "identity", unit).eval()
+    with torch.no_grad():
+        block.first.norm.weight.zero_()
+        block.second.norm.weight.zero_()
+    x = torch.randn(4, 6, 8, 8)
+    (conv,) = (m for m in block.shortcut.modules() if isinstance(m, nn.Conv2d))
+    (norm,) = (m for m in block.shortcut.modules() if isinstance(m, nn.BatchNorm2d))
+    assert conv.kernel_size == (1, 1)
+    projected = norm(nn.functional.conv2d(x, conv.weight, stride=2))
+    torch.testing.assert_close(block(x), projected)
 
 
 def test_cresnet20_is_the_cresnet_of_depth_20_and_width_16() -> None:

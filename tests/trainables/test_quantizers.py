@@ -11,13 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from trainables.quantizers import (
-    PAIRS,
-    _sign_swish_and_slope,
-    sign,
-    sign_swish,
-    sign_swish_slope,
-)
+from trainables.quantizers import PAIRS, sign, sign_swish, sign_swish_slope
 
 X0 = 1.1996786402577337  # the root of x tanh x = 1
 DTYPES = [torch.float32, torch.float64, torch.bfloat16]
@@ -136,7 +130,7 @@ def test_sign_swish_is_odd_and_its_slope_even(mu: float) -> None:
 )
 def test_sign_swish_has_the_tabulated_values(function, mu, w, expected) -> None:
     assert function(real(w), mu).item() == pytest.approx(expected, abs=1e-6)
-    both = _sign_swish_and_slope(real(w), mu)
+    both = forward_backward("bnn++", real(w), mu, real(1.0))
     assert both[function is sign_swish_slope].item() == pytest.approx(expected, abs=1e-6)
 
 
@@ -147,7 +141,7 @@ def test_sign_swish_has_the_tabulated_values(function, mu, w, expected) -> None:
 )
 def test_the_sigmoid_form_equals_the_tanh_form(w: list[float], mu: float) -> None:
     x = real(*w)
-    out, slope = _sign_swish_and_slope(x, mu)
+    out, slope = forward_backward("bnn++", x, mu, torch.ones_like(x))
     torch.testing.assert_close(out, sign_swish(x, mu), rtol=0, atol=1e-11 * (1 + mu))
     torch.testing.assert_close(slope, sign_swish_slope(x, mu), rtol=0, atol=1e-11 * (1 + mu) ** 2)
 

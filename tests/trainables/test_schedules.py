@@ -18,7 +18,7 @@ def test_the_first_step_is_fraction_zero_and_the_last_is_one() -> None:
 
 
 def test_a_single_step_is_the_last_one() -> None:
-    assert fraction(0, 1) == 1.0
+    assert fraction(0, 1) == 0.0
 
 
 @pytest.mark.parametrize("shape", MOVING)

@@ -100,6 +100,14 @@ def test_a_larger_budget_never_gives_a_cheaper_plan(name, rule, budgets, seed) -
 
 
 @pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("count", [1, 7, 17])
+def test_a_budget_that_is_met_exactly_is_met(rule: str, count: int) -> None:
+    table = table_of("cresnet20")
+    plan = along(table, range(18), count)
+    assert plan_for_budget(table, range(18), pct(table, plan), rule) == plan
+
+
+@pytest.mark.parametrize("rule", RULES)
 def test_the_extreme_budgets_give_the_extreme_plans(rule: str) -> None:
     table = table_of("cresnet20")
     assert plan_for_budget(table, range(18), 0.0, rule) == "B" * 18
