@@ -82,18 +82,20 @@ class SignClipped(torch.autograd.Function):
 
 
 class SignWithSwishSlope(torch.autograd.Function):
-    """F = sign, B = SS'_mu."""
+    """F = sign, B = SS'_mu. The slope is made in the backward pass from the input, which the layer
+    before keeps anyway, so that no tensor is kept for it."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, mu: float) -> Tensor:
-        ctx.save_for_backward(_sign_swish_parts(w, mu)[-1])
+        ctx.save_for_backward(w)
+        ctx.mu = mu
         return sign(w)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        (slope,) = ctx.saved_tensors
-        return grad * slope, None
+        (w,) = ctx.saved_tensors
+        return _sign_swish_parts(w, ctx.mu)[-1].mul_(grad), None
 
 
 class SignSwish(torch.autograd.Function):

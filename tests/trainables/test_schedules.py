@@ -17,7 +17,7 @@ def test_the_first_step_is_fraction_zero_and_the_last_is_one() -> None:
     assert fraction(33, 100) == pytest.approx(1 / 3)
 
 
-def test_a_single_step_is_the_last_one() -> None:
+def test_a_run_of_one_step_is_at_its_start() -> None:
     assert fraction(0, 1) == 0.0
 
 
