@@ -104,6 +104,7 @@ class Ledger:
         self._mirror_numbers: dict[str, int] = {}
         self._handed_out: set[str] = set()
         self.exhausted = False
+        self._static = static_distributions(space)
         for trial in self.study.get_trials(deepcopy=False):
             self._remember(trial)
 
@@ -150,7 +151,8 @@ class Ledger:
             # search asks what the undisturbed one would have asked.
             if attempt < SAMPLER_TRIES:
                 seed = rng.randrange(2**31)
-                self.mirror.sampler = make_sampler(self.config.search.sampler, seed)
+                kind = self.config.search.sampler
+                self.mirror.sampler = make_sampler(kind, seed, self._static)
                 if attempt == 0 and number < len(anchors):
                     self.mirror.enqueue_trial(anchors[number])
             else:
@@ -333,6 +335,20 @@ def entry_of(trial: FrozenTrial) -> Entry:
         started=trial.datetime_start.timestamp() if trial.datetime_start else None,
         ended=trial.datetime_complete.timestamp() if trial.datetime_complete else None,
     )
+
+
+def static_distributions(space: Space) -> dict[str, BaseDistribution] | None:
+    """The parameters of every trial, when no draw decides which others are drawn."""
+    if space.is_conditional:
+        return None
+    found: dict[str, BaseDistribution] = {}
+
+    def draw(name: str, domain: Domain) -> Any:
+        found[name] = distribution(domain)
+        return middle(domain)
+
+    space.walk(draw)
+    return found
 
 
 def _without_plan(params: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ of a search that matters: resuming is a new Tuner over the same ledger (traps.md
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import os
 import shutil
@@ -123,10 +124,13 @@ def run_trials(session: Session, address: str | None = None) -> bool:
             ),
         )
         session.progress.start()
+        # A million objects of torch, Ray and MLflow need not be looked at in every collection.
+        gc.freeze()
         try:
             with _quiet_ray():
                 tuner.fit()
         finally:
+            gc.unfreeze()
             session.progress.stop()
             shutil.rmtree(storage, ignore_errors=True)
         return not searcher.trials

@@ -105,6 +105,14 @@ class Space:
         check_plan(plan, table.plan_layers, METHODS.get(method).levels)
         return TrialSpec(task=task, method=method, params=params, plan=plan, seed=seed)
 
+    @property
+    def is_conditional(self) -> bool:
+        """Whether some draws decide which other parameters there are."""
+        methods = {str(m) for m in self.method.values}
+        planless = any(METHODS.get(m).levels == "F" for m in methods)
+        several = len(methods) > 1 and (planless or bool(set(self.method_params) & methods))
+        return several or any(name.startswith("model.") for name in self.overrides)
+
     def size(self) -> float:
         """How many points there are (an upper bound where the model itself is drawn)."""
         shared = 1.0
