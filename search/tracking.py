@@ -43,20 +43,23 @@ def run_name(entry: Entry) -> str:
     return f"{name} {100 * accuracy:.1f}" if accuracy is not None else name
 
 
+def end_tags(entry: Entry) -> dict[str, str]:
+    """What is known of a trial when it has ended."""
+    tags = {"state": entry.state, "mlflow.runName": run_name(entry)}
+    if entry.failure:
+        tags |= {"failure": entry.failure, "message": (entry.message or "")[:500]}
+    return tags
+
+
 def flat_params(entry: Entry) -> dict[str, str]:
-    """A trial's parameters for MLflow; the plan is one of them."""
+    """A trial's parameters for MLflow: what makes it this trial. What all trials of a search share
+    is in the parent's search.yaml; in the columns of a comparison it would be noise."""
     spec = entry.spec
     flat = {"method": spec.method, "plan": spec.plan, "seed": str(spec.seed)}
     # Not by the method's own name: MLflow takes no '+' in a key.
     flat |= {f"method.{name}": str(value) for name, value in spec.params.items()}
-    for key, value in spec.task.model_dump(mode="json").items():
-        if key == "data_dir":
-            continue
-        if isinstance(value, dict):
-            flat |= {f"{key}.{inner}": str(v) for inner, v in value.items()}
-        else:
-            flat[key] = str(value)
-    return flat
+    drawn = {k: str(v) for k, v in entry.drawn.items() if not k.startswith(f"{spec.method}.")}
+    return drawn | flat
 
 
 @dataclass
@@ -327,6 +330,7 @@ class Tracker:
         if child.ended:
             return
         ended = entry.state in STATUS
+        tags = end_tags(entry) if ended else {}
         if child.run_id is None:
             run = self._client.create_run(
                 self.experiment_id,
@@ -341,9 +345,11 @@ class Tracker:
                     "method": entry.spec.method,
                     "plan": entry.spec.plan,
                     "pareto": "false",
+                    **tags,
                 },
             )
             child.run_id = run.info.run_id
+            tags = {}
         now = int(time.time() * 1000)
         history = entry.history if ended and entry.history else rows
         metrics = [
@@ -356,11 +362,6 @@ class Tracker:
         if not child.described:
             params = flat_params(entry)
             metrics += [(name, float(value), now, 0) for name, value in entry.costs.items()]
-        tags = {}
-        if ended:
-            tags = {"state": entry.state, "mlflow.runName": run_name(entry)}
-            if entry.failure:
-                tags |= {"failure": entry.failure, "message": (entry.message or "")[:500]}
         self._log(child.run_id, metrics, params, tags)
         child.described = True
         child.last_epoch = max(
