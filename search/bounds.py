@@ -6,15 +6,12 @@ from __future__ import annotations
 import math
 import random
 
-from search.config import COSTS, KeyProblem, SearchConfig
+from search.config import COSTS, REFERENCE_FACTOR, KeyProblem, SearchConfig
 from spaces.space import FixedPlan, FreePlan, SelectedPlan, Space, costs_of, ends
 from trainables.cost import CostTable, task_cost_table
 from trainables.data import DATASETS
 from trainables.methods import METHODS
 from trainables.task import TrialSpec
-
-# The dearest full-precision point itself should count, so the reference lies beyond it.
-REFERENCE_FACTOR = 1.1
 
 
 def extreme_specs(space: Space) -> list[TrialSpec]:

@@ -95,7 +95,10 @@ def build_parser() -> argparse.ArgumentParser:
     export = verb("export", "search.verbs", "points of a front as recipes", json=False)
     export.add_argument("search", help="its name")
     which = export.add_mutually_exclusive_group()
-    which.add_argument("--budget", help="the best point within: 40%% of the FP flops, or a cost")
+    which.add_argument(
+        "--budget",
+        help="the best point within: 40%% of the flops of the dearest network in FP, or a cost",
+    )
     which.add_argument(
         "--min-accuracy", metavar="ACC", help="the cheapest point with: 0.97 or 97%%"
     )

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from dashboards.figures import FrontPoint, Labels
-from search.config import SearchConfig
+from search.config import REFERENCE_FACTOR, SearchConfig
 from search.front import Front, hypervolume, hypervolume_share
 from search.home import SearchFolder
 from search.study import Entry, read_entries, read_reference
@@ -137,6 +137,15 @@ class Results:
             "hypervolume_share": self.hypervolume_share,
             "best_accuracy": best_accuracy(self.entries),
         }
+
+    @property
+    def full_flops(self) -> float:
+        """The flops that budgets are percentages of: the dearest network of the search in full
+        precision. The ledger knows it from the reference point."""
+        names = list(self.config.objectives)
+        if "flops" in names:
+            return self.reference[names.index("flops")] / REFERENCE_FACTOR
+        return max(100 * e.costs["flops"] / e.costs["flops_pct"] for e in self.entries)
 
     @property
     def cost_name(self) -> str:

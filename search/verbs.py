@@ -190,10 +190,9 @@ def _chosen(results: Results, args: Namespace) -> Entry:
     if args.trial:
         return results.find(args.trial)
     if args.budget:
+        cost, budget = results.cost_name, _number(args.budget.rstrip("%"), "--budget")
         if args.budget.endswith("%"):
-            cost, budget = "flops_pct", _number(args.budget[:-1], "--budget")
-        else:
-            cost, budget = results.cost_name, _number(args.budget, "--budget")
+            cost, budget = "flops", results.full_flops * budget / 100
         points = [[e.metrics["val_accuracy"], e.costs[cost]] for e in results.front]
         index = best_under_budget(points, _accuracy_and(cost), budget)
         if index is None:

@@ -132,13 +132,13 @@ def test_validate_says_yes_to_the_quickstart(capsys):
 def test_preview_tells_size_share_cost_and_time_and_starts_nothing(capsys, tmp_path):
     words = ["--set", "space={method: bnn, plan: {per: layer}}", "--set", "limits.flops_pct=60"]
     report = json.loads(call(capsys, "preview", "quickstart", "--json", *words))
-    assert report["points"] == 2**12
+    assert report["points"] == 2**6
     assert 0 < report["feasible_share"] < 1
-    assert report["layers"] == 12
+    assert report["layers"] == 6
     assert 0 < report["trial_seconds"][0] <= report["trial_seconds"][1]
     assert report["eta_seconds"] > 0
     text = call(capsys, "preview", "quickstart", *words)
-    assert "4,096 points" in text
+    assert "64 points" in text
     assert "nothing was started" in text
     assert not (tmp_path / "bitfront-runs").exists()
 
