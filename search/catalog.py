@@ -113,7 +113,9 @@ def cost(args: Namespace) -> int:
 
     info = DATASETS.get(args.dataset) if args.dataset else None
     shape = _shape(args.shape) if args.shape else (info.shape if info else (3, 32, 32))
-    classes = args.classes or (info.classes if info else 100)
+    classes = args.classes if args.classes is not None else (info.classes if info else 100)
+    if classes < 1:
+        raise UserError(f"--classes {classes}: give at least 1")
     params = _assignments(args.set or [], args.model)
     MODELS.get(args.model)
     table = cost_table(args.model, params, shape, classes, args.binarize)
@@ -191,10 +193,10 @@ def parse_plan(text: str, table: Any) -> str:
 
 
 def _shape(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.lower().split("x"))
-    except ValueError:
-        raise UserError(f"--shape {text}: write it as 3x32x32") from None
+    parts = text.lower().split("x")
+    if not all(part.isdigit() and int(part) > 0 for part in parts):
+        raise UserError(f"--shape {text}: write it as 3x32x32")
+    return tuple(int(part) for part in parts)
 
 
 def _assignments(items: list[str], model: str) -> dict[str, Any]:

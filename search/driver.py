@@ -71,6 +71,11 @@ class Session:
             values, self.ledger.reference, self._ideal, self.config.front_objectives
         )
 
+    @property
+    def complete(self) -> bool:
+        """Nothing runs and nothing is left to try."""
+        return not self.running and (self.ended >= self.budget or self.ledger.exhausted)
+
     def ask(self) -> Entry | None:
         entry = self.ledger.ask()
         if entry is not None and self.tracker is not None:
@@ -84,7 +89,7 @@ class Session:
             self.tracker.epoch(entry, _metrics(result))
         self.progress.changed(ended=False)
 
-    def complete(self, trial_id: str, result: dict[str, Any]) -> None:
+    def finish(self, trial_id: str, result: dict[str, Any]) -> None:
         """A trial ran to its end, or failed in a way it could tell."""
         if "failure" in result:
             self.fail(trial_id, result["failure"], result.get("message", ""))

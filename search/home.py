@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,13 +87,18 @@ class SearchFolder:
         """One driver a search. The lock goes with the process, however that ends."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "lock").open("a") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            # Somebody asking `running` holds it for an instant.
+            for _ in range(5):
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    time.sleep(0.1)
+            else:
                 raise UserError(
                     f"search '{self.name}' is running in another process",
                     f"watch it: bitfront status {self.name}",
-                ) from None
+                )
             yield
 
 

@@ -20,7 +20,9 @@ def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> 
     """The folder of the search, new or the same as before."""
     folder = SearchFolder(root / config.name)
     if folder.exists:
-        changed = differences(stored_config(folder), config)
+        stored = stored_config(folder)
+        config.search.trials = max(config.search.trials, stored.search.trials)
+        changed = differences(stored, config)
         if changed:
             raise UserError(
                 f"search '{config.name}' exists with another configuration: {'; '.join(changed)}",
@@ -72,10 +74,14 @@ def _drive(config: SearchConfig, folder: SearchFolder, address: str | None, quie
     from search.driver import Session
     from search.space_config import build_space
     from search.tracking import Tracker
+    from trainables.data import DATASETS, load_train
 
     tracker = None
     if config.tracking.enabled:
         tracker = Tracker(config, folder.identity, folder.path.parent)
+    if not DATASETS.get(config.task.dataset).embedded:
+        # A missing dataset is an error now, not the failure of every trial.
+        load_train(config.task.dataset, config.task.data_dir)
     session = Session(config, build_space(config), folder, tracker, quiet)
     left = config.search.trials - session.ended
     if tracker is not None:
@@ -84,12 +90,13 @@ def _drive(config: SearchConfig, folder: SearchFolder, address: str | None, quie
     if not quiet:
         how = f"{session.ended} trials done, " if session.ended else ""
         terminal.show(f"search {config.name}: {how}{max(0, left)} to go, in {folder.path}")
-    complete = True
+    complete = False
     try:
         if left > 0 or session.ledger.interrupted():
             from search.tuner import run_trials
 
-            complete = run_trials(session, address)
+            run_trials(session, address)
+        complete = session.complete
     except KeyboardInterrupt:
         complete = False
     finally:

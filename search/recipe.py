@@ -74,8 +74,8 @@ def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[in
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
     head = (
-        f"# A bitfront recipe: {100 * recipe.expected['val_accuracy']:.2f} % validation accuracy "
-        f"at {recipe.expected['flops_pct']:.1f} % of the full-precision FLOPs.\n"
+        f"# A bitfront recipe: {100 * recipe.expected['val_accuracy']:.2f} % validation accuracy, "
+        f"{recipe.expected['flops']:,.0f} FLOPs (MixBin convention).\n"
         f"# Final training: bitfront train {path.name}\n"
     )
     body = yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)

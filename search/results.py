@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from pydantic import ValidationError
 
 from dashboards.figures import FrontPoint, Labels
 from search.config import REFERENCE_FACTOR, SearchConfig
@@ -26,8 +27,12 @@ COST_LABELS = {
 
 
 def stored_config(folder: SearchFolder) -> SearchConfig:
-    data = yaml.safe_load(folder.config_file.read_text(encoding="utf-8"))
-    return SearchConfig.model_validate(data)
+    try:
+        data = yaml.safe_load(folder.config_file.read_text(encoding="utf-8"))
+        return SearchConfig.model_validate(data)
+    except (yaml.YAMLError, ValidationError, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{folder.config_file}: damaged, or of another version: {reason}") from None
 
 
 @dataclass
@@ -45,6 +50,8 @@ class Results:
         config = stored_config(folder)
         entries = read_entries(folder.ledger_url, config.name)
         reference = read_reference(folder.ledger_url, config.name)
+        if reference is None:  # stopped before the first trial
+            reference = [0.0] * len(config.objectives)
         return cls.from_entries(folder, config, entries, reference)
 
     @classmethod
@@ -74,6 +81,8 @@ class Results:
     def hypervolume_share(self) -> float:
         """The hypervolume as a share of the box between the reference and a perfect, free
         network."""
+        if not self.front:
+            return 0.0
         ideal = ideal_point(self.config)
         return hypervolume_share(
             self.front_values, self.reference, ideal, self.config.front_objectives

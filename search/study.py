@@ -1,7 +1,7 @@
 """The ledger: an Optuna study on disk that is the truth about a search.
 
-Samplers work on a copy of it in memory; every trial is written through in one transaction when it
-starts and when it ends. Limits and duplicates are settled here, before a worker is taken."""
+Samplers work on a copy of it in memory; every trial is written through when it starts and when it
+ends. Limits and duplicates are settled here, before a worker is taken."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optuna
@@ -163,11 +164,8 @@ class Ledger:
             broken = violations(self.config, entry.costs)
             if entry.id not in self.entries and not broken:
                 return entry, trial
-            # A limit broken teaches the sampler; a duplicate only has to be forgotten.
-            for name, amount in broken.items():
-                trial.set_constraint(name, amount)
-            state = TrialState.PRUNED if broken else TrialState.FAIL
-            self.mirror.tell(trial, state=state)
+            # Forgotten by every sampler: what is not in the ledger must not steer the next ask.
+            self.mirror.tell(trial, state=TrialState.FAIL)
         return None
 
     def _proposed(self, spec: TrialSpec, number: int, params: dict[str, Any]) -> Entry:
@@ -248,7 +246,12 @@ class Ledger:
         entry.ended = time.time()
         if state == "complete":
             known = {**entry.costs, **entry.metrics}
-            entry.values = [float(known[name]) for name in self.config.objectives]
+            values = [float(known.get(name, math.nan)) for name in self.config.objectives]
+            if all(map(math.isfinite, values)):
+                entry.values = values
+            else:
+                state, failure = "failed", "nan"
+                entry.failure = failure
         entry.state = state
         disk = self._disk_ids[trial_id]
         result = {
@@ -256,6 +259,7 @@ class Ledger:
             "history": _columns(entry.history),
             "failure": failure,
             "message": message,
+            "lives": entry.lives,
         }
         self.storage.set_trial_user_attr(disk, "result", result)
         optuna_state = next(s for s, name in STATES.items() if name == state)
@@ -265,10 +269,6 @@ class Ledger:
             warnings.simplefilter("ignore")
             self.mirror.tell(number, values=entry.values, state=optuna_state)
         return entry
-
-    def release(self, trial_id: str) -> None:
-        """Give a running trial back, unfinished: it is continued by the next `ask` or `resume`."""
-        self._handed_out.discard(trial_id)
 
 
 def open_storage(url: str) -> BaseStorage:
@@ -298,23 +298,33 @@ def open_storage(url: str) -> BaseStorage:
 
 
 def read_entries(url: str, name: str) -> list[Entry]:
-    """All trials of a search, for reading only; works while a driver writes."""
-    storage, study_id = _stored_study(url, name)
+    """All trials of a search, for reading only; works while a driver writes. None where the
+    driver has not come to write any."""
+    found = _stored_study(url, name)
+    if found is None:
+        return []
+    storage, study_id = found
     return [entry_of(trial) for trial in storage.get_all_trials(study_id, deepcopy=False)]
 
 
-def read_reference(url: str, name: str) -> list[float]:
+def read_reference(url: str, name: str) -> list[float] | None:
     """The reference point that was fixed before the first trial."""
-    storage, study_id = _stored_study(url, name)
-    return list(storage.get_study_user_attrs(study_id)["reference"])
+    found = _stored_study(url, name)
+    if found is None:
+        return None
+    storage, study_id = found
+    return storage.get_study_user_attrs(study_id).get("reference")
 
 
-def _stored_study(url: str, name: str) -> tuple[BaseStorage, int]:
+def _stored_study(url: str, name: str) -> tuple[BaseStorage, int] | None:
+    """A reader makes no file: the driver may be about to."""
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
+        return None
     storage = open_storage(url)
     try:
         return storage, storage.get_study_id_from_name(name)
     except KeyError:
-        raise UserError(f"the ledger holds no search '{name}'") from None
+        return None
 
 
 def entry_of(trial: FrozenTrial) -> Entry:
@@ -332,6 +342,7 @@ def entry_of(trial: FrozenTrial) -> Entry:
         history=_rows(result.get("history", {})),
         failure=result.get("failure"),
         message=result.get("message"),
+        lives=result.get("lives", 0),
         started=trial.datetime_start.timestamp() if trial.datetime_start else None,
         ended=trial.datetime_complete.timestamp() if trial.datetime_complete else None,
     )

@@ -1,8 +1,8 @@
 """The only MLflow writer: one parent run a search, one child run a trial.
 
 A thread of its own sends what changed in batches, off the hot path. What a server that is away
-did not take is sent again later, and `reconcile` makes MLflow agree with the ledger after any
-crash: the ledger is the truth, this is a view of it."""
+did not take is sent again later. Each start compares what MLflow has with the ledger, so that they
+agree again after any crash: the ledger is the truth, this is a view of it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from typing import Any
 
 from search.config import SearchConfig
 from search.study import Entry
+from trainables.methods import METHODS
 
 FLUSH_SECONDS = 1.0
 LONGEST_BACKOFF = 30.0
@@ -58,7 +59,7 @@ def flat_params(entry: Entry) -> dict[str, str]:
     flat = {"method": spec.method, "plan": spec.plan, "seed": str(spec.seed)}
     # Not by the method's own name: MLflow takes no '+' in a key.
     flat |= {f"method.{name}": str(value) for name, value in spec.params.items()}
-    drawn = {k: str(v) for k, v in entry.drawn.items() if not k.startswith(f"{spec.method}.")}
+    drawn = {k: str(v) for k, v in entry.drawn.items() if k.rpartition(".")[0] not in METHODS}
     return drawn | flat
 
 
@@ -187,19 +188,22 @@ class Tracker:
         with self._lock:
             box, self._outbox = self._outbox, _Outbox()
         try:
-            self._deliver_all(box)
+            refused = self._deliver_all(box)
             if box.parent:
                 self._log(self.parent_id, metrics=box.parent)
                 box.parent = []
             if box.front is not None:
                 self._tag_front(box.front)
                 box.front = None
+            if refused is not None:
+                raise refused
         except Exception:
             self._put_back(box)
             raise
 
-    def _deliver_all(self, box: _Outbox) -> None:
-        """Every trial that can be delivered, even when MLflow refuses one of them."""
+    def _deliver_all(self, box: _Outbox) -> Exception | None:
+        """Every trial that can be delivered, even when MLflow refuses one of them: that one stays
+        in the box, and what was said of it is returned."""
         refused: Exception | None = None
         for trial_id in list(box.trials):
             try:
@@ -210,8 +214,7 @@ class Tracker:
             self._progress = time.monotonic()
             box.trials.pop(trial_id)
             box.curves.pop(trial_id, None)
-        if refused is not None:
-            raise refused
+        return refused
 
     def _put_back(self, box: _Outbox) -> None:
         with self._lock:

@@ -61,7 +61,7 @@ class LedgerSearcher(Searcher):
     ) -> None:
         # An error is told by `Watcher.on_trial_error`, which knows what happened.
         if not error and result is not None and trial_id in self.trials:
-            self.session.complete(self.trials.pop(trial_id), result)
+            self.session.finish(self.trials.pop(trial_id), result)
 
     def __getstate__(self) -> dict[str, Any]:
         """The Tuner pickles itself for a restore that is never made from it."""
@@ -93,8 +93,8 @@ class Watcher(Callback):
         self.searcher.session.fail(entry_id, reason, f"{name}: {error}"[:2000])
 
 
-def run_trials(session: Session, address: str | None = None) -> bool:
-    """Run the session's trials to the end of its budget. False when it was interrupted."""
+def run_trials(session: Session, address: str | None = None) -> None:
+    """Run the session's trials to the end of its budget, or until an interrupt."""
     resources = session.config.resources
     started = _connect(address, resources)
     try:
@@ -133,7 +133,6 @@ def run_trials(session: Session, address: str | None = None) -> bool:
             gc.unfreeze()
             session.progress.stop()
             shutil.rmtree(storage, ignore_errors=True)
-        return not searcher.trials
     finally:
         if started:
             ray.shutdown()

@@ -21,8 +21,8 @@ def _config(args: Namespace) -> SearchConfig:
 
     assignments = list(args.set or [])
     if args.data_dir:
-        assignments.append(f"task.data_dir={args.data_dir}")
-    if getattr(args, "trials", None):
+        assignments.append(f"task.data_dir={Path(args.data_dir).expanduser().resolve()}")
+    if args.trials is not None:
         assignments.append(f"search.trials={args.trials}")
     return config.load(config.locate(args.search), assignments, args.name)
 
@@ -160,7 +160,7 @@ def export(args: Namespace) -> int:
     results = _results(args)
     if not results.front:
         raise UserError(f"search '{results.config.name}' has no complete trial yet")
-    seeds = list(range(args.seeds))
+    seeds = list(range(_positive(args.seeds, "--seeds")))
     if args.all:
         out = Path(args.output or "recipes")
         for entry in results.front:
@@ -174,9 +174,11 @@ def export(args: Namespace) -> int:
     path = Path(args.output or "recipe.yaml")
     save_recipe(recipe_of(results, entry, args.epochs, seeds), path)
     accuracy = terminal.percent(entry.metrics["val_accuracy"], 2)
+    share = 100 * entry.costs["flops"] / results.full_flops
     terminal.show(
-        f"{path}: trial {entry.id}, {entry.spec.method} {entry.spec.plan}, {accuracy} % validation "
-        f"accuracy at {entry.costs['flops_pct']:.1f} % of the flops\n"
+        f"{path}: trial {entry.id}, {entry.spec.method} {entry.spec.plan}\n"
+        f"  {accuracy} % validation accuracy, {terminal.count(entry.costs['flops'])} flops "
+        f"({share:.1f} % of the dearest network in full precision)\n"
         f"  bitfront train {path}"
     )
     return 0
@@ -225,6 +227,12 @@ def _accuracy_and(cost: str) -> list[Any]:
     return [Objective("val_accuracy", True), Objective(cost, False)]
 
 
+def _positive(value: int, option: str) -> int:
+    if value < 1:
+        raise UserError(f"{option} {value}: give at least 1")
+    return value
+
+
 def _number(text: str, option: str) -> float:
     try:
         return float(text)
@@ -237,10 +245,10 @@ def train(args: Namespace) -> int:
 
     path = Path(args.recipe)
     recipe = load_recipe(path)
-    if args.epochs:
-        recipe.final.epochs = args.epochs
-    if args.seeds:
-        recipe.final.seeds = list(range(args.seeds))
+    if args.epochs is not None:
+        recipe.final.epochs = _positive(args.epochs, "--epochs")
+    if args.seeds is not None:
+        recipe.final.seeds = list(range(_positive(args.seeds, "--seeds")))
     out = Path(args.output or path.with_name(f"{path.stem}-trained"))
     note = (lambda text: None) if args.quiet or args.json else terminal.show
     result = train_recipe(recipe, out, args.data_dir, threads=args.threads, note=note)

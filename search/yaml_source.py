@@ -25,6 +25,10 @@ _Loader.add_implicit_resolver(
 )
 
 
+# Keys that a single word may stand for, and what the word is then.
+_SHORT_FOR = {"model": "name", "optimizer": "name", "schedule": "shape"}
+
+
 @dataclass
 class Source:
     """The data of a YAML file (or of command-line overrides) and where each key stands."""
@@ -111,8 +115,8 @@ def override(source: Source, assignments: list[str]) -> None:
         node = source.data
         for parent in parts[:-1]:
             below = node.get(parent)
-            if isinstance(below, str) and parent in ("model", "optimizer"):
-                below = {"name": below}
+            if isinstance(below, str) and parent in _SHORT_FOR:
+                below = {_SHORT_FOR[parent]: below}
             if below is None:
                 below = {}
             if not isinstance(below, dict):

@@ -66,17 +66,16 @@ def test_the_ci_script_finds_the_test_command_in_the_readme():
 
 
 def test_the_method_of_the_contributing_page_is_complete():
-    """The example of `CONTRIBUTING.md` registers, given its quantizer pair."""
+    """The example of `CONTRIBUTING.md` trains and ends binary as it stands."""
     text = (ROOT / "CONTRIBUTING.md").read_text()
     (code,) = blocks("python", text)
     program = (
-        "from trainables import quantizers\n"
-        "quantizers.PAIRS['mine'] = quantizers.PAIRS['bnn']\n"
         f"{code}\n"
         "from trainables.training import Training, search_data\n"
         "from trainables.task import Task, TrialSpec\n"
         "task = Task(dataset='digits', model={'name': 'mlp', 'depth': 3}, epochs=1)\n"
-        "training = Training(TrialSpec(task=task, method='mine', plan='BB'), *search_data(task))\n"
+        "spec = TrialSpec(task=task, method='triangle', plan='BB')\n"
+        "training = Training(spec, *search_data(task))\n"
         "training.epoch()\n"
         "training.network.verify()\n"
     )

@@ -13,7 +13,7 @@ from torch.nn.utils import parametrize
 
 from trainables.methods.base import Method
 from trainables.plan import PlanLayer, binary_layers
-from trainables.quantizers import PAIRS, sign
+from trainables.quantizers import Pair, sign
 from trainables.registry import UserError
 
 
@@ -21,8 +21,8 @@ class Annealed:
     """A quantizer pair and its present annealed value, shared by all layers of a network.
     `as_trained` makes evaluation use F instead of the sign, for the soft accuracy."""
 
-    def __init__(self, pair: str, value: float) -> None:
-        self.pair = PAIRS[pair]
+    def __init__(self, pair: Pair, value: float) -> None:
+        self.pair = pair
         self.value = value
         self.as_trained = False
 

@@ -17,7 +17,9 @@ Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 class Strict(BaseModel):
     """Unknown keys are errors, everywhere."""
 
-    model_config = ConfigDict(extra="forbid", validate_default=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", validate_default=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
 
 class ModelSpec(BaseModel):

@@ -125,6 +125,8 @@ class Training:
         metrics = {"epoch": self.epochs_done, "train_loss": train_loss}
         if self.done or self.validate_each_epoch:
             metrics |= self._validate()
+        if not math.isfinite(metrics.get("val_loss", 0.0)):
+            raise DivergedError(f"the validation loss is not finite in epoch {self.epochs_done}")
         metrics["seconds"] = time.perf_counter() - started
         self.history.append(metrics)
         return metrics
@@ -291,8 +293,10 @@ def recalibrate(model: nn.Module, arrays: Arrays, batch_size: int) -> None:
         norm.train()
     examples = 0
     for x, _ in in_order(arrays, batch_size):
-        if len(x) > 1:
-            model(x)
+        # A short last batch would count as much as a full one.
+        if len(x) < batch_size and examples:
+            break
+        model(x)
         examples += len(x)
         if examples >= RECALIBRATION_EXAMPLES:
             break

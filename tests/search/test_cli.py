@@ -115,6 +115,10 @@ def test_cost_prints_the_per_layer_table_and_the_totals(capsys):
         (["train", "no-such.yaml"], "no such file"),
         (["replay", "cafebabe"], "no trial 'cafebabe'"),
         (["export", "../etc", "--knee"], "unknown search"),
+        (["cost", "cresnet20", "--shape", "3x0x0"], "write it as 3x32x32"),
+        (["run", "quickstart", "--trials", "0"], "search.trials: should be greater"),
+        (["validate", "quickstart", "--set", "task.optimizer.lr=.inf"], "task.optimizer.lr"),
+        (["run", "quickstart", "--set", "task.dataset=cifar10"], "data directory"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_exit_code_2(words, expected, capsys):
@@ -147,6 +151,18 @@ def test_doctor_passes_here_and_each_check_has_a_verdict(capsys):
     checks = json.loads(call(capsys, "doctor", "--json"))
     assert {c["verdict"] for c in checks} <= {"PASS", "WARN"}
     assert {"python", "torch", "searches", "tracking"} <= {c["name"] for c in checks}
+
+
+def test_a_search_that_never_started_hides_no_other(capsys, tmp_path):
+    folder = tmp_path / "bitfront-runs" / "half"
+    call(capsys, "validate", "--json")
+    config = json.loads(call(capsys, "validate", "--name", "half", "--json"))["config"]
+    folder.mkdir(parents=True)
+    (folder / "search.yaml").write_text(json.dumps(config))
+    assert "half" in call(capsys, "status")
+    assert json.loads(call(capsys, "front", "half", "--json"))["points"] == []
+    (folder / "search.yaml").write_text("{")
+    assert "damaged" in call(capsys, "front", "half", code=2)
 
 
 def test_the_status_without_searches_says_how_to_start_one(capsys):

@@ -75,8 +75,10 @@ def test_every_sampler_survives_failures_and_goes_on_after_a_reopening(make_spac
     assert again.count("complete") == 10
 
 
-def test_an_ask_is_a_function_of_the_seed_and_the_ledger(make_space, url, tmp_path):
-    config, space = make_space("search.sampler=tpe", "search.trials=20")
+@pytest.mark.parametrize("limit", [100, 70])
+def test_an_ask_is_a_function_of_the_seed_and_the_ledger(make_space, url, tmp_path, limit):
+    words = ["search.sampler=tpe", "search.trials=20", f"limits.flops_pct={limit}"]
+    config, space = make_space(*words)
     first = Ledger(url, config, space)
     ids = [e.id for e in drain(first)]
     second = Ledger(f"sqlite:///{tmp_path / 'second.db'}", config, space)
@@ -85,7 +87,7 @@ def test_an_ask_is_a_function_of_the_seed_and_the_ledger(make_space, url, tmp_pa
     resumed = Ledger(f"sqlite:///{tmp_path / 'second.db'}", config, space)
     drain(resumed)
     assert list(resumed.entries) == ids
-    other, _ = make_space("search.sampler=tpe", "search.trials=20", "search.seed=1")
+    other, _ = make_space(*words, "search.seed=1")
     third = Ledger(f"sqlite:///{tmp_path / 'third.db'}", other, space)
     assert [e.id for e in drain(third)] != ids
 
@@ -164,6 +166,21 @@ def test_an_interrupted_trial_is_handed_out_again_first_and_once(make_space, url
     assert [e.id for e in again.interrupted()] == [e.id for e in open_]
     assert [again.ask().id, again.ask().id] == [e.id for e in open_]
     assert again.ask().id not in {e.id for e in open_}
+
+
+def test_an_objective_that_is_no_number_is_a_failure_not_a_broken_ledger(make_space, url):
+    config, space = make_space("objectives={val_accuracy: max, val_loss: min}")
+    ledger = Ledger(url, config, space)
+    metrics = {"epoch": 1, "val_accuracy": 0.5, "val_loss": float("nan")}
+    ledger.tell(ledger.ask().id, "complete", metrics, [metrics])
+    (entry,) = read_entries(url, "tiny")
+    assert (entry.state, entry.failure) == ("failed", "nan")
+
+
+def test_reading_makes_no_file(tmp_path):
+    assert read_entries(f"sqlite:///{tmp_path / 'none.db'}", "tiny") == []
+    assert read_reference(f"sqlite:///{tmp_path / 'none.db'}", "tiny") is None
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_nan_in_a_curve_does_not_break_the_ledger(make_space, url):

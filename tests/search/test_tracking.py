@@ -33,7 +33,7 @@ def rows(epochs, first=1):
 def train(session, entry, epochs=3, first=1):
     for row in rows(epochs, first):
         session.report(entry.id, row)
-    session.complete(entry.id, {**rows(epochs)[-1], "history": rows(epochs)})
+    session.finish(entry.id, {**rows(epochs)[-1], "history": rows(epochs)})
 
 
 def runs_of(tracker, kind="trial"):
@@ -73,7 +73,7 @@ def test_the_front_is_tagged_and_only_the_front(make_space, folder):
     for i in range(6):
         entry = session.ask()
         accuracy = 0.9 if i == 3 else 0.2 + i / 100
-        session.complete(entry.id, {"epoch": 1, "val_accuracy": accuracy, "val_loss": 1.0})
+        session.finish(entry.id, {"epoch": 1, "val_accuracy": accuracy, "val_loss": 1.0})
     tracker.close("complete", {}, "")
     _, children = runs_of(tracker)
     tagged = {c.data.tags["bitfront.trial"] for c in children if c.data.tags["pareto"] == "true"}
@@ -84,7 +84,7 @@ def test_the_front_is_tagged_and_only_the_front(make_space, folder):
 def test_a_failed_trial_carries_its_reason(make_space, folder):
     session, tracker = begin(make_space, folder)
     entry = session.ask()
-    session.complete(entry.id, {"failure": "nan", "message": "the loss is not finite"})
+    session.finish(entry.id, {"failure": "nan", "message": "the loss is not finite"})
     tracker.close("complete", {}, "")
     _, (child,) = runs_of(tracker)
     assert child.info.status == "FAILED"
@@ -154,7 +154,7 @@ def test_a_run_that_mlflow_refuses_does_not_hold_up_the_others(make_space, folde
 def test_every_parameter_name_is_one_mlflow_takes(make_space, folder):
     import re
 
-    session, _ = begin(make_space, folder)
+    session, _ = begin(make_space, folder, "space.method=bnn++")
     entries = [session.ask() for _ in range(6)]
     names = {name for entry in entries for name in flat_params(entry)}
     assert any("mu_end" in name for name in names)

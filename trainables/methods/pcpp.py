@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from trainables.binary import Annealed
+    from trainables.quantizers import Pair
 
 PCPP = (
     "Lu et al., Understanding Neural Network Binarization with Forward and Backward Proximal "
@@ -62,8 +63,14 @@ class QuantizerPair(Method):
         if self._annealed is None:
             from trainables.binary import Annealed
 
-            self._annealed = Annealed(self.name, self._schedule.at(0.0))
+            self._annealed = Annealed(self.pair(), self._schedule.at(0.0))
         return self._annealed
+
+    def pair(self) -> Pair:
+        """F and B; by default those `quantizers.PAIRS` has under the method's name."""
+        from trainables.quantizers import PAIRS
+
+        return PAIRS[self.name]
 
     @property
     def soft(self) -> bool:
