@@ -66,7 +66,7 @@ def datasets(args: Namespace) -> int:
                 "train": info.train_size,
                 "test": info.test_size,
                 "embedded": info.embedded,
-                "available": info.embedded or is_available(name, data_dir),
+                "available": info.is_there(data_dir),
                 "source": info.source,
                 "get": info.how_to_get(Path(data_dir) if data_dir else None),
             }
@@ -92,18 +92,6 @@ def datasets(args: Namespace) -> int:
         where = data_dir or "--data-dir DIR or BITFRONT_DATA"
         terminal.show(f"\nothers are read from {where}; to get one: bitfront datasets --json")
     return 0
-
-
-def is_available(name: str, data_dir: str | None) -> bool:
-    from trainables.data import load_train
-
-    if data_dir is None:
-        return False
-    try:
-        load_train(name, data_dir)
-    except UserError:
-        return False
-    return True
 
 
 def cost(args: Namespace) -> int:

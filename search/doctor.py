@@ -106,7 +106,6 @@ def _disk(root: Path) -> Check:
 
 
 def _data() -> Check:
-    from search.catalog import is_available
     from trainables.data import DATASETS
 
     data_dir = os.environ.get("BITFRONT_DATA")
@@ -115,7 +114,7 @@ def _data() -> Check:
         return Check(
             "data", "PASS", f"{', '.join(embedded)} (embedded)", "BITFRONT_DATA=DIR adds others"
         )
-    others = [n for n in DATASETS if n not in embedded and is_available(n, data_dir)]
+    others = [n for n, info in DATASETS.items() if not info.embedded and info.is_there(data_dir)]
     if not others:
         return Check("data", "WARN", f"nothing usable in {data_dir}", "bitfront datasets --json")
     return Check("data", "PASS", ", ".join([*embedded, *others]))

@@ -24,6 +24,11 @@ SEARCHES = [
 VERBS = [*SEARCHES, "export", "train", "ui", "methods", "models", "datasets", "cost", "doctor"]
 
 
+@pytest.fixture(autouse=True)
+def _no_data_directory(monkeypatch):
+    monkeypatch.delenv("BITFRONT_DATA", raising=False)
+
+
 def call(capsys, *words, code=0):
     assert main(list(words)) == code
     captured = capsys.readouterr()
@@ -87,6 +92,12 @@ def test_models_and_datasets_are_listed(capsys):
     assert {"digits", "moons", "mnist", "fashion-mnist", "cifar10", "cifar100"} <= set(datasets)
     assert datasets["digits"]["available"]
     assert "torchvision" in datasets["cifar10"]["get"]
+
+
+def test_a_dataset_is_here_when_its_folder_is(capsys, tmp_path):
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    found = json.loads(call(capsys, "datasets", "--data-dir", str(tmp_path), "--json"))
+    assert {d["name"] for d in found if d["available"]} == {"digits", "moons", "cifar10"}
 
 
 def test_cost_prints_the_per_layer_table_and_the_totals(capsys):

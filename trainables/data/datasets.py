@@ -42,6 +42,13 @@ class DatasetInfo:
     read_test: Read
     embedded: bool = False
     augmentation: str = "none"
+    folder: str | None = None
+
+    def is_there(self, data_dir: Path | str | None) -> bool:
+        """Whether it can be had from `data_dir`, by a look at its folder alone."""
+        if self.embedded or data_dir is None or self.folder is None:
+            return self.embedded
+        return (Path(data_dir).expanduser() / self.folder).is_dir()
 
     def how_to_get(self, data_dir: Path | None = None) -> str:
         """`get_hint` with the user's own directory in place of DIR, ready to paste."""

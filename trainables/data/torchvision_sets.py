@@ -99,6 +99,7 @@ def _declare(
         read_train=partial(_read, name, class_name, folder, True),
         read_test=partial(_read, name, class_name, folder, False),
         augmentation=augmentation,
+        folder=folder,
     )
     DATASETS.add(name, info)
 
