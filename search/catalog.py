@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from search import terminal
+from search.terminal import shortened
 from trainables.registry import UserError, did_you_mean
 
 
@@ -19,14 +20,17 @@ def methods(args: Namespace) -> int:
     if args.json:
         terminal.show_json(found)
         return 0
-    rows = []
-    for m in found:
-        params = ", ".join(f"{k}={v['default']}" for k, v in m["params"].items())
-        rows.append([m["name"], m["family"], "".join(m["levels"]), params, m["doc"]])
-    terminal.show(
-        terminal.table(["method", "family", "levels", "parameters", "what"], rows, flexible=4)
-    )
+    rows = [
+        [m["name"], "".join(m["levels"]), shortened(m["doc"], 48), _defaults(m["params"])]
+        for m in found
+    ]
+    terminal.show(terminal.table(["method", "levels", "what", "parameters"], rows, flexible=3))
+    terminal.show("\nall parameters, ranges and papers: bitfront methods --json")
     return 0
+
+
+def _defaults(params: dict[str, dict[str, Any]]) -> str:
+    return ", ".join(f"{name}={told['default']}" for name, told in params.items())
 
 
 def models(args: Namespace) -> int:
@@ -43,10 +47,7 @@ def models(args: Namespace) -> int:
     if args.json:
         terminal.show_json(found)
         return 0
-    rows = []
-    for m in found:
-        params = ", ".join(f"{k}={v['default']}" for k, v in m["params"].items())
-        rows.append([m["name"], params, m["doc"]])
+    rows = [[m["name"], _defaults(m["params"]), m["doc"]] for m in found]
     terminal.show(terminal.table(["model", "parameters", "what"], rows, flexible=2))
     return 0
 
