@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +146,6 @@ class Ledger:
 
     def _new_point(self) -> tuple[Entry, optuna.Trial] | None:
         number = len(self.entries)
-        anchors = self._anchors()
         rng = random.Random(f"{self.config.search.seed}/{number}")
         for attempt in range(SAMPLER_TRIES + RANDOM_TRIES):
             # A fresh, seeded sampler makes each ask a function of the ledger alone: a resumed
@@ -154,8 +154,8 @@ class Ledger:
                 seed = rng.randrange(2**31)
                 kind = self.config.search.sampler
                 self.mirror.sampler = make_sampler(kind, seed, self._static)
-                if attempt == 0 and number < len(anchors):
-                    self.mirror.enqueue_trial(anchors[number])
+                if attempt == 0 and number < len(self._anchors):
+                    self.mirror.enqueue_trial(self._anchors[number])
             else:
                 self.mirror.enqueue_trial(self._random_point(rng))
             trial = self.mirror.ask()
@@ -180,6 +180,7 @@ class Ledger:
             started=time.time(),
         )
 
+    @cached_property
     def _anchors(self) -> list[dict[str, Any]]:
         """Both ends of the cost axis come first: every level of a free plan, used throughout."""
         if not isinstance(self.space.plan, FreePlan):
