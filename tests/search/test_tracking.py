@@ -15,11 +15,14 @@ def folder(tmp_path):
     return folder
 
 
-def begin(make_space, folder, *assignments):
+def begin(make_space, folder, *assignments, thread=True):
+    """A search and its tracker. Without the thread, only what the test flushes reaches MLflow:
+    the way to stop at a known moment, since a thread cannot be killed."""
     config, space = make_space(*assignments)
     tracker = Tracker(config, folder.identity, folder.path.parent)
     session = Session(config, space, folder, tracker, quiet=True)
-    tracker.start(session.ledger.entries.values())
+    if thread:
+        tracker.start(session.ledger.entries.values())
     return session, tracker
 
 
@@ -92,12 +95,12 @@ def test_a_failed_trial_carries_its_reason(make_space, folder):
 
 
 def test_after_a_crash_each_trial_is_shown_once_and_none_is_left_running(make_space, folder):
-    session, tracker = begin(make_space, folder)
+    session, tracker = begin(make_space, folder, thread=False)
     train(session, session.ask())
     interrupted = session.ask()
     for row in rows(2):
         session.report(interrupted.id, row)
-    tracker._flush()  # what the thread had sent when the driver was killed
+    tracker._flush()  # all that was sent when the driver was killed
     told_but_not_sent = session.ask()
     session.ledger.tell(told_but_not_sent.id, "complete", rows(3)[-1], rows(3))
 
