@@ -7,7 +7,7 @@ import math
 import random
 
 from search.config import COSTS, REFERENCE_FACTOR, KeyProblem, SearchConfig
-from spaces.space import FixedPlan, FreePlan, SelectedPlan, Space, costs_of, ends
+from spaces.space import FixedPlan, FreePlan, SelectedPlan, Space, ends
 from trainables.cost import CostTable, task_cost_table
 from trainables.data import DATASETS
 from trainables.methods import METHODS
@@ -45,7 +45,7 @@ def _extreme_plans(space: Space, method: str, table: CostTable) -> list[str]:
 
 def cost_bounds(space: Space) -> dict[str, tuple[float, float]]:
     """Least and greatest reachable value of every cost."""
-    totals = [costs_of(spec) for spec in extreme_specs(space)]
+    totals = [space.costs(spec) for spec in extreme_specs(space)]
     return {cost: (min(t[cost] for t in totals), max(t[cost] for t in totals)) for cost in COSTS}
 
 
@@ -80,17 +80,14 @@ def feasible_share(config: SearchConfig, space: Space, draws: int = 400) -> floa
         return 1.0
     rng = random.Random(0)
     points = (space.random_point(rng) for _ in range(draws))
-    return sum(not violations(config, costs_of(spec)) for spec in points) / draws
+    return sum(not violations(config, space.costs(spec)) for spec in points) / draws
 
 
 def reference_point(config: SearchConfig, space: Space) -> list[float]:
     """Fixed before the first trial and stated with every hypervolume: chance for accuracy, the
     loss of a uniform guess, 1.1 times the dearest full-precision point for a cost."""
     classes = DATASETS.get(config.task.dataset).classes
-    full = [
-        costs_of(TrialSpec(task=task, plan="F" * len(task_cost_table(task).plan_layers)))
-        for task in space.extreme_tasks()
-    ]
+    full = space.full_costs()
     point = []
     for name in config.objectives:
         if name == "val_accuracy":

@@ -22,7 +22,7 @@ METRICS = ("val_accuracy", "val_loss")
 COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "parameters")
 # The dearest full-precision network itself should count, so the reference point lies beyond it.
 REFERENCE_FACTOR = 1.1
-SAMPLERS = ("gp", "nsga2", "random", "tpe", "tpe-independent")
+SAMPLERS = ("free-cost", "gp", "nsga2", "random", "tpe", "tpe-independent")
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 
 
@@ -49,7 +49,7 @@ class Limit(Strict):
 class SearchSpec(Strict):
     """How the space is explored."""
 
-    sampler: Literal["gp", "nsga2", "random", "tpe", "tpe-independent"] = "tpe"
+    sampler: Literal["free-cost", "gp", "nsga2", "random", "tpe", "tpe-independent"] = "free-cost"
     """who chooses the points"""
     trials: Annotated[int, Field(ge=1)] = 50
     """how many; failed and pruned ones count"""

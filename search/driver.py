@@ -89,6 +89,9 @@ class Session:
             self.tracker.epoch(entry, _metrics(result))
         self.progress.changed(ended=False)
 
+    def gives_up(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
     def finish(self, trial_id: str, result: dict[str, Any]) -> None:
         """A trial ran to its end, or failed in a way it could tell."""
         if "failure" in result:

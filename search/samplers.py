@@ -2,35 +2,84 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+
+from search.config import COSTS, Limit
+from search.front import Objective
+from spaces.space import Space
+from trainables.parameters import Choice, Domain, Float, Int
 from trainables.registry import Registry
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
 
-# What a sampler is told beforehand: the parameters that every trial has, where all have the same.
-Static = dict[str, "BaseDistribution"] | None
 
-SAMPLERS: Registry[Callable[[int, Static], BaseSampler]] = Registry("sampler")
+@dataclass
+class Problem:
+    """What a sampler may know of a search besides its trials."""
+
+    space: Space
+    objectives: Sequence[Objective]
+    reference: Sequence[float]
+    limits: Mapping[str, Limit]
+    is_new: Callable[[dict[str, Any]], bool]
+    """whether a point satisfies the limits and no trial has tried it"""
+    memory: dict[str, Any] = field(default_factory=dict)
+    """what a sampler worked out and the next one may use: functions of space and trials only"""
+    cost_names: tuple[str, ...] = COSTS
+
+    @cached_property
+    def static(self) -> dict[str, BaseDistribution] | None:
+        """The parameters of every trial, when no draw decides which others are drawn."""
+        if self.space.is_conditional:
+            return None
+        found: dict[str, BaseDistribution] = {}
+
+        def draw(name: str, domain: Domain) -> Any:
+            found[name] = distribution(domain)
+            return middle(domain)
+
+        self.space.walk(draw)
+        return found
+
+
+SAMPLERS: Registry[Callable[[int, Problem], BaseSampler]] = Registry("sampler")
+
+
+@SAMPLERS.register("free-cost")
+def free_cost(seed: int, problem: Problem) -> BaseSampler:
+    from search.free_cost import FreeCostSampler
+
+    return FreeCostSampler(problem, seed)
 
 
 @SAMPLERS.register("random")
-def random(seed: int, static: Static) -> BaseSampler:
+def random(seed: int, problem: Problem) -> BaseSampler:
     from optuna.samplers import RandomSampler
 
     return RandomSampler(seed=seed)
 
 
 @SAMPLERS.register("tpe")
-def tpe(seed: int, static: Static) -> BaseSampler:
+def tpe(seed: int, problem: Problem) -> BaseSampler:
     """Multivariate TPE. Running trials count as bad ones, so that parallel asks do not collide.
     Conditional parameters are kept in joint groups; without any, the space is known and need not
     be worked out anew from all trials at every ask."""
     from optuna.samplers import TPESampler
+
+    static = problem.static
 
     class StaticTPE(TPESampler):
         def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
@@ -48,7 +97,7 @@ def tpe(seed: int, static: Static) -> BaseSampler:
 
 
 @SAMPLERS.register("tpe-independent")
-def tpe_independent(seed: int, static: Static) -> BaseSampler:
+def tpe_independent(seed: int, problem: Problem) -> BaseSampler:
     """Optuna's default for several objectives: each parameter alone. For comparison."""
     from optuna.samplers import TPESampler
 
@@ -56,21 +105,41 @@ def tpe_independent(seed: int, static: Static) -> BaseSampler:
 
 
 @SAMPLERS.register("nsga2")
-def nsga2(seed: int, static: Static) -> BaseSampler:
+def nsga2(seed: int, problem: Problem) -> BaseSampler:
     from optuna.samplers import NSGAIISampler
 
     return NSGAIISampler(seed=seed, population_size=20)
 
 
 @SAMPLERS.register("gp")
-def gp(seed: int, static: Static) -> BaseSampler:
+def gp(seed: int, problem: Problem) -> BaseSampler:
     """Gaussian process; draws at random where parameters are conditional (traps.md)."""
     from optuna.samplers import GPSampler
 
     return GPSampler(seed=seed, deterministic_objective=False)
 
 
-def make_sampler(name: str, seed: int, static: Static = None) -> BaseSampler:
+def make_sampler(name: str, seed: int, problem: Problem) -> BaseSampler:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # multivariate and group are marked experimental
-        return SAMPLERS.get(name)(seed, static)
+        return SAMPLERS.get(name)(seed, problem)
+
+
+def distribution(domain: Domain) -> BaseDistribution:
+    if isinstance(domain, Float):
+        return FloatDistribution(domain.low, domain.high, log=domain.log)
+    if isinstance(domain, Int):
+        return IntDistribution(domain.low, domain.high, log=domain.log, step=domain.step)
+    return CategoricalDistribution(domain.values)
+
+
+def middle(domain: Domain) -> Any:
+    """A plain value of a domain: its first choice, the middle of its range."""
+    if isinstance(domain, Choice):
+        return domain.values[0]
+    ends = (domain.low, domain.high)
+    value = math.sqrt(math.prod(ends)) if domain.log else sum(ends) / 2
+    if isinstance(domain, Int):
+        steps = round((value - domain.low) / domain.step)
+        return domain.low + steps * domain.step
+    return value

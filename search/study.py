@@ -12,25 +12,18 @@ import time
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search.bounds import reference_point, violations
 from search.config import SearchConfig
-from search.samplers import make_sampler
-from spaces.space import FreePlan, Space, costs_of, random_value
-from trainables.parameters import Choice, Domain, Float, Int
+from search.samplers import Problem, distribution, make_sampler
+from spaces.space import Space, random_value
+from trainables.parameters import Choice, Domain
 from trainables.registry import UserError
 from trainables.task import TrialSpec
 
@@ -92,7 +85,7 @@ class Ledger:
             storage=self.storage,
             directions=directions,
             load_if_exists=True,
-            sampler=make_sampler("random", 0),
+            sampler=optuna.samplers.RandomSampler(),
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # experimental, and only for Optuna's own dashboard
@@ -100,13 +93,17 @@ class Ledger:
         if "reference" not in self.study.user_attrs:
             self.study.set_user_attr("reference", reference_point(config, space))
         self.reference: list[float] = self.study.user_attrs["reference"]
-        self.mirror = optuna.create_study(directions=directions, sampler=make_sampler("random", 0))
+        self.mirror = optuna.create_study(
+            directions=directions, sampler=optuna.samplers.RandomSampler()
+        )
         self.entries: dict[str, Entry] = {}
         self._disk_ids: dict[str, int] = {}
         self._mirror_numbers: dict[str, int] = {}
         self._handed_out: set[str] = set()
         self.exhausted = False
-        self._static = static_distributions(space)
+        self._problem = Problem(
+            space, config.front_objectives, self.reference, config.limits, self._is_new
+        )
         for trial in self.study.get_trials(deepcopy=False):
             self._remember(trial)
 
@@ -153,9 +150,7 @@ class Ledger:
             if attempt < SAMPLER_TRIES:
                 seed = rng.randrange(2**31)
                 kind = self.config.search.sampler
-                self.mirror.sampler = make_sampler(kind, seed, self._static)
-                if attempt == 0 and number < len(self._anchors):
-                    self.mirror.enqueue_trial(self._anchors[number])
+                self.mirror.sampler = make_sampler(kind, seed, self._problem)
             else:
                 self.mirror.enqueue_trial(self._random_point(rng))
             trial = self.mirror.ask()
@@ -168,6 +163,12 @@ class Ledger:
             self.mirror.tell(trial, state=TrialState.FAIL)
         return None
 
+    def _is_new(self, point: dict[str, Any]) -> bool:
+        """Whether a point satisfies the limits and no trial has tried it."""
+        spec = self.space.walk(lambda name, domain: point[name], self.config.search.seed)
+        entry = self._proposed(spec, 0, point)
+        return entry.id not in self.entries and not violations(self.config, entry.costs)
+
     def _proposed(self, spec: TrialSpec, number: int, params: dict[str, Any]) -> Entry:
         spec = spec.canonical()
         return Entry(
@@ -175,27 +176,10 @@ class Ledger:
             number=number,
             state="running",
             spec=spec,
-            costs=costs_of(spec),
+            costs=self.space.costs(spec),
             drawn=_without_plan(params),
             started=time.time(),
         )
-
-    @cached_property
-    def _anchors(self) -> list[dict[str, Any]]:
-        """Both ends of the cost axis come first: every level of a free plan, used throughout."""
-        if not isinstance(self.space.plan, FreePlan):
-            return []
-        planned = [m for m in self.space.method.values if m != "fp"]
-        anchors = []
-        for level in self.space.plan.levels:
-
-            def draw(name: str, domain: Domain, level: str = level) -> Any:
-                if name == "method":
-                    return planned[0]
-                return level if name.startswith("plan.") else middle(domain)
-
-            anchors.append(_recorded(self.space, draw))
-        return anchors
 
     def _random_point(self, rng: random.Random) -> dict[str, Any]:
         """A point for when the sampler keeps proposing what is known or forbidden. The share of
@@ -266,6 +250,8 @@ class Ledger:
         optuna_state = next(s for s, name in STATES.items() if name == state)
         self.storage.set_trial_state_values(disk, optuna_state, entry.values)
         number = self._mirror_numbers[trial_id]
+        mirrored = self.mirror.get_trials(deepcopy=False)[number]._trial_id
+        self.mirror._storage.set_trial_user_attr(mirrored, "result", result)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.mirror.tell(number, values=entry.values, state=optuna_state)
@@ -273,7 +259,10 @@ class Ledger:
 
 
 def open_storage(url: str) -> BaseStorage:
-    """The store behind the ledger; SQLite is tuned for one writer and many readers."""
+    """The store behind the ledger; SQLite is tuned for one writer and many readers, `memory:` is
+    gone with the process."""
+    if url == "memory:":
+        return optuna.storages.InMemoryStorage()
     from sqlalchemy import event
     from sqlalchemy.exc import SQLAlchemyError
 
@@ -349,43 +338,9 @@ def entry_of(trial: FrozenTrial) -> Entry:
     )
 
 
-def static_distributions(space: Space) -> dict[str, BaseDistribution] | None:
-    """The parameters of every trial, when no draw decides which others are drawn."""
-    if space.is_conditional:
-        return None
-    found: dict[str, BaseDistribution] = {}
-
-    def draw(name: str, domain: Domain) -> Any:
-        found[name] = distribution(domain)
-        return middle(domain)
-
-    space.walk(draw)
-    return found
-
-
 def _without_plan(params: dict[str, Any]) -> dict[str, Any]:
     """What was drawn besides the plan, which is one string of its own."""
     return {name: value for name, value in params.items() if not name.startswith("plan.")}
-
-
-def distribution(domain: Domain) -> BaseDistribution:
-    if isinstance(domain, Float):
-        return FloatDistribution(domain.low, domain.high, log=domain.log)
-    if isinstance(domain, Int):
-        return IntDistribution(domain.low, domain.high, log=domain.log, step=domain.step)
-    return CategoricalDistribution(domain.values)
-
-
-def middle(domain: Domain) -> Any:
-    """The value an anchor takes for a parameter that is no part of the plan."""
-    if isinstance(domain, Choice):
-        return domain.values[0]
-    ends = (domain.low, domain.high)
-    value = math.sqrt(math.prod(ends)) if domain.log else sum(ends) / 2
-    if isinstance(domain, Int):
-        steps = round((value - domain.low) / domain.step)
-        return domain.low + steps * domain.step
-    return value
 
 
 def _drawing_from(trial: optuna.Trial) -> Any:

@@ -25,10 +25,12 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 import ray
 from ray import tune
 from ray.tune import Callback
+from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import Searcher
 
 from search.config import ResourceSpec
 from search.driver import Session
+from search.schedulers import FrontScheduler
 from trainables.registry import UserError
 from trainables.trial import Trial
 
@@ -91,6 +93,10 @@ class Watcher(Callback):
         name = type(error).__name__
         reason = "oom" if "OutOfMemory" in name else "lost worker"
         self.searcher.session.fail(entry_id, reason, f"{name}: {error}"[:2000])
+
+
+def make_scheduler(session: Session) -> TrialScheduler:
+    return FrontScheduler(session)
 
 
 def run_trials(session: Session, address: str | None = None) -> None:

@@ -105,6 +105,17 @@ class Space:
         check_plan(plan, table.plan_layers, METHODS.get(method).levels)
         return TrialSpec(task=task, method=method, params=params, plan=plan, seed=seed)
 
+    def costs(self, spec: TrialSpec) -> dict[str, float]:
+        """Every cost of a point of this space."""
+        return costs_of(spec)
+
+    def full_costs(self) -> list[dict[str, float]]:
+        """Costs in full precision, for the task at both ends of every model parameter."""
+        tasks = self.extreme_tasks()
+        layers = [len(task_cost_table(task).plan_layers) for task in tasks]
+        pairs = zip(tasks, layers, strict=True)
+        return [self.costs(TrialSpec(task=task, plan="F" * n)) for task, n in pairs]
+
     @property
     def is_conditional(self) -> bool:
         """Whether some draws decide which other parameters there are."""

@@ -93,7 +93,7 @@ def test_an_ask_is_a_function_of_the_seed_and_the_ledger(make_space, url, tmp_pa
 
 
 def test_the_first_two_trials_are_the_ends_of_the_cost_axis(make_space, url):
-    config, space = make_space()
+    config, space = make_space("search.sampler=free-cost")
     ledger = Ledger(url, config, space)
     assert [ledger.ask().spec.plan for _ in range(2)] == ["FFFF", "BBBB"]
 

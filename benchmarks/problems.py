@@ -1,0 +1,211 @@
+"""Problems with a known front: the truth tables, and synthetic families of more layers than can
+be trained. Any of them can be relabelled: in each layer the letters are exchanged or not, at
+random, so that nothing is special about plans of one letter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from benchmarks import truth
+from search.config import COSTS, SearchConfig
+from search.front import Objective, hypervolume
+from search.space_config import build_space
+from search.study import Entry
+from spaces.space import Space
+from trainables.task import TrialSpec
+
+OBJECTIVES = [Objective("val_accuracy", True), Objective("flops", False)]
+CHANCE = 0.1
+EPOCHS = 9
+
+
+@dataclass(frozen=True)
+class KnownSpace(Space):
+    """A space whose costs come from a problem instead of a network."""
+
+    price: Callable[[str], dict[str, float]] = field(default=lambda plan: {})
+
+    def costs(self, spec: TrialSpec) -> dict[str, float]:
+        return self.price(spec.plan)
+
+    def full_costs(self) -> list[dict[str, float]]:
+        return [dict.fromkeys(COSTS, 1.0)]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Accuracy and cost of every plan of `layers` letters F and B."""
+
+    name: str
+    layers: int
+    config: SearchConfig
+    accuracy: Callable[[np.ndarray], np.ndarray]
+    """expected accuracy of plans (n, layers), 1 where a layer is binary"""
+    cost: Callable[[np.ndarray], np.ndarray]
+    """share of the full-precision flops"""
+    observed: Callable[[np.ndarray, int], list[float]]
+    """accuracy after every epoch that a search with a seed sees of one plan"""
+    flip: np.ndarray
+    """1 where the letters of a layer are exchanged"""
+
+    def bits(self, plan: str) -> np.ndarray:
+        return (np.array([letter == "B" for letter in plan]) ^ (self.flip == 1)).astype(np.float32)
+
+    def price(self, plan: str) -> dict[str, float]:
+        share = float(self.cost(self.bits(plan)[None])[0])
+        return dict.fromkeys(COSTS, share)
+
+    def space(self) -> KnownSpace:
+        base = build_space(self.config)
+        return KnownSpace(
+            base.task, base.method, base.plan, base.overrides, base.method_params, self.price
+        )
+
+    def answer(self, seed: int) -> Callable[[Entry], list[float]]:
+        return lambda entry: self.observed(self.bits(entry.spec.plan), seed)
+
+    def share(self, plans: list[str]) -> float:
+        """Hypervolume of these plans, by what is expected of them, as a share of the truth."""
+        if not plans:
+            return 0.0
+        bits = np.stack([self.bits(plan) for plan in plans])
+        return volume(self.accuracy(bits), self.cost(bits)) / self.true_volume
+
+    @cached_property
+    def true_volume(self) -> float:
+        if self.layers <= 20:
+            number = np.arange(1 << self.layers)
+            layer = np.arange(self.layers)
+            pairs = []
+            for some in np.array_split(number, max(1, len(number) >> 16)):
+                bits = ((some[:, None] >> layer) & 1).astype(np.float32)
+                pairs.append((self.accuracy(bits), self.cost(bits)))
+        else:
+            pairs = [best_known(self)]
+        return volume(*(np.concatenate(column) for column in zip(*pairs, strict=True)))
+
+
+def volume(accuracy: np.ndarray, cost: np.ndarray) -> float:
+    """Against chance and 1.1 times the flops of full precision, as a search does it."""
+    order = np.lexsort((-accuracy, cost))
+    rising = np.maximum.accumulate(accuracy[order])
+    first = np.concatenate([[True], rising[1:] > rising[:-1]])
+    kept = order[first]
+    points = zip(accuracy[kept].tolist(), cost[kept].tolist(), strict=True)
+    return hypervolume(list(points), [CHANCE, 1.1], OBJECTIVES)
+
+
+def best_known(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Where plans are too many to list: all that a steepest ascent visits from many starts, for
+    many weights of the cost against the accuracy."""
+    rng = np.random.default_rng(0)
+    weight = np.repeat(np.concatenate([np.linspace(0, 1.5, 120), np.linspace(1.5, 6, 30)]), 12)
+    shape = (len(weight), problem.layers)
+    bits = (rng.random(shape) < rng.random((len(weight), 1))).astype(np.float32)
+    value = problem.accuracy(bits) - weight * problem.cost(bits)
+    seen: list[tuple[np.ndarray, np.ndarray]] = []
+    while True:
+        best, where = value.copy(), np.full(len(weight), -1)
+        for layer in range(problem.layers):
+            other = bits.copy()
+            other[:, layer] = 1 - other[:, layer]
+            accuracy, cost = problem.accuracy(other), problem.cost(other)
+            seen.append((accuracy, cost))
+            better = accuracy - weight * cost > best
+            best[better] = (accuracy - weight * cost)[better]
+            where[better] = layer
+        moving = where >= 0
+        if not moving.any():
+            break
+        bits[moving, where[moving]] = 1 - bits[moving, where[moving]]
+        value = best
+    accuracy, cost = (np.concatenate(column) for column in zip(*seen, strict=True))
+    return accuracy, cost
+
+
+def _flips(layers: int, relabel: int | None) -> np.ndarray:
+    if relabel is None:
+        return np.zeros(layers, dtype=np.int64)
+    return np.random.default_rng(relabel).integers(0, 2, layers)
+
+
+@lru_cache(maxsize=32)
+def table(name: str, relabel: int | None = None) -> Problem:
+    """A truth table. A search sees the accuracy of one seed and is scored by the mean of all."""
+    known = truth.read(name)
+    layers = len(known.plans[0])
+    order = np.argsort([int(plan.replace("F", "0").replace("B", "1"), 2) for plan in known.plans])
+    powers = 1 << np.arange(layers)[::-1]
+    final, curves = known.final[order], known.accuracy[order]
+    flops = known.costs["flops"][order] / known.costs["flops"].max()
+
+    def index(bits: np.ndarray) -> np.ndarray:
+        return (np.asarray(bits) @ powers).astype(np.int64)
+
+    return Problem(
+        name=name if relabel is None else f"{name}-relabelled",
+        layers=layers,
+        config=known.config,
+        accuracy=lambda bits: final[index(bits)],
+        cost=lambda bits: flops[index(bits)],
+        observed=lambda bits, seed: curves[index(bits), seed % curves.shape[1]].tolist(),
+        flip=_flips(layers, relabel),
+    )
+
+
+@lru_cache(maxsize=64)
+def synthetic(layers: int, rough: bool, seed: int, relabel: bool = True) -> Problem:
+    """A part a layer and pairs of layers; when rough, triples and a few cliffs as well. Costs and
+    parts are independent, a trial's noise is three tenths of a point."""
+    rng = np.random.default_rng([layers, rough, seed])
+    part = rng.lognormal(0, 0.9, layers)
+    part *= 0.45 / part.sum()
+    saved = rng.lognormal(0, 0.7, layers)
+    saved /= saved.sum()
+    terms: list[tuple[np.ndarray, float]] = []
+    for _ in range(2 * layers):
+        terms.append((rng.choice(layers, 2, replace=False), 0.5 * part.mean() * rng.normal()))
+    if rough:
+        for _ in range(2 * layers):
+            terms.append((rng.choice(layers, 3, replace=False), 0.8 * part.mean() * rng.normal()))
+        for _ in range(3):
+            terms.append((rng.choice(layers, 2, replace=False), rng.uniform(0.05, 0.15)))
+
+    def accuracy(bits: np.ndarray) -> np.ndarray:
+        total = 0.95 - bits @ part.astype(np.float32)
+        for members, lost in terms:
+            total = total - np.float32(lost) * bits[:, members].prod(1)
+        return np.clip(total, CHANCE, 1.0).astype(np.float64)
+
+    def cost(bits: np.ndarray) -> np.ndarray:
+        return np.asarray(1 - 0.97 * (bits.astype(np.float64) @ saved))
+
+    def observed(bits: np.ndarray, seed: int) -> list[float]:
+        """A learning curve that rises to the end, its beginning a little misleading."""
+        noise = np.random.default_rng([seed, int.from_bytes(bits.tobytes(), "little") % 2**63])
+        end = float(accuracy(bits[None])[0]) + 0.003 * noise.normal()
+        slow = 2.0 + 0.3 * noise.normal()
+        epochs = np.arange(1, EPOCHS + 1)
+        early = (end - CHANCE) * (1 - np.exp(-epochs / slow)) / (1 - np.exp(-EPOCHS / slow))
+        return (CHANCE + early + 0.006 * noise.normal(size=EPOCHS) * (epochs < EPOCHS)).tolist()
+
+    config: dict[str, Any] = {
+        "name": f"synthetic-{layers}",
+        "task": {"dataset": "digits", "model": {"name": "mlp", "depth": layers + 1, "width": 2}},
+        "space": {"method": "bnn", "plan": {"per": "layer", "levels": ["F", "B"]}},
+    }
+    config["task"]["epochs"] = EPOCHS
+    return Problem(
+        name=f"synthetic-{layers}-{'rough' if rough else 'smooth'}",
+        layers=layers,
+        config=SearchConfig.model_validate(config),
+        accuracy=accuracy,
+        cost=cost,
+        observed=observed,
+        flip=_flips(layers, seed if relabel else None),
+    )

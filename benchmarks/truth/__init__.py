@@ -1,0 +1,80 @@
+"""Truth tables: small real problems of which every plan has been trained, and how to read them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from search import config
+from search.config import SearchConfig
+
+FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Every plan of a network: validation accuracy at every epoch for every seed, every cost."""
+
+    config: SearchConfig
+    plans: list[str]
+    seeds: list[int]
+    accuracy: np.ndarray
+    """(plans, seeds, epochs)"""
+    costs: dict[str, np.ndarray]
+    """name -> (plans,)"""
+
+    @property
+    def epochs(self) -> int:
+        return int(self.accuracy.shape[2])
+
+    @property
+    def final(self) -> np.ndarray:
+        """Accuracy at the last epoch, mean over the seeds."""
+        return self.accuracy[:, :, -1].mean(1)
+
+
+def names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.npz"))
+
+
+def search_config(name: str) -> SearchConfig:
+    """The search whose points the table holds."""
+    return config.load(FOLDER / f"{name}.yaml")
+
+
+def read(name: str, folder: Path = FOLDER) -> Truth:
+    with np.load(folder / f"{name}.npz", allow_pickle=False) as stored:
+        header = json.loads(str(stored["header"]))
+        return Truth(
+            config=SearchConfig.model_validate(header["config"]),
+            plans=[str(plan) for plan in stored["plans"]],
+            seeds=header["seeds"],
+            accuracy=stored["accuracy"].astype(np.float64),
+            costs={cost: stored[f"cost_{cost}"] for cost in header["costs"]},
+        )
+
+
+def write(name: str, truth: Truth, facts: dict[str, Any], folder: Path = FOLDER) -> Path:
+    """One compressed file; accuracies are shares of a few hundred examples, so half precision
+    of four digits would round them: they are kept as float32."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.npz"
+    header = {
+        "config": truth.config.model_dump(mode="json"),
+        "seeds": truth.seeds,
+        "costs": sorted(truth.costs),
+        **facts,
+    }
+    columns = {f"cost_{cost}": values for cost, values in truth.costs.items()}
+    np.savez_compressed(
+        path,
+        header=np.array(json.dumps(header)),
+        plans=np.array(truth.plans),
+        accuracy=truth.accuracy.astype(np.float32),
+        **columns,  # type: ignore[arg-type]
+    )
+    return path

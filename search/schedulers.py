@@ -1,0 +1,21 @@
+"""Early stopping that understands a front."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+
+from search.driver import Session
+
+
+class FrontScheduler(FIFOScheduler):
+    """Ends trials that the session's rule gives up. Ray asks here after every epoch."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self.session = session
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        stop = self.session.gives_up(trial.config["trial"], result)
+        return TrialScheduler.STOP if stop else TrialScheduler.CONTINUE
