@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from search import yaml_source
 from search.front import Objective
@@ -46,6 +46,21 @@ class Limit(Strict):
         return " and ".join(parts)
 
 
+class EarlyStoppingSpec(Strict):
+    """Trials that rank low at a fraction of their training are given up."""
+
+    rungs: Annotated[list[Annotated[float, Field(gt=0, lt=1)]], Field(min_length=1)] = Field(
+        default_factory=lambda: [0.1, 0.3]
+    )
+    """fractions of a trial's training at which it is compared"""
+    keep: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """share of the trials at a rung that goes on"""
+    least: Annotated[int, Field(ge=2)] = 6
+    """trials at a rung before any is given up"""
+    control: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """share of trials that run to the end whatever their rank, to tell what stopping costs"""
+
+
 class SearchSpec(Strict):
     """How the space is explored."""
 
@@ -55,6 +70,13 @@ class SearchSpec(Strict):
     """how many; failed and pruned ones count"""
     seed: Annotated[int, Field(ge=0)] = 0
     """of the sampler and of every trial"""
+    early_stopping: EarlyStoppingSpec | None = None
+    """give up trials that rank low early; `early_stopping: true` takes the defaults"""
+
+    @field_validator("early_stopping", mode="before")
+    @classmethod
+    def _on_or_off(cls, given: Any) -> Any:
+        return {True: {}, False: None}[given] if isinstance(given, bool) else given
 
 
 class ResourceSpec(Strict):

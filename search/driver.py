@@ -11,6 +11,7 @@ from search.front import Front, hypervolume_share
 from search.home import SearchFolder
 from search.progress import Progress
 from search.results import ideal_point
+from search.stopping import EarlyStopping
 from search.study import Entry, Ledger
 from search.tracking import Tracker
 from spaces.space import Space
@@ -44,8 +45,15 @@ class Session:
         self.front = Front(config.front_objectives)
         self.best_accuracy: float | None = None
         self._ideal = ideal_point(config)
+        spec = config.search.early_stopping
+        self._stopping = EarlyStopping(spec, config.front_objectives) if spec else None
+        self._stopped: dict[str, float] = {}
+        self._spared: dict[str, float] = {}
+        self._curves: dict[str, list[dict[str, float]]] = {}
         for entry in self.ledger.entries.values():
             self._count(entry)
+            if self._stopping is not None:
+                self._stopping.remember(entry)
         self.progress = Progress(self, quiet)
 
     @property
@@ -84,21 +92,51 @@ class Session:
 
     def report(self, trial_id: str, result: dict[str, Any]) -> None:
         """An epoch of a trial ended."""
-        entry = self.ledger.entries[trial_id]
-        if self.tracker is not None and "failure" not in result:
-            self.tracker.epoch(entry, _metrics(result))
+        if "failure" in result:
+            return
+        self._note(trial_id, result)
+        if self.tracker is not None:
+            self.tracker.epoch(self.ledger.entries[trial_id], _metrics(result))
         self.progress.changed(ended=False)
 
     def gives_up(self, trial_id: str, result: dict[str, Any]) -> bool:
-        return False
+        """Whether the trial ends here for its rank among the others. A control trial does not."""
+        entry = self.ledger.entries[trial_id]
+        if self._stopping is None or "failure" in result or result.get("done"):
+            return False
+        rung = self._stopping.gives_up(entry, _metrics(result))
+        if rung is None:
+            return False
+        if self._stopping.is_control(entry):
+            self._spared.setdefault(trial_id, rung)
+            return False
+        self._stopped[trial_id] = rung
+        self._note(trial_id, result)
+        return True
 
     def finish(self, trial_id: str, result: dict[str, Any]) -> None:
-        """A trial ran to its end, or failed in a way it could tell."""
+        """A trial ran to its end, was given up, or failed in a way it could tell."""
         if "failure" in result:
             self.fail(trial_id, result["failure"], result.get("message", ""))
             return
+        metrics = _metrics(result)
+        if trial_id in self._stopped:
+            metrics["stopped_at"] = self._stopped.pop(trial_id)
+            history = self._curves.get(trial_id, [])
+            self._end(trial_id, "pruned", metrics=metrics, history=history)
+            return
+        if trial_id in self._spared:
+            metrics["would_stop_at"] = self._spared.pop(trial_id)
         history = [_metrics(row) for row in result.get("history", [])]
-        self._end(trial_id, "complete", metrics=_metrics(result), history=history)
+        self._end(trial_id, "complete", metrics=metrics, history=history)
+
+    def _note(self, trial_id: str, result: dict[str, Any]) -> None:
+        """Keep the curve of a running trial. A worker that took up a trial from a checkpoint sends
+        all of it once."""
+        if "history" in result:
+            self._curves[trial_id] = [_metrics(row) for row in result["history"]]
+        else:
+            self._curves.setdefault(trial_id, []).append(_metrics(result))
 
     def fail(self, trial_id: str, reason: str, message: str) -> None:
         self._end(trial_id, "failed", failure=reason, message=message)
@@ -109,6 +147,7 @@ class Session:
 
     def _end(self, trial_id: str, state: str, **details: Any) -> None:
         entry = self.ledger.tell(trial_id, state, **details)
+        self._curves.pop(trial_id, None)
         changed = self._count(entry)
         self.folder.forget_trial(trial_id)
         if self.tracker is not None:

@@ -46,6 +46,19 @@ def non_dominated(points: Sequence[Sequence[float]], objectives: Sequence[Object
     return sorted(_front(losses))
 
 
+def layers(points: Sequence[Sequence[float]], objectives: Sequence[Objective]) -> list[list[int]]:
+    """Indices by layers: the front, the front of what is left without it, and so on. Equal points
+    are in layers after one another, NaN in none."""
+    losses = [_losses(point, objectives) for point in points]
+    left = [i for i, loss in enumerate(losses) if not _has_nan(loss)]
+    found = []
+    while left:
+        members = {left[k] for k in _front([losses[i] for i in left])}
+        found.append(sorted(members))
+        left = [i for i in left if i not in members]
+    return found
+
+
 def hypervolume(
     points: Iterable[Sequence[float]],
     reference: Sequence[float],

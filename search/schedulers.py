@@ -16,6 +16,10 @@ class FrontScheduler(FIFOScheduler):
         super().__init__()
         self.session = session
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The Tuner pickles itself for a restore that is never made from it."""
+        return {}
+
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         stop = self.session.gives_up(trial.config["trial"], result)
         return TrialScheduler.STOP if stop else TrialScheduler.CONTINUE

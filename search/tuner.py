@@ -25,7 +25,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 import ray
 from ray import tune
 from ray.tune import Callback
-from ray.tune.schedulers import TrialScheduler
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from search.config import ResourceSpec
@@ -96,7 +96,7 @@ class Watcher(Callback):
 
 
 def make_scheduler(session: Session) -> TrialScheduler:
-    return FrontScheduler(session)
+    return FrontScheduler(session) if session.config.search.early_stopping else FIFOScheduler()
 
 
 def run_trials(session: Session, address: str | None = None) -> None:
@@ -113,6 +113,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
             tune.with_resources(Trial, {"cpu": resources.cpus, "gpu": resources.gpus}),
             tune_config=tune.TuneConfig(
                 search_alg=searcher,
+                scheduler=make_scheduler(session),
                 num_samples=-1,
                 reuse_actors=True,
                 trial_name_creator=lambda trial: trial.config["trial"],

@@ -37,6 +37,7 @@ class Trial(tune.Trainable):
         self._config = config
         self._training: Any = None
         self._resumed_from = 0
+        self._just_resumed = False
         self._state = Path(config["folder"]) / STATE_FILE
         self._every = int(config.get("checkpoint_every", 1))
 
@@ -56,6 +57,7 @@ class Trial(tune.Trainable):
         self._training = Training(spec, *search_data(spec.task), device)
         if load_state(self._training, self._state):
             self._resumed_from = self._training.epochs_done
+            self._just_resumed = True
 
     def step(self) -> dict[str, Any]:
         try:
@@ -73,8 +75,11 @@ class Trial(tune.Trainable):
         metrics = dict(training.history[-1] if training.done else training.epoch())
         if training.done:
             training.network.verify()
+        if training.done or self._just_resumed:
+            # The driver may be another one than that which heard of the earlier epochs.
             metrics["history"] = training.history
-        elif training.epochs_done % self._every == 0:
+            self._just_resumed = False
+        if not training.done and training.epochs_done % self._every == 0:
             save_state(training, self._state)
         return {
             **metrics,
