@@ -123,11 +123,11 @@ def test_a_server_that_is_away_neither_stops_the_search_nor_loses_a_run(
 ):
     away = "http://127.0.0.1:9"
     session, tracker = begin(make_space, folder, f"tracking.uri={away}")
-    monkeypatch.setattr("search.tracking.CLOSE_SECONDS", 4)
     for _ in range(3):
         train(session, session.ask())
-    problem = tracker.close("interrupted", {}, "")
-    assert problem
+    with monkeypatch.context() as patch:
+        patch.setattr("search.tracking.CLOSE_SECONDS", 4)
+        assert tracker.close("interrupted", {}, "")
     session, tracker = begin(make_space, folder)  # it is back, at the default address
     tracker.close("complete", {}, "")
     _, children = runs_of(tracker)
@@ -136,7 +136,9 @@ def test_a_server_that_is_away_neither_stops_the_search_nor_loses_a_run(
 
 
 def test_a_run_that_mlflow_refuses_does_not_hold_up_the_others(make_space, folder, monkeypatch):
-    session, tracker = begin(make_space, folder)
+    session, tracker = begin(make_space, folder, thread=False)
+    tracker._connect()  # making the database may take longer than the patience set here
+    tracker.start([])
     monkeypatch.setattr("search.tracking.CLOSE_SECONDS", 4)
     bad = session.ask()
     original = Tracker._deliver
