@@ -63,6 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     yaml_arguments(run)
     running_arguments(run)
     run.add_argument("--ledger", metavar="URL", help="SQLAlchemy URL instead of a SQLite file")
+    run.add_argument("--warm-start", metavar="NAME", help="begin with the front of another search")
     run.add_argument("--dry-run", action="store_true", help="the same as preview")
 
     resume = verb("resume", "search.verbs", "continue an interrupted search", json=False)

@@ -70,6 +70,8 @@ class SearchSpec(Strict):
     """how many; failed and pruned ones count"""
     seed: Annotated[int, Field(ge=0)] = 0
     """of the sampler and of every trial"""
+    confirm: Annotated[float, Field(ge=0, le=0.9)] = 0.0
+    """share of the trials that repeat points with other seeds, where it changes the front most"""
     early_stopping: EarlyStoppingSpec | None = None
     """give up trials that rank low early; `early_stopping: true` takes the defaults"""
 

@@ -4,9 +4,11 @@ the terminal are kept in step here. Ray calls it through `tuner`; so can a simul
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from typing import Any
 
 from search.config import SearchConfig
+from search.confirm import merged
 from search.front import Front, hypervolume_share
 from search.home import SearchFolder
 from search.progress import Progress
@@ -37,14 +39,16 @@ class Session:
         folder: SearchFolder,
         tracker: Tracker | None,
         quiet: bool = False,
+        first: Sequence[dict[str, Any]] = (),
     ) -> None:
         self.config = config
         self.folder = folder
-        self.ledger = Ledger(folder.ledger_url, config, space)
+        self.ledger = Ledger(folder.ledger_url, config, space, first)
         self.tracker = tracker
         self.front = Front(config.front_objectives)
         self.best_accuracy: float | None = None
         self._ideal = ideal_point(config)
+        self._points: set[str] = set()
         spec = config.search.early_stopping
         self._stopping = EarlyStopping(spec, config.front_objectives) if spec else None
         self._stopped: dict[str, float] = {}
@@ -159,12 +163,25 @@ class Session:
         self.progress.changed(ended=True)
 
     def _count(self, entry: Entry) -> bool:
+        """Enter a trial that ended; True when the front changed."""
         accuracy = entry.metrics.get("val_accuracy")
         if entry.state != "complete" or entry.values is None:
             return False
         if accuracy is not None and (self.best_accuracy is None or accuracy > self.best_accuracy):
             self.best_accuracy = accuracy
+        if entry.point in self._points:
+            return self._recount()
+        self._points.add(entry.point)
         return self.front.add(entry.id, entry.values)
+
+    def _recount(self) -> bool:
+        """A point has another seed: its mean moves, and so may the whole front."""
+        before = set(self.front.keys)
+        self.front = Front(self.config.front_objectives)
+        for entry in merged(self.ledger.entries.values(), self.config.front_objectives):
+            if entry.values is not None:
+                self.front.add(entry.id, entry.values)
+        return set(self.front.keys) != before
 
     def trial_config(self, entry: Entry) -> dict[str, Any]:
         """What the worker gets."""

@@ -55,13 +55,17 @@ def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def launch(
-    config: SearchConfig, folder: SearchFolder, address: str | None, quiet: bool = False
+    config: SearchConfig,
+    folder: SearchFolder,
+    address: str | None,
+    quiet: bool = False,
+    warm_start: Results | None = None,
 ) -> int:
     """Run what the ledger says is left; print the front and what comes next. The exit code."""
     with folder.locked():
         write_atomically(folder.config_file, config.dump())
         (folder.path / "exhausted").unlink(missing_ok=True)
-        complete = _drive(config, folder, address, quiet)
+        complete = _drive(config, folder, address, quiet, warm_start)
     results = Results.of(folder)
     if not quiet:
         _conclude(results, complete)
@@ -70,10 +74,17 @@ def launch(
     return 0 if results.front else 1
 
 
-def _drive(config: SearchConfig, folder: SearchFolder, address: str | None, quiet: bool) -> bool:
+def _drive(
+    config: SearchConfig,
+    folder: SearchFolder,
+    address: str | None,
+    quiet: bool,
+    warm_start: Results | None,
+) -> bool:
     from search.driver import Session
     from search.space_config import build_space
     from search.tracking import Tracker
+    from search.warm_start import carried_points
     from trainables.data import DATASETS, load_train
 
     tracker = None
@@ -82,7 +93,9 @@ def _drive(config: SearchConfig, folder: SearchFolder, address: str | None, quie
     if not DATASETS.get(config.task.dataset).embedded:
         # A missing dataset is an error now, not the failure of every trial.
         load_train(config.task.dataset, config.task.data_dir)
-    session = Session(config, build_space(config), folder, tracker, quiet)
+    space = build_space(config)
+    first = carried_points(warm_start, space) if warm_start is not None else []
+    session = Session(config, space, folder, tracker, quiet, first)
     left = config.search.trials - session.ended
     if tracker is not None:
         tracker.start(session.ledger.entries.values())

@@ -56,7 +56,9 @@ def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[in
     if entry.state != "complete":
         raise UserError(f"trial {entry.id} is {entry.state}: only a complete one can be exported")
     task = entry.spec.task.model_copy(update={"data_dir": None})
-    expected = {"val_accuracy": entry.metrics["val_accuracy"], **entry.costs}
+    expected = {"val_accuracy": entry.metrics["val_accuracy"], **entry.costs, "seeds": entry.seeds}
+    if entry.spread is not None:
+        expected["val_accuracy_std"] = entry.spread
     return Recipe(
         name=f"{results.config.name}-{entry.id}",
         spec=entry.spec.model_copy(update={"task": task}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import yaml
@@ -11,8 +11,10 @@ from pydantic import ValidationError
 
 from dashboards.figures import FrontPoint, Labels
 from search.config import REFERENCE_FACTOR, SearchConfig
+from search.confirm import merged, probabilities
 from search.front import Front, hypervolume, hypervolume_share
 from search.home import SearchFolder
+from search.stopping import StoppingReport, report
 from search.study import Entry, read_entries, read_reference
 from trainables.registry import UserError, did_you_mean
 
@@ -62,12 +64,16 @@ class Results:
         entries: list[Entry],
         reference: list[float],
     ) -> Results:
-        front = Front(config.front_objectives)
-        by_id = {entry.id: entry for entry in entries}
-        for entry in entries:
-            if entry.state == "complete" and entry.values is not None:
+        """Points trained with several seeds count with their means."""
+        objectives = config.front_objectives
+        front = Front(objectives)
+        points = {entry.id: entry for entry in merged(entries, objectives)}
+        for entry in points.values():
+            if entry.values is not None:
                 front.add(entry.id, entry.values)
-        return cls(folder, config, entries, reference, [by_id[key] for key in front.keys])
+        chances = dict(zip(points, probabilities(list(points.values()), objectives), strict=True))
+        on_front = [replace(points[key], confidence=chances[key]) for key in front.keys]
+        return cls(folder, config, entries, reference, on_front)
 
     @property
     def front_values(self) -> list[list[float]]:
@@ -145,7 +151,17 @@ class Results:
             "hypervolume": self.hypervolume,
             "hypervolume_share": self.hypervolume_share,
             "best_accuracy": best_accuracy(self.entries),
+            "early_stopping": asdict(stopping) if (stopping := self.stopping) else None,
         }
+
+    @property
+    def stopping(self) -> StoppingReport | None:
+        """What early stopping did in this search."""
+        spec = self.config.search.early_stopping
+        if spec is None:
+            return None
+        front = {entry.id for entry in self.front}
+        return report(spec, self.config.front_objectives, self.entries, front)
 
     @property
     def full_flops(self) -> float:
@@ -163,6 +179,7 @@ class Results:
 
     def figure_points(self) -> list[FrontPoint]:
         on_front = {entry.id for entry in self.front}
+        points = merged(self.entries, self.config.front_objectives)
         cost = self.cost_name
         in_percent = self._in_percent
         return [
@@ -176,8 +193,8 @@ class Results:
                 on_front=e.id in on_front,
                 extra={k: f"{v:g}" for k, v in e.costs.items() if k not in (cost, "flops_pct")},
             )
-            for e in self.entries
-            if e.state == "complete" and "val_accuracy" in e.metrics
+            for e in points
+            if "val_accuracy" in e.metrics
         ]
 
     def figure_labels(self) -> Labels:
@@ -212,4 +229,7 @@ def point_json(entry: Entry) -> dict[str, Any]:
         "model": entry.spec.task.model.model_dump(),
         "optimizer": entry.spec.task.optimizer.model_dump(),
         "seconds": entry.seconds,
+        "seeds": entry.seeds,
+        "spread": entry.spread,
+        "p_front": entry.confidence,
     }

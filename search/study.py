@@ -5,12 +5,14 @@ ends. Limits and duplicates are settled here, before a worker is taken."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
 import time
 import warnings
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +54,8 @@ class Entry:
     state: str
     spec: TrialSpec
     costs: dict[str, float]
+    point: str = ""
+    """the same for trials that differ in nothing but their seed"""
     drawn: dict[str, Any] = field(default_factory=dict)
     values: list[float] | None = None
     metrics: dict[str, float] = field(default_factory=dict)
@@ -61,6 +65,12 @@ class Entry:
     lives: int = 0
     started: float | None = None
     ended: float | None = None
+    seeds: int = 1
+    """how many trials the metrics are means of"""
+    spread: float | None = None
+    """standard deviation over seeds, as far as the search knows it"""
+    confidence: float | None = None
+    """probability that no other point dominates this one"""
 
     @property
     def seconds(self) -> float | None:
@@ -72,7 +82,14 @@ class Entry:
 class Ledger:
     """Opened by one driver at a time; readers use `read_entries`."""
 
-    def __init__(self, url: str, config: SearchConfig, space: Space) -> None:
+    def __init__(
+        self,
+        url: str,
+        config: SearchConfig,
+        space: Space,
+        first: Sequence[dict[str, Any]] = (),
+    ) -> None:
+        """`first` are points to try before the sampler has a say; kept for later turns."""
         self.config = config
         self.space = space
         self.storage = open_storage(url)
@@ -93,6 +110,9 @@ class Ledger:
         if "reference" not in self.study.user_attrs:
             self.study.set_user_attr("reference", reference_point(config, space))
         self.reference: list[float] = self.study.user_attrs["reference"]
+        if first and "first" not in self.study.user_attrs:
+            self.study.set_user_attr("first", list(first))
+        self._first: list[dict[str, Any]] = self.study.user_attrs.get("first", [])
         self.mirror = optuna.create_study(
             directions=directions, sampler=optuna.samplers.RandomSampler()
         )
@@ -131,15 +151,50 @@ class Ledger:
         for entry in self.interrupted():
             self._handed_out.add(entry.id)
             return entry
-        if self.exhausted or len(self.entries) >= self.config.search.trials:
+        if len(self.entries) >= self.config.search.trials:
             return None
-        entry_and_trial = self._new_point()
-        if entry_and_trial is None:
-            self.exhausted = True
+        found = None
+        if not self.exhausted and self.explored < self.exploring:
+            found = self._new_point()
+            self.exhausted = found is None
+        if found is None:
+            found = self._repeat()
+        if found is None:
             return None
-        entry, trial = entry_and_trial
+        entry, trial = found
         self._write_start(entry, trial)
         return entry
+
+    @property
+    def exploring(self) -> int:
+        """How many trials go to new points; the others confirm with other seeds."""
+        search = self.config.search
+        return search.trials - math.floor(search.confirm * search.trials)
+
+    @property
+    def explored(self) -> int:
+        return sum(e.spec.seed == self.config.search.seed for e in self.entries.values())
+
+    def _repeat(self) -> tuple[Entry, optuna.Trial] | None:
+        """Another seed for a point that is finished, where it changes the front most."""
+        if not self.config.search.confirm:
+            return None
+        from search.confirm import next_repeat
+
+        running = Counter(e.point for e in self.entries.values() if e.state == "running")
+        objectives = self.config.front_objectives
+        chosen = next_repeat(self.entries.values(), objectives, running)
+        if chosen is None:
+            return None
+        seeds = {e.spec.seed for e in self.entries.values() if e.point == chosen.point}
+        seed = next(s for s in itertools.count(self.config.search.seed) if s not in seeds)
+        params = self.mirror.get_trials(deepcopy=False)[self._mirror_numbers[chosen.id]].params
+        self.mirror.sampler = optuna.samplers.RandomSampler()
+        self.mirror.enqueue_trial(params)
+        trial = self.mirror.ask()
+        spec = self.space.walk(_drawing_from(trial), self.config.search.seed)
+        spec = spec.model_copy(update={"seed": seed})
+        return self._proposed(spec, len(self.entries), trial.params), trial
 
     def _new_point(self) -> tuple[Entry, optuna.Trial] | None:
         number = len(self.entries)
@@ -150,6 +205,9 @@ class Ledger:
             if attempt < SAMPLER_TRIES:
                 seed = rng.randrange(2**31)
                 kind = self.config.search.sampler
+                if attempt == 0 and number < len(self._first):
+                    kind = "random"  # has nothing to decide
+                    self.mirror.enqueue_trial(self._first[number])
                 self.mirror.sampler = make_sampler(kind, seed, self._problem)
             else:
                 self.mirror.enqueue_trial(self._random_point(rng))
@@ -177,6 +235,7 @@ class Ledger:
             state="running",
             spec=spec,
             costs=self.space.costs(spec),
+            point=point_of(spec, self.config.name),
             drawn=_without_plan(params),
             started=time.time(),
         )
@@ -191,7 +250,7 @@ class Ledger:
                 return rng.choices(domain.values, weights[: len(domain.values)])[0]
             return random_value(domain, rng)
 
-        return _recorded(self.space, draw)
+        return recorded(self.space, draw)
 
     def _write_start(self, entry: Entry, trial: optuna.Trial) -> None:
         template = create_trial(
@@ -202,6 +261,7 @@ class Ledger:
                 "id": entry.id,
                 "spec": entry.spec.model_dump(mode="json"),
                 "costs": entry.costs,
+                "point": entry.point,
             },
             # NSGA-II keeps a trial's generation there.
             system_attrs=self.mirror.get_trials(deepcopy=False)[trial.number].system_attrs,
@@ -317,6 +377,11 @@ def _stored_study(url: str, name: str) -> tuple[BaseStorage, int] | None:
         return None
 
 
+def point_of(spec: TrialSpec, search: str) -> str:
+    """What trials share that differ in nothing but their seed."""
+    return spec.model_copy(update={"seed": 0}).fingerprint(search)
+
+
 def entry_of(trial: FrozenTrial) -> Entry:
     attrs = trial.user_attrs
     result = attrs.get("result", {})
@@ -326,6 +391,7 @@ def entry_of(trial: FrozenTrial) -> Entry:
         state=STATES[trial.state],
         spec=TrialSpec.model_validate(attrs["spec"]),
         costs=attrs["costs"],
+        point=attrs["point"],
         drawn=_without_plan(trial.params),
         values=list(trial.values) if trial.values is not None else None,
         metrics=result.get("metrics", {}),
@@ -350,7 +416,7 @@ def _drawing_from(trial: optuna.Trial) -> Any:
     return draw
 
 
-def _recorded(space: Space, draw: Any) -> dict[str, Any]:
+def recorded(space: Space, draw: Any) -> dict[str, Any]:
     """The parameters a walk of the space drew, by name."""
     drawn: dict[str, Any] = {}
 

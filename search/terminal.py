@@ -77,15 +77,36 @@ def front_table(entries: Sequence[Entry]) -> str:
             e.id,
             e.spec.method,
             e.spec.plan,
-            percent(e.metrics.get("val_accuracy"), 2),
+            accuracy(e),
+            "-" if e.confidence is None else f"{100 * e.confidence:.0f}",
             f"{e.costs['flops_pct']:.1f}",
             count(e.costs["flops"]),
             count(e.costs["bytes"]),
         ]
         for e in entries
     ]
-    headers = ["trial", "method", "plan", "val acc %", "flops %", "flops", "bytes"]
+    headers = ["trial", "method", "plan", "val acc %", "sure %", "flops %", "flops", "bytes"]
     return table(headers, rows, flexible=2)
+
+
+def accuracy(entry: Entry) -> str:
+    """In percent; with its spread and the number of seeds where there are several."""
+    mean = percent(entry.metrics.get("val_accuracy"), 2)
+    if entry.seeds == 1 or entry.spread is None:
+        return mean
+    return f"{mean} ± {100 * entry.spread:.2f} ({entry.seeds})"
+
+
+def expectation(entry: Entry) -> str:
+    """What training the point again should give."""
+    mean = percent(entry.metrics["val_accuracy"], 2)
+    if entry.spread is None:
+        return f"{mean} % validation accuracy"
+    basis = f"mean of {entry.seeds} seeds" if entry.seeds > 1 else "one seed, not confirmed"
+    return (
+        f"{mean} % validation accuracy ({basis}); "
+        f"trained again, expect within {100 * 2 * entry.spread:.2f} points of it"
+    )
 
 
 def front_summary(results: Results) -> str:
@@ -107,7 +128,14 @@ def front_summary(results: Results) -> str:
             width(),
         ),
         "flops: MixBin convention, % of the full-precision network of the same size",
+        textwrap.fill(
+            "sure: the probability that no other point is better and no dearer; "
+            "± over seeds, their number in brackets",
+            width(),
+        ),
     ]
+    if results.stopping is not None:
+        lines.append(textwrap.fill(results.stopping.sentence(), width()))
     return "\n".join(lines)
 
 

@@ -39,8 +39,13 @@ def run(args: Namespace) -> int:
     config = _config(args)
     if args.dry_run:
         return preview(args)
+    warm = _results(args, args.warm_start) if args.warm_start else None
     folder = prepare(config, home.home(args.home), args.ledger)
-    return launch(config, folder, args.address, args.quiet)
+    if warm is not None and not warm.front:
+        raise UserError(f"search '{warm.config.name}' has no front to start from")
+    if warm is not None and warm.folder.path == folder.path:
+        raise UserError(f"--warm-start {args.warm_start}: a search cannot start from itself")
+    return launch(config, folder, args.address, args.quiet, warm)
 
 
 def _checked_again(config: SearchConfig) -> SearchConfig:
@@ -173,11 +178,11 @@ def export(args: Namespace) -> int:
     entry = _chosen(results, args)
     path = Path(args.output or "recipe.yaml")
     save_recipe(recipe_of(results, entry, args.epochs, seeds), path)
-    accuracy = terminal.percent(entry.metrics["val_accuracy"], 2)
     share = 100 * entry.costs["flops"] / results.full_flops
     terminal.show(
         f"{path}: trial {entry.id}, {entry.spec.method} {entry.spec.plan}\n"
-        f"  {accuracy} % validation accuracy, {terminal.count(entry.costs['flops'])} flops "
+        f"  {terminal.expectation(entry)}\n"
+        f"  {terminal.count(entry.costs['flops'])} flops "
         f"({share:.1f} % of the dearest network in full precision)\n"
         f"  bitfront train {path}"
     )
@@ -186,6 +191,7 @@ def export(args: Namespace) -> int:
 
 def _chosen(results: Results, args: Namespace) -> Entry:
     """The front point the options ask for."""
+    from search.confirm import cautious
     from search.front import best_under_budget, cheapest_reaching, knee
 
     objectives = results.config.front_objectives
@@ -195,7 +201,7 @@ def _chosen(results: Results, args: Namespace) -> Entry:
         cost, budget = results.cost_name, _number(args.budget.rstrip("%"), "--budget")
         if args.budget.endswith("%"):
             cost, budget = "flops", results.full_flops * budget / 100
-        points = [[e.metrics["val_accuracy"], e.costs[cost]] for e in results.front]
+        points = [[cautious(e), e.costs[cost]] for e in results.front]
         index = best_under_budget(points, _accuracy_and(cost), budget)
         if index is None:
             cheapest = min(e.costs[cost] for e in results.front)

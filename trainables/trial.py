@@ -77,7 +77,7 @@ class Trial(tune.Trainable):
             training.network.verify()
         if training.done or self._just_resumed:
             # The driver may be another one than that which heard of the earlier epochs.
-            metrics["history"] = training.history
+            metrics["history"] = list(training.history)
             self._just_resumed = False
         if not training.done and training.epochs_done % self._every == 0:
             save_state(training, self._state)

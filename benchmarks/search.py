@@ -1,0 +1,292 @@
+"""How much of the true front a search finds, sampler by sampler, on problems whose front is known.
+
+    python -m benchmarks.search                 # everything but gp and nothing slow: about an hour
+    python -m benchmarks.search --samplers gp --seeds 3 --trials 150   # Optuna's GP is slow to ask
+    python -m benchmarks.search --quick         # two problems, two seeds: minutes
+    python -m benchmarks.search --plot          # the picture and the bars from the kept CSV
+    python -m benchmarks.search --asks          # the time of an ask, at 300 and 3,000 trials
+
+Every search is the product's own ledger, sampler, searcher and scheduler, answered from a table
+with simulated time (benchmarks/simulator.py). A search sees the accuracy of one seed; the share is
+that of the expected accuracies of the plans it trained. Layers are relabelled at random."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from benchmarks.problems import Problem, synthetic, table
+from benchmarks.simulator import Replayed, simulate
+from benchmarks.table import RESULTS, Row, bar, csv_path, format_table, write_csv
+from search.config import EarlyStoppingSpec
+
+MARKS = (25, 50, 100, 150, 200)
+OPTUNA = ("random", "tpe-independent", "tpe", "nsga2", "gp")
+OURS = "free-cost"
+STOPPING = "free-cost, early stopping"
+PACKAGES = ("optuna",)
+
+
+def problems() -> dict[str, Callable[[int], Problem]]:
+    """By name; a seed gives the instance of a family, or the relabelling of a table."""
+    found: dict[str, Callable[[int], Problem]] = {
+        "digits": lambda seed: table("digits", seed),
+        "fashion": lambda seed: table("fashion", seed),
+    }
+    for layers in (20, 40):
+        for rough in (False, True):
+            name = f"synthetic-{layers}-{'rough' if rough else 'smooth'}"
+            found[name] = lambda seed, n=layers, r=rough: synthetic(n, r, seed)  # type: ignore[misc]
+    return found
+
+
+def run(problem: Problem, sampler: str, trials: int, workers: int, seed: int) -> Replayed:
+    stopping = sampler == STOPPING
+    search = problem.config.search.model_copy(
+        update={
+            "sampler": OURS if stopping else sampler,
+            "trials": trials,
+            "seed": seed,
+            "early_stopping": EarlyStoppingSpec() if stopping else None,
+        }
+    )
+    config = problem.config.model_copy(update={"search": search})
+    return simulate(config, problem.space(), problem.answer(seed), workers)
+
+
+def shares(problem: Problem, replayed: Replayed, marks: Iterable[int]) -> dict[int, float]:
+    """Share of the truth when so many whole trials' worth of epochs had been trained."""
+    epochs = problem.config.task.epochs
+    found = {}
+    for mark in marks:
+        pairs = zip(replayed.ended, replayed.epochs, strict=True)
+        plans = [e.spec.plan for e, used in pairs if used <= mark * epochs]
+        found[mark] = problem.share(plans)
+    return found
+
+
+def finished_only(replayed: Replayed) -> Replayed:
+    """Without trials that were given up: they are no points of a front."""
+    pairs = list(zip(replayed.ended, replayed.epochs, strict=True))
+    kept = [(entry, used) for entry, used in pairs if entry.state == "complete"]
+    return Replayed(
+        replayed.session,
+        [entry for entry, _ in kept],
+        [used for _, used in kept],
+        replayed.ask_seconds,
+        replayed.time,
+    )
+
+
+def measure(args: argparse.Namespace) -> list[Row]:
+    rows: list[Row] = []
+    known = problems()
+    for name in args.problems or known:
+        for workers in args.workers:
+            for sampler in args.samplers:
+                for seed in range(args.seeds):
+                    problem = known[name](seed)
+                    trials = args.trials
+                    # Stopped trials are cheap: as many as the same epochs pay for.
+                    asked = 2 * trials if sampler == STOPPING else trials
+                    asked = min(asked, 2**problem.layers)
+                    began = time.perf_counter()
+                    replayed = finished_only(run(problem, sampler, asked, workers, seed))
+                    found = shares(problem, replayed, [m for m in MARKS if m <= trials])
+                    row: Row = {
+                        "problem": name,
+                        "sampler": sampler,
+                        "workers": workers,
+                        "seed": seed,
+                        **{f"at {mark}": round(share, 5) for mark, share in found.items()},
+                        "ask ms": round(1000 * statistics.fmean(replayed.ask_seconds), 2),
+                    }
+                    rows.append(row)
+                    took = time.perf_counter() - began
+                    print(f"{name}, {sampler}, {workers}, seed {seed}: {took:.0f} s", flush=True)
+                write_csv(rows, args.out)
+    return rows
+
+
+def summary(rows: list[Row]) -> list[Row]:
+    """Median and quartiles over the seeds."""
+    groups: dict[tuple[str, int, str], list[Row]] = {}
+    for row in rows:
+        key = (str(row["problem"]), int(str(row["workers"])), str(row["sampler"]))
+        groups.setdefault(key, []).append(row)
+    found = []
+    for (problem, workers, sampler), members in groups.items():
+        line: Row = {"problem": problem, "workers": workers, "sampler": sampler}
+        for mark in MARKS:
+            values = _values(members, mark)
+            line[f"at {mark}"] = _quartiles(values) if values else None
+        line["seeds"] = len(members)
+        line["ask ms"] = statistics.median(float(str(m["ask ms"])) for m in members)
+        found.append(line)
+    return found
+
+
+def _values(rows: list[Row], mark: int) -> list[float]:
+    cells = [row.get(f"at {mark}") for row in rows]
+    return [float(str(cell)) for cell in cells if cell not in (None, "")]
+
+
+def _quartiles(values: list[float]) -> str:
+    if len(values) < 2:
+        return f"{values[0]:.3f}"
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return f"{middle:.3f} ({low:.3f}-{high:.3f})"
+
+
+def bars(rows: list[Row]) -> list[str]:
+    """Ours at 50 trials against the best Optuna sampler at 150; early stopping at half the epochs
+    against the whole search without it."""
+    lines = []
+    for problem in dict.fromkeys(str(r["problem"]) for r in rows):
+        for workers in sorted({int(str(r["workers"])) for r in rows}):
+
+            def median(sampler: str, mark: int, p: str = problem, w: int = workers) -> float | None:
+                members = [
+                    r
+                    for r in rows
+                    if (r["problem"], int(str(r["workers"])), r["sampler"]) == (p, w, sampler)
+                ]
+                values = _values(members, mark)
+                return statistics.median(values) if values else None
+
+            rivals = {s: m for s in OPTUNA if (m := median(s, 150)) is not None}
+            ours = median(OURS, 50)
+            where = f"{problem}, {workers} at once"
+            if ours is not None and rivals:
+                best = max(rivals, key=lambda s: rivals[s])
+                what = f"{where}: ours at 50, {best} at 150"
+                lines.append(bar(what, ours, at_least=round(rivals[best], 4)))
+            whole, half = median(OURS, 200), median(STOPPING, 100)
+            if whole is not None and half is not None:
+                what = f"{where}: early stopping at half the epochs of 200 trials"
+                lines.append(bar(what, half, at_least=round(whole, 4)))
+    return lines
+
+
+def plot(rows: list[Row], path: Path) -> None:
+    """Share of the truth over trials, a panel a problem."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    from dashboards.figures import PALETTE
+
+    workers = max(int(str(r["workers"])) for r in rows)
+    rows = [r for r in rows if int(str(r["workers"])) == workers]
+    names = list(dict.fromkeys(str(r["problem"]) for r in rows))
+    samplers = list(dict.fromkeys(str(r["sampler"]) for r in rows))
+    figure, axes = plt.subplots(2, 3, figsize=(12, 7), squeeze=False)
+    for axis, name in zip(axes.flat, names, strict=False):
+        for color, sampler in zip(PALETTE, samplers, strict=False):
+            members = [r for r in rows if (r["problem"], r["sampler"]) == (name, sampler)]
+            marks = [m for m in MARKS if _values(members, m)]
+            if not marks:
+                continue
+            spread = [
+                statistics.quantiles(v, n=4, method="inclusive") if len(v) > 1 else [v[0]] * 3
+                for v in (_values(members, m) for m in marks)
+            ]
+            axis.plot(marks, [s[1] for s in spread], "o-", color=color, label=sampler, ms=3)
+            low, high = [s[0] for s in spread], [s[2] for s in spread]
+            axis.fill_between(marks, low, high, color=color, alpha=0.15, lw=0)
+        axis.set_title(name, fontsize=10)
+        axis.set_ylim(top=1.005)
+        axis.grid(alpha=0.3)
+    for axis in axes[-1]:
+        axis.set_xlabel("trials (of whole epochs)")
+    for line in axes:
+        line[0].set_ylabel("share of the true hypervolume")
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.suptitle(f"{workers} trials at once; median and quartiles over seeds", fontsize=11)
+    figure.legend(handles, labels, loc="lower center", ncol=len(labels), frameon=False)
+    figure.tight_layout(rect=(0, 0.04, 1, 1))
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def asks() -> list[Row]:
+    """The time of one ask late in a long search."""
+    import random
+
+    from search.study import Ledger
+
+    rows: list[Row] = []
+    for trials, layers, limit in ((300, 20, 100), (3000, 60, 300)):
+        problem = synthetic(layers, False, 0)
+        search = problem.config.search.model_copy(update={"sampler": "random", "trials": 10**6})
+        config = problem.config.model_copy(update={"search": search})
+        ledger = Ledger("memory:", config, problem.space())
+        answer, rng = problem.answer(0), random.Random(0)
+        for _ in range(trials):
+            entry = ledger.ask()
+            assert entry is not None
+            curve = answer(entry)
+            last = {"epoch": len(curve), "val_accuracy": curve[-1]}
+            ledger.tell(entry.id, "complete", last, [last])
+        search.sampler = "free-cost"
+        times = []
+        for _ in range(12):
+            began = time.perf_counter()
+            entry = ledger.ask()
+            times.append(1000 * (time.perf_counter() - began))
+            assert entry is not None
+            last = {"epoch": 9, "val_accuracy": rng.random()}
+            ledger.tell(entry.id, "complete", last, [last])
+        median = statistics.median(times[1:])
+        row: Row = {"trials": trials, "layers": layers, "ask ms": median, "first ask ms": times[0]}
+        rows.append(row)
+        print(bar(f"ask at {trials} trials of {layers} layers, ms", median, at_most=limit))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    default = [s for s in OPTUNA if s != "gp"] + [OURS, STOPPING]
+    parser.add_argument("--samplers", nargs="+", default=default, choices=[*OPTUNA, OURS, STOPPING])
+    parser.add_argument("--problems", nargs="+", choices=list(problems()))
+    parser.add_argument("--workers", nargs="+", type=int, default=[1, 8])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--quick", action="store_true", help="two problems, two seeds, 60 trials")
+    parser.add_argument("--plot", action="store_true", help="only draw what the CSVs have")
+    parser.add_argument("--asks", action="store_true", help="only the time of an ask")
+    parser.add_argument("--out", type=Path, help="the CSV; default: benchmarks/results")
+    args = parser.parse_args()
+    if args.asks:
+        write_csv(asks(), csv_path("search-asks", PACKAGES))
+        return
+    if args.quick:
+        args.problems, args.seeds, args.trials = ["fashion", "synthetic-20-smooth"], 2, 60
+    part = "-".join(args.samplers) if len(args.samplers) == 1 else "all"
+    args.out = args.out or csv_path("search-quick" if args.quick else f"search-{part}", PACKAGES)
+    rows = kept() if args.plot else measure(args)
+    print(format_table(summary(rows)))
+    if args.quick:
+        return
+    rows = kept()
+    print("\n".join(bars(rows)))
+    plot(rows, RESULTS / "search.png")
+
+
+def kept() -> list[Row]:
+    """The rows of all runs that are kept."""
+    rows: list[Row] = []
+    for path in sorted(RESULTS.glob("search-*cpu*.csv")):
+        if not path.name.startswith(("search-asks", "search-quick")):
+            with path.open(newline="", encoding="utf-8") as lines:
+                rows += [dict(row) for row in csv.DictReader(lines)]
+    return rows
+
+
+if __name__ == "__main__":
+    main()

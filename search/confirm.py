@@ -1,0 +1,119 @@
+"""How sure a front is: trials of one point with several seeds put together, the probability that
+a point belongs to the front, and where another seed would tell most."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from search.config import COSTS
+from search.front import Objective
+from search.study import Entry
+
+# What another seed is taken to change before any point has two: half a point of accuracy, as sure
+# of it as of three measurements.
+PRIOR_SPREAD = 0.005
+PRIOR_WEIGHT = 3
+DRAWS = 400
+# A point has at most so many seeds, however close the race.
+MOST_SEEDS = 6
+
+
+def by_point(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+    """Complete trials that differ in nothing but their seed, together."""
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.state == "complete" and entry.values is not None:
+            found.setdefault(entry.point, []).append(entry)
+    return found
+
+
+def seed_spread(points: Iterable[Sequence[Entry]], axis: int) -> float:
+    """Standard deviation over seeds, pooled over all points."""
+    squares, freedom = PRIOR_WEIGHT * PRIOR_SPREAD**2, PRIOR_WEIGHT
+    for trials in points:
+        values = [t.values[axis] for t in trials if t.values is not None]
+        if len(values) > 1:
+            squares += statistics.variance(values) * (len(values) - 1)
+            freedom += len(values) - 1
+    return math.sqrt(squares / freedom)
+
+
+def merged(entries: Iterable[Entry], objectives: Sequence[Objective]) -> list[Entry]:
+    """One entry a point: its first trial, with means over the seeds and how sure they are."""
+    points = by_point(entries)
+    axis = quality_axis(objectives)
+    spread = seed_spread(points.values(), axis)
+    found = []
+    for trials in points.values():
+        first = min(trials, key=lambda t: t.number)
+        if len(trials) > 1:
+            names = set.intersection(*(set(t.metrics) for t in trials))
+            means = {n: statistics.fmean(t.metrics[n] for t in trials) for n in sorted(names)}
+            columns = zip(*(t.values for t in trials if t.values is not None), strict=True)
+            values = [statistics.fmean(column) for column in columns]
+            first = replace(first, metrics=means, values=values)
+        first = replace(first, seeds=len(trials), spread=spread)
+        found.append(first)
+    return found
+
+
+def quality_axis(objectives: Sequence[Objective]) -> int:
+    """The objective that is measured, and so uncertain: the first that is no cost."""
+    return next(i for i, o in enumerate(objectives) if o.name not in COSTS)
+
+
+def probabilities(points: Sequence[Entry], objectives: Sequence[Objective]) -> list[float]:
+    """For each merged point, the probability that no other dominates it: quality is normal
+    around the mean with the error of so many seeds, costs are exact. By simulation, seeded."""
+    import numpy as np
+
+    if not points:
+        return []
+    axis = quality_axis(objectives)
+    signs = np.array([-1.0 if o.maximize else 1.0 for o in objectives])
+    losses = np.array([p.values for p in points], dtype=float) * signs
+    error = np.array([(p.spread or PRIOR_SPREAD) / math.sqrt(p.seeds) for p in points])
+    rest = np.delete(losses, axis, axis=1)
+    # covers[i, j]: j costs no more than i in anything.
+    covers = (rest[None, :, :] <= rest[:, None, :]).all(2)
+    np.fill_diagonal(covers, False)
+    mean = losses[:, axis]
+    rival = np.where(covers, mean[None, :], np.inf).min(1)
+    # Only points that noise could carry past their best rival are worth simulating.
+    close = np.flatnonzero(mean - 4 * (error + error.max()) <= rival)
+    covers = covers[np.ix_(close, close)]
+    draws = np.random.default_rng(0).normal(size=(DRAWS, len(close)))
+    counts = np.zeros(len(close))
+    for drawn in mean[close] + error[close] * draws:
+        beaten = covers & (drawn[None, :] <= drawn[:, None])
+        counts += ~beaten.any(1)
+    found = np.zeros(len(points))
+    found[close] = counts / DRAWS
+    return [float(f) for f in found]
+
+
+def cautious(entry: Entry) -> float:
+    """Accuracy less the error of its mean: of two points as good, the one with more seeds."""
+    return entry.metrics["val_accuracy"] - (entry.spread or 0.0) / math.sqrt(entry.seeds)
+
+
+def next_repeat(
+    entries: Iterable[Entry], objectives: Sequence[Objective], running: dict[str, int]
+) -> Entry | None:
+    """The trial whose point is trained once more with another seed: where it is least clear
+    whether it belongs to the front, fewer seeds first. `running` counts repeats not yet ended."""
+    points = merged(entries, objectives)
+    chances = probabilities(points, objectives)
+    best: tuple[float, int] | None = None
+    for i, (point, chance) in enumerate(zip(points, chances, strict=True)):
+        seeds = point.seeds + running.get(point.point, 0)
+        if seeds >= MOST_SEEDS:
+            continue
+        # A point that is surely on the front is still worth a second look.
+        doubt = (chance * (1 - chance) + 0.05 * chance) / seeds**2
+        if best is None or doubt > best[0]:
+            best = (doubt, i)
+    return points[best[1]] if best is not None else None
