@@ -89,9 +89,12 @@ def build_parser() -> argparse.ArgumentParser:
     front.add_argument("--plot", action="store_true", help="with a scatter of all trials")
     front.add_argument("--csv", action="store_true", help="all complete trials as CSV")
 
-    compare = verb("compare", "search.verbs", "two searches side by side")
-    compare.add_argument("a")
-    compare.add_argument("b")
+    compare = verb(
+        "compare", "search.verbs", "two searches side by side, or one beside the paper's rows"
+    )
+    compare.add_argument("a", help="name of a search")
+    compare.add_argument("b", nargs="?", help="name of another one")
+    compare.add_argument("--paper", action="store_true", help="the rows the search's YAML carries")
 
     export = verb("export", "search.verbs", "points of a front as recipes", json=False)
     export.add_argument("search", help="its name")

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from search import yaml_source
 from search.front import Objective
 from search.yaml_source import Source
+from trainables.parameters import Value
 from trainables.registry import UserError, did_you_mean
 from trainables.task import Strict, Task
 
@@ -109,6 +110,43 @@ class TrackingSpec(Strict):
     """its name; default: dataset and model"""
 
 
+class PaperRow(Strict):
+    """One printed row of a paper's table, and which of our trials answer it."""
+
+    label: str
+    """as the paper calls it"""
+    value: float
+    """the paper's number, in the unit of `paper.metric`: accuracies are fractions"""
+    spread: Annotated[float, Field(ge=0)] | None = None
+    """the paper's standard deviation, where it prints one"""
+    flops_pct: Annotated[float, Field(gt=0, le=100)] | None = None
+    """the row's cost; the nearest of our points is shown, within 5 points a difference too"""
+    where: dict[str, Value] = Field(default_factory=dict)
+    """keys of `space` and their values: only trials with them count, best first; without it
+    the row is answered by our front"""
+
+
+class PaperSpec(Strict):
+    """The rows a search aims at. Nothing of it changes a trial."""
+
+    title: str
+    """of the paper, with year"""
+    table: str
+    """which table or figure, for example Table 3"""
+    dataset: str
+    """the paper's data"""
+    model: str
+    """the paper's network"""
+    epochs: Annotated[int, Field(ge=1)] | None = None
+    """the paper trained"""
+    metric: str = "val_accuracy"
+    """our metric that is held against the rows; papers print the one of a test set"""
+    note: str = ""
+    """what else differs"""
+    rows: Annotated[list[PaperRow], Field(min_length=1)]
+    """of the table"""
+
+
 def _accuracy_and_flops() -> dict[str, Literal["max", "min"]]:
     return {"val_accuracy": "max", "flops": "min"}
 
@@ -134,6 +172,8 @@ class SearchConfig(Strict):
     """what one trial takes"""
     tracking: TrackingSpec = Field(default_factory=TrackingSpec)
     """where runs are shown"""
+    paper: PaperSpec | None = None
+    """published rows: `bitfront compare NAME --paper` prints ours beside them"""
 
     @property
     def front_objectives(self) -> list[Objective]:
@@ -248,6 +288,7 @@ def check(config: SearchConfig) -> list[KeyProblem]:
             problems.append(KeyProblem(("limits", key), "give a min, a max or a number"))
         elif limit.min is not None and limit.max is not None and limit.min > limit.max:
             problems.append(KeyProblem(("limits", key), "min is above max"))
+    problems += _paper_problems(config)
     dataset = attempt(("task", "dataset"), lambda: DATASETS.get(config.task.dataset))
     model = attempt(("task", "model", "name"), lambda: MODELS.get(config.task.model.name))
     if model is not None:
@@ -279,6 +320,31 @@ def check(config: SearchConfig) -> list[KeyProblem]:
         from search.bounds import check_limits
 
         attempt(("limits",), lambda: check_limits(config, space))
+    return problems
+
+
+def _paper_problems(config: SearchConfig) -> list[KeyProblem]:
+    """Rows that no trial of this search could answer."""
+    paper = config.paper
+    if paper is None:
+        return []
+    problems = []
+    if paper.metric not in METRICS:
+        hint = did_you_mean(paper.metric, METRICS)
+        problems.append(KeyProblem(("paper", "metric"), f"'{paper.metric}' is no metric, {hint}"))
+    known = [*config.space, "method", "plan.selector", "plan.budget"]
+    for index, row in enumerate(paper.rows):
+        path = ("paper", "rows", index)
+        if paper.metric.endswith("accuracy") and not 0 <= row.value <= 1:
+            problems.append(
+                KeyProblem((*path, "value"), f"accuracies are fractions, got {row.value:g}")
+            )
+        for key in row.where:
+            if key not in known:
+                hint = did_you_mean(key, known)
+                problems.append(
+                    KeyProblem((*path, "where", key), f"is no key of this space, {hint}")
+                )
     return problems
 
 
@@ -329,6 +395,8 @@ def _keys_at(path: yaml_source.Path_) -> list[str]:
     """The keys the schema knows below `path`."""
     model: Any = SearchConfig
     for part in path:
+        if isinstance(part, int):
+            continue  # an item of a list has the keys of all items
         field = model.model_fields.get(str(part)) if _is_model(model) else None
         if field is None:
             model = Limit if path[0] == "limits" else None

@@ -104,20 +104,31 @@ def _rows(model: type[BaseModel], prefix: str) -> list[str]:
             default = "required"
         elif inner is not None or field.default_factory is not None:
             made = field.get_default(call_default_factory=True)
-            default = "" if isinstance(made, BaseModel) or made == {} else f"`{made}`"
+            default = "" if isinstance(made, BaseModel) or made in (None, {}) else f"`{made}`"
         else:
             default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
         bounds = "".join(_bound(m) for m in field.metadata)
         rows.append(f"| `{key}` | {_type(field.annotation)}{bounds} | {default} | {text} |")
         if inner is not None and name != "limits":
             rows += _rows(inner, f"{key}.")
+        item = _list_item(field.annotation)
+        if item is not None:
+            rows += _rows(item, f"{key}[].")
     return rows
 
 
 def _inner_model(annotation: Any) -> type[BaseModel] | None:
+    """The mapping a key holds, required or not."""
+    options = [a for a in get_args(annotation) if a is not type(None)]
+    if get_origin(annotation) in (Union, types.UnionType) and len(options) == 1:
+        annotation = options[0]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return None
+
+
+def _list_item(annotation: Any) -> type[BaseModel] | None:
+    return _inner_model(get_args(annotation)[0]) if get_origin(annotation) is list else None
 
 
 def _type(annotation: Any) -> str:

@@ -152,8 +152,12 @@ def front(args: Namespace) -> int:
 
 def compare(args: Namespace) -> int:
     from search.compare import Comparison
+    from search.paper import PaperComparison
 
-    comparison = Comparison(_results(args, args.a), _results(args, args.b))
+    if args.paper == (args.b is not None):
+        raise UserError("compare with what? give a second search, or --paper alone")
+    ours = _results(args, args.a)
+    comparison = PaperComparison(ours) if args.paper else Comparison(ours, _results(args, args.b))
     if args.json:
         terminal.show_json(comparison.as_json())
     else:
