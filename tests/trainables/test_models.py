@@ -16,7 +16,7 @@ from trainables.cost import cost_table, trace
 from trainables.methods import build_method
 from trainables.models import MODELS, build_model
 from trainables.models.activations import BinReLU, RPReLU
-from trainables.models.networks import Block
+from trainables.models.networks import Block, MobileBlock
 from trainables.plan import plan_layers
 from trainables.registry import UserError
 from trainables.training import memory_format
@@ -170,6 +170,34 @@ def test_a_block_that_halves_the_map_projects_its_shortcut(unit: str) -> None:
 def test_cresnet20_is_the_cresnet_of_depth_20_and_width_16() -> None:
     named = cost_table("cresnet20", {}, (3, 32, 32), 10)
     assert named == cost_table("cresnet", {"depth": 20, "width": 16}, (3, 32, 32), 10)
+
+
+def test_a_mobile_block_has_shortcuts_without_weights_around_both_convolutions() -> None:
+    block = MobileBlock(3, 6, 2, "identity", "dense").eval()
+    for unit in (block.spatial, block.pointwise):
+        nn.init.zeros_(unit.conv.weight)
+    x = torch.randn(2, 3, 8, 8)
+    halved = nn.functional.avg_pool2d(x, 2)
+    torch.testing.assert_close(block(x), torch.cat([halved, halved], 1))
+
+
+def test_the_stem_decides_the_size_of_the_first_stage() -> None:
+    sizes = {}
+    for stem in ("imagenet", "tiny", "cifar"):
+        with torch.device("meta"):
+            model = build_model("resnet18", {"stem": stem, "width": 4}, (3, 64, 64), 10)
+            sizes[stem] = model.stem(torch.empty(1, 3, 64, 64)).shape[-1]
+    assert sizes == {"imagenet": 16, "tiny": 32, "cifar": 64}
+
+
+def test_the_depthwise_form_has_a_filter_a_channel() -> None:
+    with torch.device("meta"):
+        dense, depthwise = (
+            build_model("mobilenet", {"form": form}, (3, 64, 64), 10)
+            for form in ("dense", "depthwise")
+        )
+    assert dense.blocks[2].spatial.conv.weight.shape == (128, 128, 3, 3)
+    assert depthwise.blocks[2].spatial.conv.weight.shape == (128, 1, 3, 3)
 
 
 def test_dropout_drops_in_training_only() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainables.parameters import Param, Value, resolve
-from trainables.registry import Registry
+from trainables.registry import Registry, UserError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,6 +28,11 @@ class ModelInfo:
 
     def resolve(self, given: dict[str, Any]) -> dict[str, Value]:
         return resolve("model", self.params, given)
+
+
+def check_image(name: str, shape: Shape) -> None:
+    if len(shape) != 3:
+        raise UserError(f"model.name: {name} takes images, not inputs of shape {shape}")
 
 
 MODELS: Registry[ModelInfo] = Registry("model")
