@@ -136,6 +136,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     for name, text in (
         ("methods", "the binarization methods"),
+        ("selectors", "the algorithms that make a plan for a budget"),
         ("models", "the networks"),
         ("datasets", "the datasets, and which of them are here"),
     ):
@@ -147,9 +148,13 @@ def build_parser() -> argparse.ArgumentParser:
     cost = verb("cost", "search.catalog", "what a planned network costs, layer by layer")
     cost.add_argument("model")
     cost.add_argument(
-        "--plan", default="F", help="letters, one letter for all, front:7, rear:7, front@40%%"
+        "--plan", default="F", help="letters, one letter for all, front:7, mixbin-grad@40%%"
     )
     cost.add_argument("--dataset", help="take input shape and classes from a dataset")
+    cost.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
+    cost.add_argument(
+        "--epochs", type=int, default=10, help="of the network a selector of --plan trains first"
+    )
     cost.add_argument("--shape", help="input shape, e.g. 3x32x32 (the default)")
     cost.add_argument("--classes", type=int, help="default 100")
     cost.add_argument("--set", action="append", metavar="KEY=VALUE", help="a model parameter")

@@ -64,6 +64,25 @@ class EarlyStoppingSpec(Strict):
     """share of trials that run to the end whatever their rank, to tell what stopping costs"""
 
 
+class StartSpec(Strict):
+    """Plans a search over free plans begins with."""
+
+    selector: str | list[str]
+    """one or several of `bitfront selectors`"""
+    budgets: Annotated[list[float], Field(min_length=1)] = Field(
+        default_factory=lambda: [80.0, 60.0, 40.0, 20.0, 10.0]
+    )
+    """percent of the full-precision flops, a plan each"""
+    rule: str = "at_least"
+    """stop before the flops fall below the budget, or at the `nearest` ones"""
+    level: str = "B"
+    """of the layers it chooses"""
+    params: dict[str, Any] = Field(default_factory=dict)
+    """of the selector"""
+    trained_on: dict[str, Any] = Field(default_factory=dict)
+    """changes of the task it looks at: another dataset, fewer epochs"""
+
+
 class SearchSpec(Strict):
     """How the space is explored."""
 
@@ -77,6 +96,8 @@ class SearchSpec(Strict):
     """share of the trials that repeat points with other seeds, where it changes the front most"""
     early_stopping: EarlyStoppingSpec | None = None
     """give up trials that rank low early; `early_stopping: true` takes the defaults"""
+    start_from: StartSpec | None = None
+    """plans of a selector that are tried first"""
 
     @field_validator("early_stopping", mode="before")
     @classmethod

@@ -29,6 +29,11 @@ def stages_folder(root: Path) -> Path:
     return root / "pretrained"
 
 
+def selections_folder(root: Path) -> Path:
+    """Where the work of selectors is kept, for all searches of a home."""
+    return root / "selections"
+
+
 @dataclass(frozen=True)
 class SearchFolder:
     """One search on disk."""

@@ -105,6 +105,7 @@ def _drive(
     warm_start: Results | None,
 ) -> bool:
     from search.driver import Session
+    from search.selection import settle, start_points
     from search.space_config import build_space
     from search.tracking import Tracker
     from search.warm_start import carried_points
@@ -116,8 +117,11 @@ def _drive(
     if not DATASETS.get(config.task.dataset).embedded:
         # A missing dataset is an error now, not the failure of every trial.
         load_train(config.task.dataset, config.task.data_dir)
-    space = build_space(config)
-    first = carried_points(warm_start, space) if warm_start is not None else []
+    note = (lambda text: None) if quiet else terminal.show
+    space = settle(config, build_space(config), folder, address, note)
+    first = start_points(space)
+    if warm_start is not None:
+        first += carried_points(warm_start, space)
     session = Session(config, space, folder, tracker, quiet, first)
     left = config.search.trials - session.ended
     if tracker is not None:
@@ -173,8 +177,10 @@ def _close_tracker(tracker: Any, folder: SearchFolder, complete: bool, quiet: bo
 
 
 def write_figures(results: Results) -> dict[str, str | Path]:
-    """front.html, front.png and front.csv beside the ledger, for the parent run."""
+    """front.html, front.png and front.csv beside the ledger, for the parent run, which takes the
+    scores of selectors too."""
     from dashboards.figures import front_csv, front_html, front_png
+    from search.selection import selection_files
 
     points = results.figure_points()
     labels = results.figure_labels()
@@ -185,7 +191,8 @@ def write_figures(results: Results) -> dict[str, str | Path]:
     (out / "front.html").write_text(front_html(points, title, **labels), encoding="utf-8")
     (out / "front.csv").write_text(front_csv(points), encoding="utf-8")
     front_png(points, title, out / "front.png", **labels)
-    return {name: out / name for name in ("front.html", "front.png", "front.csv")}
+    made = [out / name for name in ("front.html", "front.png", "front.csv")]
+    return {path.name: path for path in [*made, *selection_files(out)]}
 
 
 def summary_note(results: Results) -> str:
