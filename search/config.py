@@ -136,8 +136,9 @@ class PaperRow(Strict):
 
     label: str
     """as the paper calls it"""
-    value: float
-    """the paper's number, in the unit of `paper.metric`: accuracies are fractions"""
+    value: float | None = None
+    """the paper's number, in the unit of `paper.metric`: accuracies are fractions; none where
+    only the cost of the row is known"""
     spread: Annotated[float, Field(ge=0)] | None = None
     """the paper's standard deviation, where it prints one"""
     flops_pct: Annotated[float, Field(gt=0, le=100)] | None = None
@@ -356,7 +357,7 @@ def _paper_problems(config: SearchConfig) -> list[KeyProblem]:
     known = [*config.space, "method", "plan.selector", "plan.budget"]
     for index, row in enumerate(paper.rows):
         path = ("paper", "rows", index)
-        if paper.metric.endswith("accuracy") and not 0 <= row.value <= 1:
+        if paper.metric.endswith("accuracy") and not 0 <= (row.value or 0) <= 1:
             problems.append(
                 KeyProblem((*path, "value"), f"accuracies are fractions, got {row.value:g}")
             )

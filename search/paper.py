@@ -72,7 +72,8 @@ class PaperComparison:
                 "flops_pct": cost,
                 "epochs": entry.spec.task.epochs,
             }
-            if row.flops_pct is None or abs(cost - row.flops_pct) <= SAME_COST:
+            near = row.flops_pct is None or abs(cost - row.flops_pct) <= SAME_COST
+            if near and row.value is not None:
                 told["difference"] = value - row.value
         return told
 

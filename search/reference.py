@@ -12,6 +12,7 @@ from search.config import COSTS, METRICS, SearchConfig
 from search.space_config import TASK_KEYS
 from trainables.methods import METHODS
 from trainables.models import MODELS
+from trainables.selectors import SELECTORS
 
 SPACE = """\
 ## `space`: what may change between trials
@@ -45,6 +46,23 @@ A plan is one of
 | `B` | one letter for every layer |
 | `{per: layer, levels: [F, B]}` | a level drawn for every `layer`, `block` or `stage` |
 | `{selector: front, budget: [80, 40], rule: at_least}` | by a selector, for % of the FP flops |
+
+A selected plan has these keys
+
+| key | meaning |
+|---|---|
+| `selector` | one of `bitfront selectors`, or a list to choose among |
+| `budget` | percent of the full-precision flops: a number, a list or a range |
+| `rule` | `at_least`: stop before the flops fall below the budget; `nearest`: as near as it gets |
+| `level` | of the chosen layers: `B` (the default) or `W` |
+| `seeds` | draws of random and pseudo-random, a list; default: the search's seed |
+| `params` | switches of the selector, below |
+| `trained_on` | changes of the task it looks at: `{dataset: cifar10}` selects there, trains here |
+
+A selector that looks at a trained network works before the first trial, where trials run; its
+order serves all budgets and is kept for all searches of a home. Its scores are in the search's
+folder and on the parent run: `selection-NAME.json`, `.csv`, `.html`, `.png`.
+`search.start_from` begins a search over free plans with plans of a selector.
 """
 
 
@@ -74,6 +92,18 @@ def reference() -> str:
         if not method.params:
             lines.append(f"| `{name}` | {levels} | | | | |")
         lines += [_parameter(f"`{name}` | {levels}", k, p) for k, p in method.params.items()]
+    lines += [
+        "",
+        "## Selectors and their switches",
+        "",
+        "| selector | trains | parameter | default | accepted | recommended |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, selector in SELECTORS.items():
+        trains = "yes" if selector.trained else "no"
+        if not selector.params:
+            lines.append(f"| `{name}` | {trains} | | | | |")
+        lines += [_parameter(f"`{name}` | {trains}", k, p) for k, p in selector.params.items()]
     lines += [
         "",
         "## Models and their parameters",

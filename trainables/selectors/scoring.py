@@ -150,6 +150,7 @@ class Scoring:
         stages: Path | None = None,
         gpus: float = 0.0,
         note: Note = lambda text: None,
+        data: tuple[Arrays, Arrays] | None = None,
     ) -> None:
         self.spec = spec
         self.table = task_cost_table(spec.task)
@@ -157,7 +158,8 @@ class Scoring:
         self.stages = stages
         self.gpus = gpus
         self.note = note
-        self.train, self.validation = (part.to(self.device) for part in search_data(spec.task))
+        parts = search_data(spec.task) if data is None else data
+        self.train, self.validation = (part.to(self.device) for part in parts)
         self.training_epochs = 0.0
         self.scored_examples = 0
 
