@@ -273,7 +273,7 @@ def _settled(config: SearchConfig) -> SearchConfig:
 def check(config: SearchConfig) -> list[KeyProblem]:
     """What the types alone cannot see: names, objectives, limits, the space."""
     from search.space_config import build_space
-    from trainables.data import DATASETS
+    from trainables.data import DATASETS, pixel_statistics
     from trainables.models import MODELS
 
     problems: list[KeyProblem] = []
@@ -318,6 +318,7 @@ def check(config: SearchConfig) -> list[KeyProblem]:
             attempt(("task", "model", key), partial(model.resolve, {key: value}))
     if dataset is None or model is None or problems:
         return problems
+    attempt(("task", "normalize"), lambda: pixel_statistics(dataset, config.task.normalize))
     if config.task.augmentation == "crop-flip" and len(dataset.shape) != 3:
         problems.append(
             KeyProblem(

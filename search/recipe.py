@@ -163,7 +163,8 @@ def train_recipe(
         note(f"starts from {task.pretrain.epochs} epochs in full precision, trained once")
     cache = StageCache(stages or out / "pretrained")
     data_dir = data_dir or task.data_dir
-    train, test = load_train(task.dataset, data_dir), load_test(task.dataset, data_dir)
+    train = load_train(task.dataset, data_dir, task.normalize)
+    test = load_test(task.dataset, data_dir, task.normalize)
     device = device_from_resources(gpus)
     done: list[SeedResult] = []
     for seed in recipe.final.seeds:

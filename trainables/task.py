@@ -132,6 +132,8 @@ class Task(Strict):
     checkpoint; end-to-end when not given"""
     augmentation: Literal["default", "none", "crop-flip"] = "default"
     """default: what the dataset declares"""
+    normalize: Literal["dataset", "imagenet"] = "dataset"
+    """mean and deviation of pixels: the dataset's own, or ImageNet's as many checkpoints expect"""
     binarize: Literal["body", "all"] = "body"
     """which layers a plan decides: all, or all but first, last and shortcuts"""
     precision: Literal["fp32", "bf16"] = "fp32"

@@ -44,16 +44,26 @@ class DivergedError(Exception):
 def search_data(task: Task) -> tuple[Arrays, Arrays]:
     """(train, validation): all a search may see. The test set is not reachable from here."""
     return _search_data(
-        task.dataset, task.data_dir, task.subset, task.val_fraction, task.split_seed
+        task.dataset,
+        task.data_dir,
+        task.normalize,
+        task.subset,
+        task.val_fraction,
+        task.split_seed,
     )
 
 
 # An actor trains many trials on the same data; two entries serve a change of the task in between.
 @lru_cache(maxsize=2)
 def _search_data(
-    dataset: str, data_dir: str | None, subset: int | None, val_fraction: float, seed: int
+    dataset: str,
+    data_dir: str | None,
+    normalize: str,
+    subset: int | None,
+    val_fraction: float,
+    seed: int,
 ) -> tuple[Arrays, Arrays]:
-    arrays = load_train(dataset, data_dir)
+    arrays = load_train(dataset, data_dir, normalize)
     if subset is not None and subset < len(arrays):
         arrays = arrays.take(subset, seed)
     return split(arrays, val_fraction, seed)

@@ -3,8 +3,10 @@ their closed forms; networks that are not ours take a plan too."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,13 +15,14 @@ from torch import nn
 
 from trainables.binary import apply_plan, verify_binary
 from trainables.cost import cost_table, trace
+from trainables.data import DATASETS, load_test
 from trainables.methods import build_method
 from trainables.models import MODELS, build_model
 from trainables.models.activations import BinReLU, RPReLU
-from trainables.models.networks import Block, MobileBlock
+from trainables.models.networks import Block, MobileBlock, PaddedShortcut
 from trainables.plan import plan_layers
 from trainables.registry import UserError
-from trainables.training import memory_format
+from trainables.training import evaluate, memory_format
 
 SHAPES = [(1, 8, 8), (1, 28, 28), (3, 32, 32), (2,)]
 CASES = [
@@ -31,6 +34,7 @@ CASES = [
 ACTIVATIONS = [
     (name, activation)
     for name in MODELS
+    if "activation" in MODELS.get(name).params
     for activation in MODELS.get(name).params["activation"].domain.values
 ]
 
@@ -198,6 +202,47 @@ def test_the_depthwise_form_has_a_filter_a_channel() -> None:
         )
     assert dense.blocks[2].spatial.conv.weight.shape == (128, 128, 3, 3)
     assert depthwise.blocks[2].spatial.conv.weight.shape == (128, 1, 3, 3)
+
+
+@pytest.mark.parametrize(("shortcut", "weights"), [("pad", 267_696), ("projection", 270_256)])
+def test_resnet20_has_the_published_number_of_convolution_weights(shortcut, weights) -> None:
+    with torch.device("meta"):
+        model = build_model("resnet20", {"shortcut": shortcut}, (3, 32, 32), 10)
+    convs = [m.weight.numel() for m in model.modules() if isinstance(m, nn.Conv2d)]
+    assert sum(convs) == weights
+    body = [model.get_submodule(layer.name).weight.numel() for layer in plan_layers(model)]
+    assert sum(body) == 267_264  # methods.md 3.3
+    assert len(body) == 18
+    extra = 2 if shortcut == "projection" else 0
+    assert len(plan_layers(model, "all")) == 20 + extra
+
+
+def test_a_padded_shortcut_takes_every_second_pixel_and_adds_zero_channels() -> None:
+    x = torch.randn(2, 16, 8, 8)
+    out = PaddedShortcut(16, 32)(x)
+    assert out.shape == (2, 32, 4, 4)
+    assert torch.equal(out[:, 8:24], x[:, :, ::2, ::2])
+    assert not out[:, :8].any()
+    assert not out[:, 24:].any()
+
+
+PRETRAINED = "weights/resnet20-cifar10/resnet20-12fca82f.th"
+
+
+def test_the_public_checkpoint_of_resnet20_classifies_cifar10() -> None:
+    folder = os.environ.get("BITFRONT_DATA")
+    if not folder or not (Path(folder) / PRETRAINED).is_file():
+        pytest.skip(f"no {PRETRAINED} in BITFRONT_DATA")
+    if not DATASETS.get("cifar10").is_there(folder):
+        pytest.skip("no CIFAR-10 in BITFRONT_DATA")
+    stored = torch.load(Path(folder) / PRETRAINED, map_location="cpu", weights_only=True)
+    state = {key.removeprefix("module."): t for key, t in stored["state_dict"].items()}
+    model = build_model("resnet20", {}, (3, 32, 32), 10)
+    model.load_state_dict(state, strict=True)
+    images = load_test("cifar10", folder, "imagenet").take(2000, seed=0)
+    assert evaluate(model, images)["val_accuracy"] > 0.91
+    other = load_test("cifar10", folder).take(2000, seed=0)
+    assert not torch.equal(images.x, other.x)
 
 
 def test_dropout_drops_in_training_only() -> None:
