@@ -11,6 +11,8 @@ Conventions (methods.md 4.3, 5.6; design.md 5), with n MACs and e output element
          anything else
 
 A costs what B costs: no convention counts the width of accumulators.
+Products of two activations, as in attention (queries with keys, weights with values), are rows of
+their own: n MACs in full precision under any plan, e = 0.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from typing import Any
 
 from trainables.models import MODELS, Shape, build_model
 from trainables.plan import BINARY_INPUTS, PlanLayer, check_plan, plan_layers
+from trainables.registry import UserError
 from trainables.task import Task
 
 CONVENTIONS = ("flops", "ops64", "bops", "bytes")
@@ -116,8 +119,9 @@ def trace(model: Any, shape: Shape, scope: str = "body") -> CostTable:
     """Run `model` (on the meta device) once and note what each weighted layer does."""
     import torch
     from torch import nn
+    from torch.utils.flop_counter import FlopCounterMode
 
-    planned = {layer.name for layer in plan_layers(model, scope)}
+    planned = [layer.name for layer in plan_layers(model, scope)]
     weighted = {
         name: module
         for name, module in model.named_modules()
@@ -128,7 +132,7 @@ def trace(model: Any, shape: Shape, scope: str = "body") -> CostTable:
     def record(name: str) -> Any:
         def hook(module: nn.Module, args: Any, output: torch.Tensor) -> None:
             weight: torch.Tensor = module.weight  # type: ignore[assignment]
-            positions = output.numel() // output.shape[1 if output.dim() == 4 else -1]
+            positions = output.numel() // output.shape[1 if isinstance(module, nn.Conv2d) else -1]
             macs, elements = seen.get(name, (0, 0))
             seen[name] = (macs + positions * weight.numel(), elements + output.numel())
 
@@ -136,14 +140,18 @@ def trace(model: Any, shape: Shape, scope: str = "body") -> CostTable:
 
     handles = [m.register_forward_hook(record(name)) for name, m in weighted.items()]
     was_training = model.training
+    counter = FlopCounterMode(display=False)
     try:
         model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), counter:
             model(torch.empty(1, *shape, device="meta"))
+    except RuntimeError as error:
+        raise UserError(f"inputs of shape {tuple(shape)} do not fit the model: {error}") from None
     finally:
         model.train(was_training)
         for handle in handles:
             handle.remove()
+    _all_reached(planned, seen)
     last = list(seen)[-1]
     layers = []
     for name, (macs, elements) in seen.items():
@@ -163,6 +171,7 @@ def trace(model: Any, shape: Shape, scope: str = "body") -> CostTable:
                 name in planned,
             )
         )
+    layers = _with_products(layers, counter.get_flop_counts(), type(model).__name__)
     counted = sum(weighted[name].weight.numel() for name in seen)
     floats = sum(t.numel() for t in model.state_dict().values() if t.is_floating_point())
     return CostTable(
@@ -171,6 +180,44 @@ def trace(model: Any, shape: Shape, scope: str = "body") -> CostTable:
         other_bytes=4 * (floats - counted),
         parameters=sum(p.numel() for p in model.parameters()),
     )
+
+
+def _all_reached(planned: list[str], seen: dict[str, Any]) -> None:
+    missed = [name for name in planned if name not in seen]
+    if missed:
+        raise UserError(
+            f"layer {missed[0]} is read by its network without being called, so that no plan can "
+            "make it binary",
+            "timm has most networks in a form that takes a plan: bitfront cost timm/NAME",
+        )
+
+
+def _with_products(
+    layers: list[LayerTrace], counts: dict[str, dict[Any, int]], root: str
+) -> list[LayerTrace]:
+    """The layers, and behind those of each module what it multiplied itself: what torch counted
+    in it and in nothing inside it."""
+    flops = {
+        path.removeprefix(root).lstrip("."): sum(by_operator.values())
+        for path, by_operator in counts.items()
+        if path != "Global"
+    }
+    own = dict(flops)
+    for name, inside in flops.items():
+        holder = name
+        while holder:
+            holder = holder.rpartition(".")[0]
+            if holder in own:  # a list of modules is never called itself
+                own[holder] -= inside
+                break
+    known = {layer.name for layer in layers}
+    rows = list(layers)
+    for name, count in own.items():
+        if count > 0 and name not in known:
+            behind = [i for i, row in enumerate(rows) if row.name.startswith(f"{name}.")]
+            product = LayerTrace(f"{name}.product", "product", count // 2, 0, 0, 0, 0, False)
+            rows.insert(behind[-1] + 1 if behind else len(rows), product)
+    return rows
 
 
 def cost_table(

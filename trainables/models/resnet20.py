@@ -5,18 +5,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainables.models.base import MODELS, ModelInfo, Shape
+from trainables.models.base import MODELS, ModelInfo, Shape, check_image
 from trainables.models.mlp import ACTIVATION
 from trainables.parameters import Choice, Param
-from trainables.registry import UserError
 
 if TYPE_CHECKING:
     from torch import nn
 
 
 def _build(shape: Shape, classes: int, shortcut: str, activation: str) -> nn.Module:
-    if len(shape) != 3:
-        raise UserError(f"model.name: resnet20 takes images, not inputs of shape {shape}")
+    check_image("resnet20", shape)
     from trainables.models import networks
 
     return networks.ResNet20(shape, classes, shortcut, activation)
