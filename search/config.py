@@ -248,6 +248,9 @@ def from_source(
     if pretrain.checkpoint is not None and not pretrain.checkpoint.startswith(MLFLOW_RUN):
         # Workers run in folders of their own.
         pretrain.checkpoint = str(Path(pretrain.checkpoint).expanduser().resolve())
+    distill = config.task.loss.distill
+    if distill.teacher_file is not None:
+        distill.teacher = str(Path(distill.teacher_file).expanduser().resolve())
     problems = [_line(source, p.path, p.message) for p in check(config)]
     if problems:
         raise ConfigError(problems)
@@ -267,12 +270,20 @@ def _settled(config: SearchConfig) -> SearchConfig:
         digest = file_digest(Path(checkpoint))
         pretrain = task.pretrain.model_copy(update={"sha256": digest})
         task = task.model_copy(update={"pretrain": pretrain})
+    teacher = task.loss.distill.teacher_file
+    if teacher is not None:
+        from trainables.pretraining import file_digest
+
+        digest = file_digest(Path(teacher))
+        distill = task.loss.distill.model_copy(update={"sha256": digest})
+        loss = task.loss.model_copy(update={"distill": distill})
+        task = task.model_copy(update={"loss": loss})
     return config.model_copy(update={"task": task})
 
 
 def check(config: SearchConfig) -> list[KeyProblem]:
     """What the types alone cannot see: names, objectives, limits, the space."""
-    from search.space_config import build_space
+    from search.space_config import build_space, distillations
     from trainables.data import DATASETS, pixel_statistics
     from trainables.models import MODELS
 
@@ -340,6 +351,10 @@ def check(config: SearchConfig) -> list[KeyProblem]:
 
             tasks = space.extreme_tasks()
             attempt(("task", "pretrain", "checkpoint"), lambda: check_checkpoint(*tasks))
+        for task in distillations(config, space):
+            from trainables.distillation import check_teacher
+
+            attempt(("task", "loss", "distill"), partial(check_teacher, task))
         from search.bounds import check_limits
 
         attempt(("limits",), lambda: check_limits(config, space))

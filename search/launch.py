@@ -22,6 +22,7 @@ MAY_CHANGE = (
     "description",
     "task.data_dir",
     "task.pretrain.checkpoint",
+    "task.loss.distill.teacher",
     "paper",
 )
 

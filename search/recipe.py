@@ -151,12 +151,14 @@ def train_recipe(
 
     from trainables import packed
     from trainables.data import load_test, load_train
+    from trainables.distillation import check_teacher
     from trainables.pretraining import StageCache, check_checkpoint
     from trainables.training import Training, device_from_resources, load_state, save_state
 
     if threads is not None:
         torch.set_num_threads(threads)
     task = recipe.spec.task.model_copy(update={"epochs": recipe.final.epochs})
+    check_teacher(task)
     if task.pretrain.checkpoint is not None:
         note(check_checkpoint(task).text())
     if task.pretrain.epochs:

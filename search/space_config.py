@@ -25,8 +25,17 @@ from trainables.parameters import Choice, Domain, Float, Int, Param
 from trainables.plan import LEVELS, check_plan
 from trainables.registry import UserError, did_you_mean
 from trainables.selectors import RULES, SELECTORS
-from trainables.task import LearningRateSpec, LossSpec, OptimizerSpec, with_overrides
+from trainables.task import (
+    DistillSpec,
+    LearningRateSpec,
+    LossSpec,
+    OptimizerSpec,
+    Task,
+    with_overrides,
+)
 
+# Which file a teacher is, is not for a search to choose.
+DISTILL_FILE = ("teacher", "sha256")
 # Parts of the task a search may change, besides the parameters of its model.
 TASK_KEYS = (
     "batch_size",
@@ -36,7 +45,8 @@ TASK_KEYS = (
     "pretrain.epochs",
     *(f"optimizer.{key}" for key in OptimizerSpec.model_fields),
     *(f"schedule.{key}" for key in LearningRateSpec.model_fields if key != "at"),
-    *(f"loss.{key}" for key in LossSpec.model_fields),
+    *(f"loss.{key}" for key in LossSpec.model_fields if key != "distill"),
+    *(f"loss.distill.{key}" for key in DistillSpec.model_fields if key not in DISTILL_FILE),
 )
 
 
@@ -67,6 +77,19 @@ def build_space(config: SearchConfig) -> Space:
         _check_plan_fits(space, plan, [layer.name for layer in table.plan_layers], table)
     _check_selecting(space)
     return space
+
+
+def distillations(config: SearchConfig, space: Space) -> list[Task]:
+    """Tasks, one a kind of teaching and network, that trials may have a teacher in."""
+    kinds = ends(space.overrides.get("loss.distill.kind", Choice((config.task.loss.distill.kind,))))
+    lengths = ends(space.overrides.get("pretrain.epochs", Choice((config.task.pretrain.epochs,))))
+    return [
+        with_overrides(task, {"loss.distill.kind": kind, "pretrain.epochs": epochs})
+        for kind in kinds
+        if kind != "none"
+        for epochs in lengths
+        for task in space.extreme_tasks()
+    ]
 
 
 def stage_epochs(config: SearchConfig) -> list[int]:

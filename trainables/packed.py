@@ -6,6 +6,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -82,18 +84,9 @@ def save(network: Network, spec: TrialSpec, path: Path, notes: dict[str, Any]) -
 
 def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
     """(model in evaluation mode, its spec, notes), or a clear error for any other file."""
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise UserError(f"{path}: not a packed checkpoint, or damaged: {error}") from None
-    if metadata.get("format") != FORMAT:
-        raise UserError(f"{path}: a safetensors file, but not one that bitfront packed")
-    if metadata.get("version") != str(VERSION):
-        raise UserError(f"{path}: packed by another version of bitfront: {metadata.get('version')}")
+    metadata = _metadata(path)
+    with _opened(path) as file:
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     if metadata.pop("sha256", None) != _digest(tensors, metadata):
         raise UserError(f"{path}: damaged: its checksum does not match")
     try:
@@ -103,6 +96,40 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path}: its tensors do not fit its own description: {reason}") from None
     return model, spec, json.loads(metadata["notes"])
+
+
+def describe(path: Path) -> TrialSpec:
+    """What the packed network is, without reading its tensors."""
+    try:
+        return TrialSpec.model_validate_json(_metadata(path)["spec"])
+    except (ValidationError, KeyError):
+        raise UserError(f"{path}: damaged: its description cannot be read") from None
+
+
+def is_packed(path: Path) -> bool:
+    with _opened(path) as file:
+        return (file.metadata() or {}).get("format") == FORMAT
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    with _opened(path) as file:
+        metadata = file.metadata() or {}
+    if metadata.get("format") != FORMAT:
+        raise UserError(f"{path}: a safetensors file, but not one that bitfront packed")
+    if metadata.get("version") != str(VERSION):
+        raise UserError(f"{path}: packed by another version of bitfront: {metadata.get('version')}")
+    return metadata
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            yield file
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path}: not a packed checkpoint, or damaged: {error}") from None
 
 
 def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:

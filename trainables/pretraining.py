@@ -163,22 +163,28 @@ def _stored(path: Path) -> dict[str, Tensor] | None:
 # --- starting from weights ----------------------------------------------------------------------
 
 
-def load_starting_weights(training: Training) -> bool:
-    """Put what the task starts from into a network about to be trained. False: it is trained
-    end-to-end, from the random weights it has."""
+def starting_weights(training: Training) -> tuple[dict[str, Tensor], str] | None:
+    """(weights the task starts from, where they are from); None: it is trained end-to-end."""
     pretrain = training.spec.task.pretrain
     stage = stage_spec(training.spec)
     if stage is not None:
         data = (training.train, training.validation, training.device)
+        source = f"the stage of {pretrain.epochs} epochs"
         if training.stages is None:
-            weights = weights_of(train_stage(stage, *data).model)
-        else:
-            weights = training.stages.weights(stage, *data)
-        load_weights(training.model, weights, f"the stage of {pretrain.epochs} epochs")
-    elif pretrain.checkpoint is not None:
-        weights = read_checkpoint(Path(pretrain.checkpoint), pretrain.sha256)
-        load_weights(training.model, weights, pretrain.checkpoint)
-    return pretrain.active
+            return weights_of(train_stage(stage, *data).model), source
+        return training.stages.weights(stage, *data), source
+    if pretrain.checkpoint is not None:
+        return read_checkpoint(Path(pretrain.checkpoint), pretrain.sha256), pretrain.checkpoint
+    return None
+
+
+def load_starting_weights(training: Training) -> bool:
+    """Put what the task starts from into a network about to be trained. False: it is trained
+    end-to-end, from the random weights it has."""
+    found = starting_weights(training)
+    if found is not None:
+        load_weights(training.model, *found)
+    return found is not None
 
 
 @dataclass(frozen=True)

@@ -64,11 +64,59 @@ class LearningRateSpec(Strict):
     """what each step multiplies with"""
 
 
-class LossSpec(Strict):
-    """Cross-entropy and its options."""
+Weight = Annotated[float, Field(ge=0)]
+
+
+class DistillSpec(Strict):
+    """Learning from a teacher in full precision (methods.md 1.11, protocol 4, and 3.4)."""
+
+    kind: Literal["none", "logits", "bibert"] = "none"
+    """logits: the teacher's soft targets; bibert: also Q, K, V similarities and hidden states of
+    a transformer, and labels; `distill: bibert` is short for this key"""
+    teacher: str = "stage"
+    """stage: the full-precision network `pretrain` gives; else a file: a packed checkpoint, a
+    state dict of the same model, or a recipe, which is trained once and kept"""
+    sha256: str | None = None
+    """of the teacher's file; filled in when it is not given, so that another file is noticed"""
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    """of the soft targets"""
+    soft: Weight = 1.0
+    """weight of the teacher's soft targets"""
+    hard: Weight | None = None
+    """weight of the labels' cross-entropy; 0 for logits and 0.5 for bibert when not given"""
+    similarity: Weight = 1.0
+    """weight of the Q, K, V similarities of every attention (bibert)"""
+    hidden: Weight = 1.0
+    """weight of the hidden states: what enters the first block and leaves each (bibert)"""
+
+    @property
+    def hard_weight(self) -> float:
+        if self.hard is not None:
+            return self.hard
+        return 0.5 if self.kind == "bibert" else 0.0
+
+    @property
+    def teacher_file(self) -> str | None:
+        return None if self.teacher == "stage" else self.teacher
+
+
+class CrossEntropySpec(Strict):
+    """Cross-entropy with the labels."""
 
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """share of the target spread over all classes"""
+
+
+class LossSpec(CrossEntropySpec):
+    """Cross-entropy and its options."""
+
+    distill: DistillSpec = Field(default_factory=DistillSpec)
+    """learning from a teacher; no teacher when not given"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_stand_for_specs(cls, data: Any) -> Any:
+        return _expanded(data, (("distill", "kind"),))
 
 
 # What a full-precision stage takes from the task as it is written, unless it has its own.
@@ -93,8 +141,8 @@ class PretrainSpec(Strict):
     """of the stage"""
     schedule: LearningRateSpec | None = None
     """of the stage"""
-    loss: LossSpec | None = None
-    """of the stage"""
+    loss: CrossEntropySpec | None = None
+    """of the stage, which has no teacher"""
     augmentation: Literal["default", "none", "crop-flip"] | None = None
     """of the stage"""
     precision: Literal["fp32", "bf16"] | None = None
@@ -161,12 +209,16 @@ class Task(Strict):
     def stage_settings(self) -> dict[str, Any]:
         """How the full-precision stage is trained: its own settings, else the task's."""
         own = {key: getattr(self.pretrain, key) for key in STAGE_KEYS}
-        return {k: getattr(self, k) if v is None else v for k, v in own.items()}
+        settings = {k: getattr(self, k) if v is None else v for k, v in own.items()}
+        settings["loss"] = LossSpec(label_smoothing=settings["loss"].label_smoothing)
+        return settings
 
     def with_settled_stage(self) -> Task:
         """The same task with the stage's settings written out: what a search changes between
         trials then changes nothing about the stage they share."""
-        pretrain = self.pretrain.model_copy(update=self.stage_settings)
+        settings = self.stage_settings
+        settings["loss"] = CrossEntropySpec(label_smoothing=settings["loss"].label_smoothing)
+        pretrain = self.pretrain.model_copy(update=settings)
         return self.model_copy(update={"pretrain": pretrain})
 
 
@@ -206,6 +258,9 @@ class TrialSpec(Strict):
         content = self.canonical().model_dump(mode="json")
         content["task"].pop("data_dir")
         content["task"] |= _what_it_starts_from(self.task.pretrain, content["task"].pop("pretrain"))
+        if content["task"]["normalize"] == "dataset":  # ids of before there was a choice
+            del content["task"]["normalize"]
+        content["task"]["loss"] |= _whom_it_learns_from(content["task"]["loss"].pop("distill"))
         text = json.dumps([search, content], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:length]
 
@@ -218,6 +273,14 @@ def _what_it_starts_from(pretrain: PretrainSpec, content: dict[str, Any]) -> dic
         return {"pretrain": {"checkpoint": pretrain.sha256 or pretrain.checkpoint}}
     checkpoint = pretrain.sha256 or pretrain.checkpoint
     return {"pretrain": {**content, "checkpoint": checkpoint, "sha256": None}}
+
+
+def _whom_it_learns_from(distill: dict[str, Any]) -> dict[str, Any]:
+    """The part of `distill` that makes a difference, under its key; nothing without a teacher."""
+    if distill["kind"] == "none":
+        return {}
+    teacher = distill["sha256"] or distill["teacher"]
+    return {"distill": {**distill, "teacher": teacher, "sha256": None}}
 
 
 def with_overrides(task: Task, overrides: dict[str, Any]) -> Task:

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from trainables.schedules import Schedule, Steps, fraction
 from trainables.task import LearningRateSpec, OptimizerSpec, Task, TrialSpec
 
 if TYPE_CHECKING:
+    from trainables.distillation import Loss
     from trainables.pretraining import StageCache
 
 EVALUATION_BATCH = 512
@@ -139,6 +140,13 @@ class Training:
     def done(self) -> bool:
         return self.epochs_done >= self.spec.task.epochs
 
+    @cached_property
+    def loss(self) -> Loss:
+        """Made when it is first needed: a teacher may have to be trained before."""
+        from trainables.distillation import make_loss
+
+        return make_loss(self)
+
     def epoch(self) -> dict[str, float]:
         """Train one epoch, evaluate with hard-binarized weights, return the metrics."""
         started = time.perf_counter()
@@ -194,6 +202,7 @@ class Training:
         steps = self.phases[index].epochs * len(self.batches)
         step = (self.epochs_done - first) * len(self.batches)
         total = torch.zeros((), device=self.device)
+        loss_of = self.loss
         self.method.before_epoch()
         for x, y in self.batches:
             passed = fraction(step, steps)
@@ -202,7 +211,7 @@ class Training:
                 group["lr"] = rate
             self.method.before_step(passed)
             with torch.autocast(self.device.type, torch.bfloat16, task.precision == "bf16"):
-                loss = F.cross_entropy(model(x), y, label_smoothing=task.loss.label_smoothing)
+                loss = loss_of(model, x, y)
             penalty = self.method.penalty()
             if penalty is not None:
                 loss = loss + penalty

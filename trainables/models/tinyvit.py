@@ -36,7 +36,7 @@ def _build(
     from trainables.models import surgery
 
     model = VisionTransformer(
-        img_size=shape[1:],
+        img_size=(shape[1], shape[2]),
         patch_size=patch,
         in_chans=shape[0],
         num_classes=classes,
