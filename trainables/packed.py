@@ -1,5 +1,5 @@
-"""The packed checkpoint: 1 bit a binary weight, the scales, everything else in float32, in one
-safetensors file that carries its own spec. Loading it gives the same logits, bit for bit."""
+"""The packed checkpoint: 1 bit a binary weight, the scales, everything else in float32 or float16,
+in one safetensors file that carries its own spec. Loading it gives the same logits, bit for bit."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ from trainables.training import Network, memory_format
 
 FORMAT = "bitfront-packed"
 VERSION = 1
+# How everything that is not binary may be stored.
+RESTS = {"float32": torch.float32, "float16": torch.float16}
 
 
 def pack_bits(signs: Tensor) -> Tensor:
@@ -43,8 +45,27 @@ def unpack_bits(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(bits.astype(np.float32)).mul_(2).sub_(1).view(shape)
 
 
-def packed_tensors(network: Network) -> dict[str, Tensor]:
-    """What the file holds; its bytes are the `bytes` cost."""
+@torch.no_grad()
+def round_rest(network: Network, rest: str) -> None:
+    """Everything that is not binary takes the values it will have in the file, so that what is
+    measured is what is stored."""
+    for key, value in _rest(network).items():
+        rounded = value.to(RESTS[rest])
+        if not bool(rounded.isfinite().all()):
+            raise UserError(f"{key} does not fit {rest}: it holds {float(value.abs().max()):.3g}")
+        value.copy_(rounded)
+
+
+def _rest(network: Network) -> dict[str, Tensor]:
+    return {
+        key: value
+        for key, value in network.model.state_dict().items()
+        if ".parametrizations." not in key and value.is_floating_point()
+    }
+
+
+def packed_tensors(network: Network, rest: str = "float32") -> dict[str, Tensor]:
+    """What the file holds; with float32 its bytes are the `bytes` cost."""
     binary = {layer.name: layer for layer in network.binary}
     tensors = {}
     for name, layer in binary.items():
@@ -52,10 +73,8 @@ def packed_tensors(network: Network) -> dict[str, Tensor]:
         tensors[f"{name}.weight.bits"] = pack_bits(signs)
         if scale is not None:
             tensors[f"{name}.weight.scale"] = scale.contiguous()
-    for key, value in network.model.state_dict().items():
-        if ".parametrizations." in key or not value.is_floating_point():
-            continue
-        tensors[key] = value.detach().cpu().contiguous()
+    for key, value in _rest(network).items():
+        tensors[key] = value.detach().cpu().to(RESTS[rest]).contiguous()
     return tensors
 
 
@@ -63,12 +82,16 @@ def payload_bytes(tensors: dict[str, Tensor]) -> int:
     return sum(t.numel() * t.element_size() for t in tensors.values())
 
 
-def save(network: Network, spec: TrialSpec, path: Path, notes: dict[str, Any]) -> int:
-    """Write the packed network; returns the bytes its tensors take."""
-    tensors = packed_tensors(network)
+def save(
+    network: Network, spec: TrialSpec, path: Path, notes: dict[str, Any], rest: str = "float32"
+) -> int:
+    """Write the packed network; returns the bytes its tensors take. With another `rest` than
+    float32, `round_rest` comes first."""
+    tensors = packed_tensors(network, rest)
     metadata = {
         "format": FORMAT,
         "version": str(VERSION),
+        "rest": rest,
         "spec": spec.model_copy(
             update={"task": spec.task.model_copy(update={"data_dir": None})}
         ).model_dump_json(),

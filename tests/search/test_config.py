@@ -232,7 +232,11 @@ def test_a_start_that_cannot_be_is_found_before_anything_starts(
 def test_a_search_may_switch_its_teacher_on_and_off(tmp_path):
     text = """
 task: {dataset: digits, model: {name: tinyvit, depth: 1, width: 16, heads: 2}, pretrain: 2}
-space: {method: bnn, plan: W, loss.distill.kind: [none, logits, bibert], model.attention_norm: search}
+space:
+  method: bnn
+  plan: W
+  loss.distill.kind: [none, logits, bibert]
+  model.attention_norm: search
 """
     path = tmp_path / "s.yaml"
     path.write_text(text)
@@ -242,7 +246,7 @@ space: {method: bnn, plan: W, loss.distill.kind: [none, logits, bibert], model.a
     with pytest.raises(ConfigError, match="no full-precision stage to learn from"):
         load(path)
     path.write_text(text.replace("bibert]", "biberd]"))
-    with pytest.raises(ConfigError, match="loss.distill.kind: 'biberd'"):
+    with pytest.raises(ConfigError, match=r"loss\.distill\.kind: 'biberd'"):
         load(path)
 
 
