@@ -24,6 +24,8 @@ COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "parameters")
 # The dearest full-precision network itself should count, so the reference point lies beyond it.
 REFERENCE_FACTOR = 1.1
 SAMPLERS = ("free-cost", "gp", "nsga2", "random", "tpe", "tpe-independent")
+# What a plan draws once a trial, for rows of a paper to ask for.
+PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
 # A checkpoint that is an artifact of an MLflow run begins so.
 MLFLOW_RUN = "runs:/"
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
@@ -261,7 +263,8 @@ def _settled(config: SearchConfig) -> SearchConfig:
     """With everything written out that trials start from: how a shared stage is trained, and
     which file a checkpoint is."""
     task = config.task
-    if task.pretrain.epochs or "pretrain.epochs" in config.space:
+    stages = {"pretrain.epochs", "pretrain.binary_epochs"}
+    if task.pretrain.epochs or task.pretrain.binary_epochs or stages & set(config.space):
         task = task.with_settled_stage()
     checkpoint = task.pretrain.checkpoint
     if checkpoint is not None and not checkpoint.startswith(MLFLOW_RUN):
@@ -330,6 +333,9 @@ def check(config: SearchConfig) -> list[KeyProblem]:
     if dataset is None or model is None or problems:
         return problems
     attempt(("task", "normalize"), lambda: pixel_statistics(dataset, config.task.normalize))
+    other = config.task.pretrain.binary_dataset
+    if other is not None:
+        attempt(("task", "pretrain", "binary_dataset"), partial(_same_shape, dataset, other))
     if config.task.augmentation == "crop-flip" and len(dataset.shape) != 3:
         problems.append(
             KeyProblem(
@@ -361,6 +367,14 @@ def check(config: SearchConfig) -> list[KeyProblem]:
     return problems
 
 
+def _same_shape(dataset: Any, other: str) -> None:
+    from trainables.data import DATASETS
+
+    shape = DATASETS.get(other).shape
+    if shape != dataset.shape:
+        raise UserError(f"{other} has shape {shape}, {dataset.name} has {dataset.shape}")
+
+
 def _paper_problems(config: SearchConfig) -> list[KeyProblem]:
     """Rows that no trial of this search could answer."""
     paper = config.paper
@@ -370,7 +384,7 @@ def _paper_problems(config: SearchConfig) -> list[KeyProblem]:
     if paper.metric not in METRICS:
         hint = did_you_mean(paper.metric, METRICS)
         problems.append(KeyProblem(("paper", "metric"), f"'{paper.metric}' is no metric, {hint}"))
-    known = [*config.space, "method", "plan.selector", "plan.budget"]
+    known = [*config.space, "method", *PLAN_KEYS]
     for index, row in enumerate(paper.rows):
         path = ("paper", "rows", index)
         if paper.metric.endswith("accuracy") and not 0 <= (row.value or 0) <= 1:

@@ -27,8 +27,7 @@ from trainables.pretraining import (
     match,
     read_checkpoint,
     starting_weights,
-    train_stage,
-    weights_of,
+    trained_stage,
 )
 from trainables.registry import UserError
 from trainables.task import DistillSpec, Task, TrialSpec
@@ -193,15 +192,8 @@ def load_teacher(training: Training) -> nn.Module:
         )
     if _is_recipe(path):
         spec = read_recipe(path)
-        data = (training.train, training.validation, training.device)
-        stages = training.stages
-        weights = (
-            weights_of(train_stage(spec, *data).model)
-            if stages is None
-            else stages.weights(spec, *data)
-        )
         network = Network(spec)
-        load_weights(network.model, weights, str(path))
+        load_weights(network.model, trained_stage(training, spec), str(path))
         return network.model
     if _is_packed(path):
         return packed.load(path)[0]

@@ -112,6 +112,7 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     if metadata.pop("sha256", None) != _digest(tensors, metadata):
         raise UserError(f"{path}: damaged: its checksum does not match")
+    tensors = {k: t.float() if t.is_floating_point() else t for k, t in tensors.items()}
     try:
         spec = TrialSpec.model_validate_json(metadata["spec"])
         model = _rebuild(spec, tensors)

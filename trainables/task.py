@@ -135,6 +135,11 @@ class PretrainSpec(Strict):
     """of the checkpoint; filled in when it is not given, so that another file is noticed"""
     seed: Annotated[int, Field(ge=0)] = 0
     """of the stage, whatever the seed of the trial"""
+    binary_epochs: Annotated[int, Field(ge=0)] = 0
+    """of binary training before the trial's own, with its method and plan but no teacher, from
+    the stage's weights (methods.md 1.11, protocol 3); trials that share those share it"""
+    binary_dataset: str | None = None
+    """of the binary epochs, images of the same shape; the task's when not given"""
     batch_size: Annotated[int, Field(ge=2)] | None = None
     """of the stage; this and the keys below: the task's as it is written, when not given"""
     optimizer: OptimizerSpec | None = None
@@ -150,7 +155,7 @@ class PretrainSpec(Strict):
 
     @property
     def active(self) -> bool:
-        return self.epochs > 0 or self.checkpoint is not None
+        return self.epochs > 0 or self.binary_epochs > 0 or self.checkpoint is not None
 
     @model_validator(mode="before")
     @classmethod
@@ -269,9 +274,11 @@ def _what_it_starts_from(pretrain: PretrainSpec, content: dict[str, Any]) -> dic
     """The part of `pretrain` that makes a difference, under its key; nothing end-to-end."""
     if not pretrain.active:
         return {}
-    if not pretrain.epochs:
-        return {"pretrain": {"checkpoint": pretrain.sha256 or pretrain.checkpoint}}
     checkpoint = pretrain.sha256 or pretrain.checkpoint
+    if not pretrain.epochs and not pretrain.binary_epochs:
+        return {"pretrain": {"checkpoint": checkpoint}}
+    if not pretrain.binary_epochs:
+        del content["binary_epochs"], content["binary_dataset"]
     return {"pretrain": {**content, "checkpoint": checkpoint, "sha256": None}}
 
 
