@@ -50,14 +50,14 @@ class Session:
         self._ideal = ideal_point(config)
         self._points: set[str] = set()
         spec = config.search.early_stopping
-        self._stopping = EarlyStopping(spec, config.front_objectives) if spec else None
+        self.stopping = EarlyStopping(spec, config.front_objectives) if spec else None
         self._stopped: dict[str, float] = {}
         self._spared: dict[str, float] = {}
         self._curves: dict[str, list[dict[str, float]]] = {}
         for entry in self.ledger.entries.values():
             self._count(entry)
-            if self._stopping is not None:
-                self._stopping.remember(entry)
+            if self.stopping is not None:
+                self.stopping.remember(entry)
         self.progress = Progress(self, quiet)
 
     @property
@@ -106,12 +106,12 @@ class Session:
     def gives_up(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Whether the trial ends here for its rank among the others. A control trial does not."""
         entry = self.ledger.entries[trial_id]
-        if self._stopping is None or "failure" in result or result.get("done"):
+        if self.stopping is None or "failure" in result or result.get("done"):
             return False
-        rung = self._stopping.gives_up(entry, _metrics(result))
+        rung = self.stopping.gives_up(entry, _metrics(result))
         if rung is None:
             return False
-        if self._stopping.is_control(entry):
+        if self.stopping.is_control(entry):
             self._spared.setdefault(trial_id, rung)
             return False
         self._stopped[trial_id] = rung

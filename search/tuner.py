@@ -96,7 +96,7 @@ class Watcher(Callback):
 
 
 def make_scheduler(session: Session) -> TrialScheduler:
-    return FrontScheduler(session) if session.config.search.early_stopping else FIFOScheduler()
+    return FIFOScheduler() if session.stopping is None else FrontScheduler(session)
 
 
 def run_trials(session: Session, address: str | None = None) -> None:
