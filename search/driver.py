@@ -104,9 +104,11 @@ class Session:
         self.progress.changed(ended=False)
 
     def gives_up(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Whether the trial ends here for its rank among the others. A control trial does not."""
+        """Whether the trial ends here for its rank among the others. A control trial does not,
+        and a repeat has been asked for because its end is wanted."""
         entry = self.ledger.entries[trial_id]
-        if self.stopping is None or "failure" in result or result.get("done"):
+        repeat = entry.spec.seed != self.config.search.seed
+        if self.stopping is None or repeat or "failure" in result or result.get("done"):
             return False
         rung = self.stopping.gives_up(entry, _metrics(result))
         if rung is None:
