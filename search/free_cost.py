@@ -9,7 +9,6 @@ quality expected of them, so that parallel asks do not collide."""
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -267,8 +266,12 @@ class FreeCostSampler(BaseSampler):
         stopped = [i for i, t in enumerate(done) if t.state == TrialState.PRUNED]
         if stopped:
             curves = [self._curve(t) for t in done]
+            whole = [c for c, q in zip(curves, quality, strict=True) if len(c) and np.isfinite(q)]
+            lines = {n: Extrapolation.of(whole, n) for n in {len(curves[i]) for i in stopped}}
             for i in stopped:
-                quality[i], noise[i] = _extrapolated(i, curves, quality)
+                line = lines[len(curves[i])]
+                if line is not None:
+                    quality[i], noise[i] = line.end(float(curves[i][-1])), line.variance
         return quality, noise
 
     def _curve(self, trial: Any) -> Floats:
@@ -415,27 +418,34 @@ class FreeCostSampler(BaseSampler):
         return blocks
 
 
-def _extrapolated(index: int, curves: list[Floats], quality: Floats) -> tuple[float, float]:
-    """What a trial stopped after some epochs would have come to, from those that went on: a line
-    through their values then and at the end. Half of nothing is known from fewer than four."""
-    epochs = len(curves[index])
-    if not epochs:
-        return math.nan, 0.0
-    pairs = [
-        (curve[epochs - 1], curve[-1])
-        for i, curve in enumerate(curves)
-        if i != index and len(curve) > epochs and np.isfinite(quality[i])
-    ]
-    if len(pairs) < 4:
-        return math.nan, 0.0
-    then, end = np.array(pairs).T
-    spread = float(then.var())
-    slope = float(np.cov(then, end, bias=True)[0, 1]) / spread if spread > 1e-12 else 0.0
-    # A line of few points is drawn towards the plainest guess, that the order stays as it is.
-    slope = (len(pairs) * slope + 4.0) / (len(pairs) + 4)
-    guess = float(end.mean() + slope * (curves[index][-1] - then.mean()))
-    residual = end - end.mean() - slope * (then - then.mean())
-    return guess, float(residual.var()) + 1e-8
+@dataclass(frozen=True)
+class Extrapolation:
+    """What trials came to that had a value after so many epochs: a line through those that went
+    on, and how far they were from it."""
+
+    then: float
+    ends: float
+    slope: float
+    variance: float
+
+    @staticmethod
+    def of(curves: Sequence[Floats], epochs: int) -> Extrapolation | None:
+        """From whole curves; None where too few tell of that epoch."""
+        pairs = [(c[epochs - 1], c[-1]) for c in curves if len(c) > epochs] if epochs else []
+        if len(pairs) < 4:
+            return None
+        then, ends = np.array(pairs).T
+        spread = float(then.var())
+        slope = float(np.cov(then, ends, bias=True)[0, 1]) / spread if spread > 1e-12 else 0.0
+        # A line of few points is drawn towards the plainest guess, that differences stay.
+        slope = (len(pairs) * slope + 4.0) / (len(pairs) + 4)
+        residual = ends - ends.mean() - slope * (then - then.mean())
+        return Extrapolation(
+            float(then.mean()), float(ends.mean()), slope, float(residual.var()) + 1e-8
+        )
+
+    def end(self, value: float) -> float:
+        return self.ends + self.slope * (value - self.then)
 
 
 def _fresh(blocks: Iterable[Block], taken: set[Any]) -> list[Block]:
