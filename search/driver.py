@@ -145,7 +145,8 @@ class Session:
             self._curves.setdefault(trial_id, []).append(_metrics(result))
 
     def fail(self, trial_id: str, reason: str, message: str) -> None:
-        self._end(trial_id, "failed", failure=reason, message=message)
+        history = self._curves.get(trial_id, [])
+        self._end(trial_id, "failed", history=history, failure=reason, message=message)
 
     def recovered(self, trial_id: str) -> None:
         """The worker of a trial died and another one took the trial over."""

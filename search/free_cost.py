@@ -9,6 +9,7 @@ quality expected of them, so that parallel asks do not collide."""
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,8 @@ from search.surrogate import (
     additive_front,
     staircase_index,
 )
-from spaces.space import FreePlan, random_value
+from spaces.space import FreePlan, ends
+from trainables.methods import METHODS
 from trainables.parameters import Choice, Domain
 
 # Random points after the ends, before the model has a say.
@@ -40,7 +42,7 @@ CANDIDATES = 1000
 CLIMBS = 3
 CLIMBERS = 6
 DOUBLES = 16
-ENDS = 16
+CORNERS = 64
 
 
 @dataclass(frozen=True)
@@ -120,10 +122,12 @@ class FreeCostSampler(BaseSampler):
     def _end(self, dear: bool) -> list[tuple[Context, Codes]]:
         """One end of the cost axis: the dearer or cheaper level in every layer of the dearest or
         cheapest model, all other settings in the middle. Repaired where a limit forbids it."""
+        space = self._problem.space
+        models = {k: ends(d) for k, d in space.overrides.items() if k.startswith("model.")}
+        planned = [str(m) for m in space.method.values if METHODS.get(str(m)).levels != "F"]
         found: list[tuple[float, Context, Codes]] = []
-        models = {k: d for k, d in self._problem.space.overrides.items() if k.startswith("model.")}
-        for _ in range(ENDS if models else 1):
-            drawn = {name: random_value(domain, self._random) for name, domain in models.items()}
+        for corner in itertools.islice(itertools.product(*models.values()), CORNERS):
+            drawn = dict(zip(models, corner, strict=True)) | {"method": planned[0]}
             context = self._atlas.context(drawn)
             price = context.deltas @ self._scalar.cost
             codes = (price.argmax(1) if dear else price.argmin(1))[None]
@@ -228,7 +232,11 @@ class FreeCostSampler(BaseSampler):
         points = seen + pending
         expected, _ = model.predict(self._rows(points))
         cost = self._scalar_costs(points)
-        stairs = Staircase.of(expected, cost, *self._worst())
+        # A stopped plan cannot stand on the front, whatever is thought of it.
+        may = np.array(
+            [done[i].state == TrialState.COMPLETE for i in useful] + [True] * len(pending)
+        )
+        stairs = Staircase.of(expected[may], cost[may], *self._worst())
         front = [points[i] for i in staircase_index(expected, cost)]
         taken = {(k.context.key, k.codes.tobytes()) for k in points}
         blocks = self._pool(model, front)
