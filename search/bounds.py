@@ -7,10 +7,11 @@ import math
 import random
 
 from search.config import COSTS, REFERENCE_FACTOR, KeyProblem, SearchConfig
-from spaces.space import FixedPlan, FreePlan, SelectedPlan, Space, ends
+from spaces.space import FixedPlan, FreePlan, OnlyPlan, SelectedPlan, Space, ends
 from trainables.cost import CostTable, task_cost_table
 from trainables.data import DATASETS
 from trainables.methods import METHODS
+from trainables.selectors import SELECTORS
 from trainables.task import TrialSpec
 
 
@@ -37,10 +38,29 @@ def _extreme_plans(space: Space, method: str, table: CostTable) -> list[str]:
     if isinstance(space.plan, FreePlan):
         return [level * n for level in space.plan.levels]
     if isinstance(space.plan, SelectedPlan):
-        budgets = ends(space.plan.budget)
-        return [space.plan.make(table, lambda name, d, b=b: b, 0) for b in budgets]  # type: ignore[misc]
+        return _selected_extremes(space.plan, table)
+    if isinstance(space.plan, OnlyPlan):
+        parts = space.plan.names(table)
+        return [space.plan.make(table, lambda name, d, p=p: p, 0) for p in parts]  # type: ignore[misc]
     assert isinstance(space.plan, FixedPlan)
     return [space.plan.make(table, lambda name, d: None, 0)]
+
+
+def _selected_extremes(plan: SelectedPlan, table: CostTable) -> list[str]:
+    """Plans of every selector at the extreme budgets. One that has not been at work yet could
+    choose any layers, so that only uniform plans bound its own."""
+    n = len(table.plan_layers)
+    plans = []
+    for name in plan.using.names:
+        if SELECTORS.get(name).trained and name not in plan.selections:
+            return ["F" * n, plan.using.level * n]
+        for budget in ends(plan.budget):
+            for seed in ends(plan.seeds) if plan.seeds is not None else [0]:
+                made = plan.using.plan(
+                    name, plan.selections, table, float(budget), plan.rule, int(seed)
+                )
+                plans.append(made)
+    return plans
 
 
 def cost_bounds(space: Space) -> dict[str, tuple[float, float]]:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from search import yaml_source
 from search.front import Objective
 from search.yaml_source import Source
+from trainables.parameters import Value
 from trainables.registry import UserError, did_you_mean
 from trainables.task import Strict, Task
 
@@ -23,6 +24,10 @@ COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "parameters")
 # The dearest full-precision network itself should count, so the reference point lies beyond it.
 REFERENCE_FACTOR = 1.1
 SAMPLERS = ("free-cost", "gp", "nsga2", "random", "tpe", "tpe-independent")
+# What a plan draws once a trial, for rows of a paper to ask for.
+PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
+# A checkpoint that is an artifact of an MLflow run begins so.
+MLFLOW_RUN = "runs:/"
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 
 
@@ -61,6 +66,25 @@ class EarlyStoppingSpec(Strict):
     """share of trials that run to the end whatever their rank, to tell what stopping costs"""
 
 
+class StartSpec(Strict):
+    """Plans a search over free plans begins with."""
+
+    selector: str | list[str]
+    """one or several of `bitfront selectors`"""
+    budgets: Annotated[list[float], Field(min_length=1)] = Field(
+        default_factory=lambda: [80.0, 60.0, 40.0, 20.0, 10.0]
+    )
+    """percent of the full-precision flops, a plan each"""
+    rule: str = "at_least"
+    """stop before the flops fall below the budget, or at the `nearest` ones"""
+    level: str = "B"
+    """of the layers it chooses"""
+    params: dict[str, Any] = Field(default_factory=dict)
+    """of the selector"""
+    trained_on: dict[str, Any] = Field(default_factory=dict)
+    """changes of the task it looks at: another dataset, fewer epochs"""
+
+
 class SearchSpec(Strict):
     """How the space is explored."""
 
@@ -74,6 +98,8 @@ class SearchSpec(Strict):
     """share of the trials that repeat points with other seeds, where it changes the front most"""
     early_stopping: EarlyStoppingSpec | None = None
     """give up trials that rank low early; `early_stopping: true` takes the defaults"""
+    start_from: StartSpec | None = None
+    """plans of a selector that are tried first"""
 
     @field_validator("early_stopping", mode="before")
     @classmethod
@@ -107,6 +133,44 @@ class TrackingSpec(Strict):
     """its name; default: dataset and model"""
 
 
+class PaperRow(Strict):
+    """One printed row of a paper's table, and which of our trials answer it."""
+
+    label: str
+    """as the paper calls it"""
+    value: float | None = None
+    """the paper's number, in the unit of `paper.metric`: accuracies are fractions; none where
+    only the cost of the row is known"""
+    spread: Annotated[float, Field(ge=0)] | None = None
+    """the paper's standard deviation, where it prints one"""
+    flops_pct: Annotated[float, Field(gt=0, le=100)] | None = None
+    """the row's cost; the nearest of our points is shown, within 5 points a difference too"""
+    where: dict[str, Value] = Field(default_factory=dict)
+    """keys of `space` and their values: only trials with them count, best first; without it
+    the row is answered by our front"""
+
+
+class PaperSpec(Strict):
+    """The rows a search aims at. Nothing of it changes a trial."""
+
+    title: str
+    """of the paper, with year"""
+    table: str
+    """which table or figure, for example Table 3"""
+    dataset: str
+    """the paper's data"""
+    model: str
+    """the paper's network"""
+    epochs: Annotated[int, Field(ge=1)] | None = None
+    """the paper trained"""
+    metric: str = "val_accuracy"
+    """our metric that is held against the rows; papers print the one of a test set"""
+    note: str = ""
+    """what else differs"""
+    rows: Annotated[list[PaperRow], Field(min_length=1)]
+    """of the table"""
+
+
 def _accuracy_and_flops() -> dict[str, Literal["max", "min"]]:
     return {"val_accuracy": "max", "flops": "min"}
 
@@ -132,6 +196,8 @@ class SearchConfig(Strict):
     """what one trial takes"""
     tracking: TrackingSpec = Field(default_factory=TrackingSpec)
     """where runs are shown"""
+    paper: PaperSpec | None = None
+    """published rows: `bitfront compare NAME --paper` prints ours beside them"""
 
     @property
     def front_objectives(self) -> list[Objective]:
@@ -180,16 +246,48 @@ def from_source(
         config = SearchConfig.model_validate(source.data)
     except ValidationError as error:
         raise ConfigError(_problems(error, source)) from None
+    pretrain = config.task.pretrain
+    if pretrain.checkpoint is not None and not pretrain.checkpoint.startswith(MLFLOW_RUN):
+        # Workers run in folders of their own.
+        pretrain.checkpoint = str(Path(pretrain.checkpoint).expanduser().resolve())
+    distill = config.task.loss.distill
+    if distill.teacher_file is not None:
+        distill.teacher = str(Path(distill.teacher_file).expanduser().resolve())
     problems = [_line(source, p.path, p.message) for p in check(config)]
     if problems:
         raise ConfigError(problems)
-    return config
+    return _settled(config)
+
+
+def _settled(config: SearchConfig) -> SearchConfig:
+    """With everything written out that trials start from: how a shared stage is trained, and
+    which file a checkpoint is."""
+    task = config.task
+    stages = {"pretrain.epochs", "pretrain.binary_epochs"}
+    if task.pretrain.epochs or task.pretrain.binary_epochs or stages & set(config.space):
+        task = task.with_settled_stage()
+    checkpoint = task.pretrain.checkpoint
+    if checkpoint is not None and not checkpoint.startswith(MLFLOW_RUN):
+        from trainables.pretraining import file_digest
+
+        digest = file_digest(Path(checkpoint))
+        pretrain = task.pretrain.model_copy(update={"sha256": digest})
+        task = task.model_copy(update={"pretrain": pretrain})
+    teacher = task.loss.distill.teacher_file
+    if teacher is not None:
+        from trainables.pretraining import file_digest
+
+        digest = file_digest(Path(teacher))
+        distill = task.loss.distill.model_copy(update={"sha256": digest})
+        loss = task.loss.model_copy(update={"distill": distill})
+        task = task.model_copy(update={"loss": loss})
+    return config.model_copy(update={"task": task})
 
 
 def check(config: SearchConfig) -> list[KeyProblem]:
     """What the types alone cannot see: names, objectives, limits, the space."""
-    from search.space_config import build_space
-    from trainables.data import DATASETS
+    from search.space_config import build_space, distillations
+    from trainables.data import DATASETS, pixel_statistics
     from trainables.models import MODELS
 
     problems: list[KeyProblem] = []
@@ -226,6 +324,7 @@ def check(config: SearchConfig) -> list[KeyProblem]:
             problems.append(KeyProblem(("limits", key), "give a min, a max or a number"))
         elif limit.min is not None and limit.max is not None and limit.min > limit.max:
             problems.append(KeyProblem(("limits", key), "min is above max"))
+    problems += _paper_problems(config)
     dataset = attempt(("task", "dataset"), lambda: DATASETS.get(config.task.dataset))
     model = attempt(("task", "model", "name"), lambda: MODELS.get(config.task.model.name))
     if model is not None:
@@ -233,6 +332,10 @@ def check(config: SearchConfig) -> list[KeyProblem]:
             attempt(("task", "model", key), partial(model.resolve, {key: value}))
     if dataset is None or model is None or problems:
         return problems
+    attempt(("task", "normalize"), lambda: pixel_statistics(dataset, config.task.normalize))
+    other = config.task.pretrain.binary_dataset
+    if other is not None:
+        attempt(("task", "pretrain", "binary_dataset"), partial(_same_shape, dataset, other))
     if config.task.augmentation == "crop-flip" and len(dataset.shape) != 3:
         problems.append(
             KeyProblem(
@@ -248,9 +351,52 @@ def check(config: SearchConfig) -> list[KeyProblem]:
         return problems
     space = attempt(("space",), lambda: build_space(config))
     if space is not None:
+        pretrain = config.task.pretrain
+        if pretrain.checkpoint is not None and not pretrain.checkpoint.startswith(MLFLOW_RUN):
+            from trainables.pretraining import check_checkpoint
+
+            tasks = space.extreme_tasks()
+            attempt(("task", "pretrain", "checkpoint"), lambda: check_checkpoint(*tasks))
+        for task in distillations(config, space):
+            from trainables.distillation import check_teacher
+
+            attempt(("task", "loss", "distill"), partial(check_teacher, task))
         from search.bounds import check_limits
 
         attempt(("limits",), lambda: check_limits(config, space))
+    return problems
+
+
+def _same_shape(dataset: Any, other: str) -> None:
+    from trainables.data import DATASETS
+
+    shape = DATASETS.get(other).shape
+    if shape != dataset.shape:
+        raise UserError(f"{other} has shape {shape}, {dataset.name} has {dataset.shape}")
+
+
+def _paper_problems(config: SearchConfig) -> list[KeyProblem]:
+    """Rows that no trial of this search could answer."""
+    paper = config.paper
+    if paper is None:
+        return []
+    problems = []
+    if paper.metric not in METRICS:
+        hint = did_you_mean(paper.metric, METRICS)
+        problems.append(KeyProblem(("paper", "metric"), f"'{paper.metric}' is no metric, {hint}"))
+    known = [*config.space, "method", *PLAN_KEYS]
+    for index, row in enumerate(paper.rows):
+        path = ("paper", "rows", index)
+        if paper.metric.endswith("accuracy") and not 0 <= (row.value or 0) <= 1:
+            problems.append(
+                KeyProblem((*path, "value"), f"accuracies are fractions, got {row.value:g}")
+            )
+        for key in row.where:
+            if key not in known:
+                hint = did_you_mean(key, known)
+                problems.append(
+                    KeyProblem((*path, "where", key), f"is no key of this space, {hint}")
+                )
     return problems
 
 
@@ -301,6 +447,8 @@ def _keys_at(path: yaml_source.Path_) -> list[str]:
     """The keys the schema knows below `path`."""
     model: Any = SearchConfig
     for part in path:
+        if isinstance(part, int):
+            continue  # an item of a list has the keys of all items
         field = model.model_fields.get(str(part)) if _is_model(model) else None
         if field is None:
             model = Limit if path[0] == "limits" else None

@@ -21,7 +21,8 @@ SEARCHES = [
     "compare",
     "replay",
 ]
-VERBS = [*SEARCHES, "export", "train", "ui", "methods", "models", "datasets", "cost", "doctor"]
+CATALOG = ["methods", "selectors", "models", "datasets", "cost", "doctor"]
+VERBS = [*SEARCHES, "export", "train", "ui", *CATALOG]
 
 
 @pytest.fixture(autouse=True)
