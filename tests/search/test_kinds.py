@@ -11,12 +11,15 @@ from search.config import ConfigError, from_source
 from search.driver import Session
 from search.home import SearchFolder, write_atomically
 from search.launch import write_figures
+from search.paper import PaperComparison
 from search.recipe import load_recipe, recipe_of, save_recipe, train_recipe
 from search.replay import replay_trial
 from search.results import Results
+from search.selection import needed
 from search.space_config import build_space
 from search.yaml_source import parse
 from trainables import packed
+from trainables.selectors import select
 from trainables.training import Training, search_data
 
 TRACKING = """\
@@ -30,6 +33,16 @@ task:
   val_fraction: 0.2
 space: {method: bnn, plan: {per: stage}}
 search: {sampler: random, trials: 3}
+"""
+
+PAPER = """\
+paper:
+  title: A paper, 2023
+  table: Table 7
+  dataset: OTB
+  model: siamfc
+  metric: val_auc
+  rows: [{label: one, value: 0.6}]
 """
 
 
@@ -56,11 +69,45 @@ def test_the_kind_of_task_decides_what_is_optimized_by_default():
         ("task.dataset=digits", "siamfc is for tracking, digits for classification"),
         ("task.augmentation=crop-flip", "crop-flip is for single images"),
         ("task.dataset=sequences:mine:8", "a search region of at least 31 pixels"),
+        (
+            "task.loss={distill: {kind: logits, teacher: stage}}",
+            "a teacher is for classification, moving-shapes is tracking",
+        ),
+        (
+            "task.pretrain={epochs: 1, binary_epochs: 1, binary_dataset: cifar10}",
+            "cifar10 is for classification, moving-shapes for tracking",
+        ),
+        (
+            "space.plan={selector: mixbin-grad, budget: 50, trained_on: {dataset: cifar10}}",
+            "trained_on.dataset: cifar10 is for classification, not tracking",
+        ),
+        ("paper.metric=val_accuracy", "'val_accuracy' is no metric, "),
+        ("paper.rows=[{label: one, value: 60}]", "val_auc is a fraction, got 60"),
     ],
 )
 def test_what_does_not_belong_to_the_kind_is_refused(assignment, message):
     with pytest.raises(ConfigError, match=message):
-        config_of(TRACKING, assignment)
+        config_of(TRACKING + PAPER * assignment.startswith("paper"), assignment)
+
+
+def test_a_selector_and_a_stage_work_for_a_tracker():
+    config = config_of(
+        TRACKING, "space.plan={selector: mixbin-grad, budget: 50}", "task.pretrain=1"
+    )
+    (spec,) = needed(config, build_space(config))
+    found = select(spec)
+    assert sorted(found.order) == list(range(6))
+    assert all(score > 0 for score in found.scores)
+
+
+def test_rows_of_a_paper_are_held_against_the_auc(pursuit, monkeypatch):
+    monkeypatch.setattr(pursuit.config, "paper", config_of(TRACKING + PAPER).paper)
+    comparison = PaperComparison(pursuit)
+    best = max(entry.metrics["val_auc"] for entry in pursuit.front)
+    assert comparison.rows()[0]["ours"]["value"] == best
+    text = comparison.text()
+    assert f"{100 * best:.2f}" in text
+    assert "val_auc (hard-binarized), %" in " ".join(text.split())
 
 
 @pytest.fixture(scope="module")

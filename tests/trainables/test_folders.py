@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from PIL import Image
 
 from search.config import from_source
+from search.space_config import build_space
 from search.yaml_source import parse
 from trainables.data import (
     DATASETS,
@@ -28,6 +30,7 @@ from trainables.data import (
 from trainables.data import datasets as datasets_module
 from trainables.data.augmentations import affine_flip, crop_boxes, resized_crop_flip
 from trainables.data.streams import decode
+from trainables.pretraining import data_digest
 from trainables.registry import UserError
 from trainables.task import Task, TrialSpec
 from trainables.training import Training, search_data
@@ -174,8 +177,12 @@ def test_a_search_counts_the_classes_once_and_keeps_the_number(tmp_path: Path) -
         "task: {dataset: 'folder:zoo:8', model: {name: cresnet, depth: 8, width: 2}}\n"
         "space: {method: bnn, plan: {per: layer}}\n"
     )
-    config = from_source(parse(text, "zoo.yaml"), [f"task.data_dir={tmp_path}"])
+    where = f"task.data_dir={tmp_path}"
+    config = from_source(parse(text, "zoo.yaml"), [where])
     assert config.task.dataset == "folder:zoo:8:3"
+    plan = "space.plan={selector: hawq, budget: 50, trained_on: {dataset: 'folder:zoo:8'}}"
+    (using,) = build_space(from_source(parse(text, "zoo.yaml"), [where, plan])).selecting()
+    assert using.task(config.task).dataset == "folder:zoo:8:3"
     with pytest.raises(UserError, match=r"zoo.yaml:1 task.dataset: .*not found: looked for"):
         from_source(parse(text, "zoo.yaml"), [f"task.data_dir={tmp_path / 'else'}"])
 
@@ -214,6 +221,22 @@ def test_a_stream_gives_the_batches_that_memory_gives(
         assert torch.equal(x, same_x)
         assert torch.equal(y, same_y)
     assert torch.equal(torch.cat([x for x, _ in in_order(streamed, 7)]), arrays.x)
+
+
+def test_a_stream_is_normalised_and_known_as_memory_is(
+    streamed: Streamed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With statistics of its own, which are not those the task asks for."""
+    own = replace(streamed.info, mean=(0.1, 0.2, 0.3), std=(0.5, 0.6, 0.7))
+    monkeypatch.setattr(DATASETS, "get", lambda name: own)
+    stream = load_train("folder:zoo:8:3", tmp_path, "imagenet")
+    monkeypatch.setattr(folders, "IN_MEMORY_BYTES", 1 << 30)
+    datasets_module._read.cache_clear()
+    arrays = load_train("folder:zoo:8:3", tmp_path, "imagenet")
+    plain = load_train("folder:zoo:8:3", tmp_path)
+    assert torch.equal(torch.cat([x for x, _ in in_order(stream, 7)]), arrays.x)
+    assert not torch.equal(arrays.x, plain.x)
+    assert data_digest(stream) == data_digest(arrays) != data_digest(plain)
 
 
 def test_a_resumed_stream_crops_alike_whatever_the_workers(

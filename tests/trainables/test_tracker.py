@@ -17,6 +17,7 @@ from trainables.cost import task_cost_table
 from trainables.data import DATASETS, Batches, in_order, load_test, load_train, split
 from trainables.data import datasets as datasets_module
 from trainables.data import sequences as sequences_module
+from trainables.data.datasets import IMAGENET_MEAN, IMAGENET_STD
 from trainables.data.sequences import (
     Sequence,
     Sequences,
@@ -32,10 +33,13 @@ from trainables.kinds.tracking import balanced_logistic
 from trainables.models import build_model
 from trainables.models.siamese import OUT_SCALE, SiamFC, respond
 from trainables.plan import plan_layers
+from trainables.pretraining import StageCache, data_digest, stage_spec
 from trainables.registry import UserError
+from trainables.selectors import SelectionSpec
+from trainables.selectors.scoring import Scoring, Switchable
 from trainables.task import Task, TrialSpec
 from trainables.tracker import locate, measure, overlap, track
-from trainables.training import Training, load_state, save_state, search_data
+from trainables.training import Network, Training, load_state, save_state, search_data
 
 REAL = Path(os.environ.get("BITFRONT_DATA", "nowhere")) / "tracking"
 
@@ -461,6 +465,43 @@ def test_an_interrupted_tracker_continues_identically(tmp_path: Path) -> None:
         whole.epoch()
     for name in ("train_loss", "val_loss", "val_auc", "val_precision", "val_auc_raw"):
         assert [row.get(name) for row in second.history] == [row.get(name) for row in whole.history]
+
+
+def test_regions_are_normalised_as_the_task_asks() -> None:
+    plain, imagenet = (load_train("moving-shapes", None, n) for n in ("dataset", "imagenet"))
+    (_, x), _ = next(iter(in_order(plain, 4)))
+    (_, same), _ = next(iter(in_order(imagenet, 4)))
+    mean, std = (torch.tensor(v).view(3, 1, 1) for v in (IMAGENET_MEAN, IMAGENET_STD))
+    torch.testing.assert_close(same, (x * 0.2 + 0.5 - mean) / std)
+    assert data_digest(plain) != data_digest(imagenet)
+
+
+def test_the_gradient_of_a_layer_used_twice_is_that_of_both_uses() -> None:
+    spec = tracking_spec("BBBBBB", "bnn", subset=24)
+    scoring = Scoring(SelectionSpec(selector="mixbin-grad", task=spec.task))
+    net = Switchable(Network(spec))
+    for index in range(scoring.layers):
+        net.set(index, False)
+    batches = list(in_order(scoring.examples(8), 8))
+    gradients = net.gradients(batches, scoring.loss)
+    ((x, y),) = batches
+    latents = [layer.latent for layer in net.layers]
+    expected = torch.autograd.grad(balanced_logistic(net.model(x), y), latents)
+    for one, other in zip(gradients, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_soft_tracker_starts_from_a_shared_stage_and_tells_its_gap(tmp_path: Path) -> None:
+    spec = tracking_spec("BBBBBB", "bnn++", epochs=2, subset=24, pretrain=1)
+    cache = StageCache(tmp_path)
+    training = Training(spec, *search_data(spec.task), stages=cache)
+    training.epoch()
+    last = training.epoch()
+    assert last["soft_gap"] == last["acc_soft"] - last["val_auc"]
+    assert "soft_gap" in training.history[0]
+    stage = stage_spec(spec)
+    assert stage is not None
+    assert cache.path(stage, training.train).exists()
 
 
 def test_kinds_declare_what_they_measure() -> None:
