@@ -238,7 +238,8 @@ def test_every_ready_made_search_is_valid(name):
     config = load(ready_made()[name])
     assert config.name == name
     if name.startswith("mixbin-"):
-        assert config.paper is not None
+        # The paper does not say which sequences its trackers saw.
+        assert (config.paper is None) == (name == "mixbin-siamfc")
         assert (
             config.task.model.params.get("activation") == "binrelu" or name == "mixbin-activations"
         )
