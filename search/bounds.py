@@ -3,14 +3,14 @@ share, and for the fixed reference point hypervolumes are measured against."""
 
 from __future__ import annotations
 
-import math
 import random
 
 from search.config import COSTS, REFERENCE_FACTOR, KeyProblem, SearchConfig
-from spaces.space import FixedPlan, FreePlan, SelectedPlan, Space, ends
+from spaces.space import FixedPlan, FreePlan, OnlyPlan, SelectedPlan, Space, ends
 from trainables.cost import CostTable, task_cost_table
 from trainables.data import DATASETS
 from trainables.methods import METHODS
+from trainables.selectors import SELECTORS
 from trainables.task import TrialSpec
 
 
@@ -37,10 +37,29 @@ def _extreme_plans(space: Space, method: str, table: CostTable) -> list[str]:
     if isinstance(space.plan, FreePlan):
         return [level * n for level in space.plan.levels]
     if isinstance(space.plan, SelectedPlan):
-        budgets = ends(space.plan.budget)
-        return [space.plan.make(table, lambda name, d, b=b: b, 0) for b in budgets]  # type: ignore[misc]
+        return _selected_extremes(space.plan, table)
+    if isinstance(space.plan, OnlyPlan):
+        parts = space.plan.names(table)
+        return [space.plan.make(table, lambda name, d, p=p: p, 0) for p in parts]  # type: ignore[misc]
     assert isinstance(space.plan, FixedPlan)
     return [space.plan.make(table, lambda name, d: None, 0)]
+
+
+def _selected_extremes(plan: SelectedPlan, table: CostTable) -> list[str]:
+    """Plans of every selector at the extreme budgets. One that has not been at work yet could
+    choose any layers, so that only uniform plans bound its own."""
+    n = len(table.plan_layers)
+    plans = []
+    for name in plan.using.names:
+        if SELECTORS.get(name).trained and name not in plan.selections:
+            return ["F" * n, plan.using.level * n]
+        for budget in ends(plan.budget):
+            for seed in ends(plan.seeds) if plan.seeds is not None else [0]:
+                made = plan.using.plan(
+                    name, plan.selections, table, float(budget), plan.rule, int(seed)
+                )
+                plans.append(made)
+    return plans
 
 
 def cost_bounds(space: Space) -> dict[str, tuple[float, float]]:
@@ -84,16 +103,15 @@ def feasible_share(config: SearchConfig, space: Space, draws: int = 400) -> floa
 
 
 def reference_point(config: SearchConfig, space: Space) -> list[float]:
-    """Fixed before the first trial and stated with every hypervolume: chance for accuracy, the
-    loss of a uniform guess, 1.1 times the dearest full-precision point for a cost."""
-    classes = DATASETS.get(config.task.dataset).classes
+    """Fixed before the first trial and stated with every hypervolume: a metric's chance level,
+    1.1 times the dearest full-precision point for a cost."""
+    info, kind = DATASETS.get(config.task.dataset), config.kind
+    metrics = [metric.name for metric in kind.metrics]
     full = space.full_costs()
     point = []
     for name in config.objectives:
-        if name == "val_accuracy":
-            point.append(1.0 / classes)
-        elif name == "val_loss":
-            point.append(math.log(classes))
+        if name in metrics:
+            point.append(kind.chance(name, info))
         else:
             point.append(REFERENCE_FACTOR * max(costs[name] for costs in full))
     return point

@@ -1,10 +1,11 @@
-"""The verbs that tell what bitfront has and what this machine can do: methods, models, datasets,
-cost, doctor."""
+"""The verbs that tell what bitfront has and what this machine can do: methods, selectors, models,
+datasets, cost, doctor."""
 
 from __future__ import annotations
 
 import os
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,19 @@ def methods(args: Namespace) -> int:
 
 def _defaults(params: dict[str, dict[str, Any]]) -> str:
     return ", ".join(f"{name}={told['default']}" for name, told in params.items())
+
+
+def selectors(args: Namespace) -> int:
+    from trainables.selectors import SELECTORS
+
+    found = [SELECTORS.get(name).describe() for name in SELECTORS.names(args.pattern)]
+    if args.json:
+        terminal.show_json(found)
+        return 0
+    rows = [[s["name"], "yes" if s["trained"] else "no", s["doc"]] for s in found]
+    terminal.show(terminal.table(["selector", "trains", "what"], rows, flexible=2))
+    terminal.show("\nall parameters and ranges: bitfront selectors --json")
+    return 0
 
 
 def models(args: Namespace) -> int:
@@ -108,7 +122,7 @@ def cost(args: Namespace) -> int:
     params = _assignments(args.set or [], args.model)
     MODELS.get(args.model)
     table = cost_table(args.model, params, shape, classes, args.binarize)
-    plan = parse_plan(args.plan, table)
+    plan = parse_plan(args.plan, table, _finder(args, params))
     rows = table.rows(plan, args.scale)
     totals = table.totals(plan, args.scale)
     full = table.totals("F" * len(plan), args.scale)
@@ -156,29 +170,72 @@ def cost(args: Namespace) -> int:
     return 0
 
 
-def parse_plan(text: str, table: Any) -> str:
+def parse_plan(text: str, table: Any, find: Callable[[str], Any] | None = None) -> str:
     """Letters, one letter for all layers, `front:7`, `rear:7` (a number of layers), or
-    `SELECTOR@40%` (a budget)."""
+    `SELECTOR@40%` (a budget). `find` does a trained selector's work."""
     from trainables.plan import check_plan
-    from trainables.selectors import SELECTORS, plan_for_budget
+    from trainables.selectors import SELECTORS
 
     n = len(table.plan_layers)
-    name, colon, number = text.partition(":")
-    if colon:
-        selector = SELECTORS.get(name)()
-        if not number.isdigit() or not 0 <= int(number) <= n:
-            raise UserError(f"--plan {text}: give a number of layers from 0 to {n}")
-        chosen = set(list(selector.order(table, 0))[: int(number)])
+    mark = next((m for m in (":", "@") if m in text), None)
+    if mark is None:
+        return check_plan(text * n if len(text) == 1 else text, table.plan_layers)
+    name, _, number = text.partition(mark)
+    selector = SELECTORS.get(name)()
+    if mark == ":" and (not number.isdigit() or not 0 <= int(number) <= n):
+        raise UserError(f"--plan {text}: give a number of layers from 0 to {n}")
+    percent = _percentage(text, number)
+    if not selector.trained:
+        order = list(selector.order(table, 0))
+    elif find is None:
+        raise UserError(
+            f"--plan {text}: {name} looks at a trained network",
+            "name the data to train it on: --dataset digits (and --epochs, --data-dir)",
+        )
+    else:
+        order = find(name).order
+    if mark == ":":
+        chosen = set(order[: int(number)])
         return "".join("B" if i in chosen else "F" for i in range(n))
-    name, at, budget = text.partition("@")
-    if at:
-        selector = SELECTORS.get(name)()
-        try:
-            percent = float(budget.rstrip("%"))
-        except ValueError:
-            raise UserError(f"--plan {text}: '{budget}' is not a percentage") from None
-        return plan_for_budget(table, selector.order(table, 0), percent)
-    return check_plan(text * n if len(text) == 1 else text, table.plan_layers)
+    return selector.plan(table, order, percent)
+
+
+def _percentage(text: str, number: str) -> float:
+    try:
+        return float(number.rstrip("%"))
+    except ValueError:
+        raise UserError(f"--plan {text}: '{number}' is not a percentage") from None
+
+
+def _finder(args: Namespace, params: dict[str, Any]) -> Callable[[str], Any] | None:
+    """Does a trained selector's work on --dataset, saying so; None without one."""
+    if not args.dataset:
+        return None
+    from search.home import home, selections_folder, stages_folder
+    from search.selection import intentions
+    from trainables.selectors import SelectionSpec, select
+    from trainables.task import Task
+
+    def find(name: str) -> Any:
+        task = Task.model_validate(
+            {
+                "dataset": args.dataset,
+                "model": {"name": args.model, **params},
+                "epochs": args.epochs,
+                "binarize": args.binarize,
+                "data_dir": args.data_dir,
+            }
+        )
+        spec = SelectionSpec(selector=name, task=task)
+        note = (lambda text: None) if args.json else terminal.show
+        root = home(args.home)
+        for line in intentions([spec]):
+            note(line)
+        found = select(spec, selections_folder(root), stages_folder(root), gpus=1.0, note=note)
+        note(found.told() + "\n")
+        return found
+
+    return find
 
 
 def _shape(text: str) -> tuple[int, ...]:

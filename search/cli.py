@@ -89,9 +89,12 @@ def build_parser() -> argparse.ArgumentParser:
     front.add_argument("--plot", action="store_true", help="with a scatter of all trials")
     front.add_argument("--csv", action="store_true", help="all complete trials as CSV")
 
-    compare = verb("compare", "search.verbs", "two searches side by side")
-    compare.add_argument("a")
-    compare.add_argument("b")
+    compare = verb(
+        "compare", "search.verbs", "two searches side by side, or one beside the paper's rows"
+    )
+    compare.add_argument("a", help="name of a search")
+    compare.add_argument("b", nargs="?", help="name of another one")
+    compare.add_argument("--paper", action="store_true", help="the rows the search's YAML carries")
 
     export = verb("export", "search.verbs", "points of a front as recipes", json=False)
     export.add_argument("search", help="its name")
@@ -101,7 +104,10 @@ def build_parser() -> argparse.ArgumentParser:
         help="the best point within: 40%% of the flops of the dearest network in FP, or a cost",
     )
     which.add_argument(
-        "--min-accuracy", metavar="ACC", help="the cheapest point with: 0.97 or 97%%"
+        "--min-accuracy",
+        "--min-quality",
+        metavar="ACC",
+        help="the cheapest point with: 0.97 or 97%%",
     )
     which.add_argument("--knee", action="store_true", help="where the front bends most")
     which.add_argument("--trial", metavar="ID", help="this trial")
@@ -116,6 +122,7 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("recipe")
     train.add_argument("--epochs", type=int, help="instead of the recipe's")
     train.add_argument("--seeds", type=int, metavar="N", help="seeds 0 to N-1, not the recipe's")
+    train.add_argument("--half", action="store_true", help="store what is not binary in float16")
     train.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
     train.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
     train.add_argument("--quiet", action="store_true", help="print the result only")
@@ -133,6 +140,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     for name, text in (
         ("methods", "the binarization methods"),
+        ("selectors", "the algorithms that make a plan for a budget"),
         ("models", "the networks"),
         ("datasets", "the datasets, and which of them are here"),
     ):
@@ -144,9 +152,13 @@ def build_parser() -> argparse.ArgumentParser:
     cost = verb("cost", "search.catalog", "what a planned network costs, layer by layer")
     cost.add_argument("model")
     cost.add_argument(
-        "--plan", default="F", help="letters, one letter for all, front:7, rear:7, front@40%%"
+        "--plan", default="F", help="letters, one letter for all, front:7, mixbin-grad@40%%"
     )
     cost.add_argument("--dataset", help="take input shape and classes from a dataset")
+    cost.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
+    cost.add_argument(
+        "--epochs", type=int, default=10, help="of the network a selector of --plan trains first"
+    )
     cost.add_argument("--shape", help="input shape, e.g. 3x32x32 (the default)")
     cost.add_argument("--classes", type=int, help="default 100")
     cost.add_argument("--set", action="append", metavar="KEY=VALUE", help="a model parameter")

@@ -7,22 +7,31 @@ import re
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from search import yaml_source
 from search.front import Objective
 from search.yaml_source import Source
+from trainables.kinds import KINDS, METRIC_NAMES, Kind, Metric, kind_of
+from trainables.parameters import Value
 from trainables.registry import UserError, did_you_mean
 from trainables.task import Strict, Task
 
-METRICS = ("val_accuracy", "val_loss")
+if TYPE_CHECKING:
+    from trainables.data import DatasetInfo
+
+METRICS = tuple(METRIC_NAMES)
 COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "parameters")
 # The dearest full-precision network itself should count, so the reference point lies beyond it.
 REFERENCE_FACTOR = 1.1
 SAMPLERS = ("free-cost", "gp", "nsga2", "random", "tpe", "tpe-independent")
+# What a plan draws once a trial, for rows of a paper to ask for.
+PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
+# A checkpoint that is an artifact of an MLflow run begins so.
+MLFLOW_RUN = "runs:/"
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 
 
@@ -61,6 +70,25 @@ class EarlyStoppingSpec(Strict):
     """share of trials that run to the end whatever their rank, to tell what stopping costs"""
 
 
+class StartSpec(Strict):
+    """Plans a search over free plans begins with."""
+
+    selector: str | list[str]
+    """one or several of `bitfront selectors`"""
+    budgets: Annotated[list[float], Field(min_length=1)] = Field(
+        default_factory=lambda: [80.0, 60.0, 40.0, 20.0, 10.0]
+    )
+    """percent of the full-precision flops, a plan each"""
+    rule: str = "at_least"
+    """stop before the flops fall below the budget, or at the `nearest` ones"""
+    level: str = "B"
+    """of the layers it chooses"""
+    params: dict[str, Any] = Field(default_factory=dict)
+    """of the selector"""
+    trained_on: dict[str, Any] = Field(default_factory=dict)
+    """changes of the task it looks at: another dataset, fewer epochs"""
+
+
 class SearchSpec(Strict):
     """How the space is explored."""
 
@@ -74,6 +102,8 @@ class SearchSpec(Strict):
     """share of the trials that repeat points with other seeds, where it changes the front most"""
     early_stopping: EarlyStoppingSpec | None = None
     """give up trials that rank low early; `early_stopping: true` takes the defaults"""
+    start_from: StartSpec | None = None
+    """plans of a selector that are tried first"""
 
     @field_validator("early_stopping", mode="before")
     @classmethod
@@ -107,8 +137,42 @@ class TrackingSpec(Strict):
     """its name; default: dataset and model"""
 
 
-def _accuracy_and_flops() -> dict[str, Literal["max", "min"]]:
-    return {"val_accuracy": "max", "flops": "min"}
+class PaperRow(Strict):
+    """One printed row of a paper's table, and which of our trials answer it."""
+
+    label: str
+    """as the paper calls it"""
+    value: float | None = None
+    """the paper's number, in the unit of `paper.metric`: an accuracy or AUC is a fraction;
+    none where only the cost of the row is known"""
+    spread: Annotated[float, Field(ge=0)] | None = None
+    """the paper's standard deviation, where it prints one"""
+    flops_pct: Annotated[float, Field(gt=0, le=100)] | None = None
+    """the row's cost; the nearest of our points is shown, within 5 points a difference too"""
+    where: dict[str, Value] = Field(default_factory=dict)
+    """keys of `space` and their values: only trials with them count, best first; without it
+    the row is answered by our front"""
+
+
+class PaperSpec(Strict):
+    """The rows a search aims at. Nothing of it changes a trial."""
+
+    title: str
+    """of the paper, with year"""
+    table: str
+    """which table or figure, for example Table 3"""
+    dataset: str
+    """the paper's data"""
+    model: str
+    """the paper's network"""
+    epochs: Annotated[int, Field(ge=1)] | None = None
+    """the paper trained"""
+    metric: str = "val_accuracy"
+    """our metric that is held against the rows; papers print the one of a test set"""
+    note: str = ""
+    """what else differs"""
+    rows: Annotated[list[PaperRow], Field(min_length=1)]
+    """of the table"""
 
 
 class SearchConfig(Strict):
@@ -122,8 +186,9 @@ class SearchConfig(Strict):
     """what a trial trains"""
     space: dict[str, Any] = Field(default_factory=dict)
     """what may change between trials"""
-    objectives: dict[str, Literal["max", "min"]] = Field(default_factory=_accuracy_and_flops)
-    """metrics and costs to optimize"""
+    objectives: dict[str, Literal["max", "min"]] = Field(default_factory=dict)
+    """metrics and costs to optimize; default: the quality of the task (`val_accuracy: max` for
+    classification, `val_auc: max` for tracking) and `flops: min`"""
     limits: dict[str, Limit] = Field(default_factory=dict)
     """costs a trial must satisfy, checked before it is trained"""
     search: SearchSpec = Field(default_factory=SearchSpec)
@@ -132,6 +197,30 @@ class SearchConfig(Strict):
     """what one trial takes"""
     tracking: TrackingSpec = Field(default_factory=TrackingSpec)
     """where runs are shown"""
+    paper: PaperSpec | None = None
+    """published rows: `bitfront compare NAME --paper` prints ours beside them"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _quality_and_flops(cls, data: Any) -> Any:
+        """What is optimized when the search does not say."""
+        if isinstance(data, dict) and "objectives" not in data:
+            task = data.get("task")
+            dataset = task.get("dataset") if isinstance(task, dict) else None
+            quality = _default_quality(str(dataset))
+            mode = "max" if quality.maximize else "min"
+            data = {**data, "objectives": {quality.name: mode, "flops": "min"}}
+        return data
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.task.dataset)
+
+    @property
+    def quality(self) -> Metric:
+        """What points are chosen and shown by besides their cost: the first metric that is
+        optimized."""
+        return self.kind.metric(next(name for name in self.objectives if name not in COSTS))
 
     @property
     def front_objectives(self) -> list[Objective]:
@@ -140,6 +229,13 @@ class SearchConfig(Strict):
     def dump(self) -> str:
         """The resolved configuration as YAML, every default written out."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _default_quality(dataset: str) -> Metric:
+    try:
+        return kind_of(dataset).quality
+    except UserError:  # told where the dataset itself is checked
+        return KINDS.get("classification").quality
 
 
 class ConfigError(UserError):
@@ -180,16 +276,48 @@ def from_source(
         config = SearchConfig.model_validate(source.data)
     except ValidationError as error:
         raise ConfigError(_problems(error, source)) from None
+    pretrain = config.task.pretrain
+    if pretrain.checkpoint is not None and not pretrain.checkpoint.startswith(MLFLOW_RUN):
+        # Workers run in folders of their own.
+        pretrain.checkpoint = str(Path(pretrain.checkpoint).expanduser().resolve())
+    distill = config.task.loss.distill
+    if distill.teacher_file is not None:
+        distill.teacher = str(Path(distill.teacher_file).expanduser().resolve())
     problems = [_line(source, p.path, p.message) for p in check(config)]
     if problems:
         raise ConfigError(problems)
-    return config
+    return _settled(config)
+
+
+def _settled(config: SearchConfig) -> SearchConfig:
+    """With everything written out that trials start from: how a shared stage is trained, and
+    which file a checkpoint is."""
+    task = config.task
+    stages = {"pretrain.epochs", "pretrain.binary_epochs"}
+    if task.pretrain.epochs or task.pretrain.binary_epochs or stages & set(config.space):
+        task = task.with_settled_stage()
+    checkpoint = task.pretrain.checkpoint
+    if checkpoint is not None and not checkpoint.startswith(MLFLOW_RUN):
+        from trainables.pretraining import file_digest
+
+        digest = file_digest(Path(checkpoint))
+        pretrain = task.pretrain.model_copy(update={"sha256": digest})
+        task = task.model_copy(update={"pretrain": pretrain})
+    teacher = task.loss.distill.teacher_file
+    if teacher is not None:
+        from trainables.pretraining import file_digest
+
+        digest = file_digest(Path(teacher))
+        distill = task.loss.distill.model_copy(update={"sha256": digest})
+        loss = task.loss.model_copy(update={"distill": distill})
+        task = task.model_copy(update={"loss": loss})
+    return config.model_copy(update={"task": task})
 
 
 def check(config: SearchConfig) -> list[KeyProblem]:
     """What the types alone cannot see: names, objectives, limits, the space."""
-    from search.space_config import build_space
-    from trainables.data import DATASETS
+    from search.space_config import build_space, distillations
+    from trainables.data import pixel_statistics
     from trainables.models import MODELS
 
     problems: list[KeyProblem] = []
@@ -207,7 +335,9 @@ def check(config: SearchConfig) -> list[KeyProblem]:
         problems.append(
             KeyProblem(("name",), f"'{config.name}': letters, digits, '-', '_' and '.', 64 at most")
         )
-    for group, known in (("objectives", METRICS + COSTS), ("limits", COSTS)):
+    dataset = attempt(("task", "dataset"), lambda: _settled_dataset(config.task))
+    metrics = METRICS if dataset is None else tuple(m.name for m in config.kind.metrics)
+    for group, known in (("objectives", metrics + COSTS), ("limits", COSTS)):
         for key in getattr(config, group):
             if key not in known:
                 problems.append(
@@ -218,7 +348,7 @@ def check(config: SearchConfig) -> list[KeyProblem]:
     elif not set(config.objectives) & set(METRICS):
         problems.append(
             KeyProblem(
-                ("objectives",), f"nothing to learn: name one of {', '.join(METRICS)} as well"
+                ("objectives",), f"nothing to learn: name one of {', '.join(metrics)} as well"
             )
         )
     for key, limit in config.limits.items():
@@ -226,19 +356,33 @@ def check(config: SearchConfig) -> list[KeyProblem]:
             problems.append(KeyProblem(("limits", key), "give a min, a max or a number"))
         elif limit.min is not None and limit.max is not None and limit.min > limit.max:
             problems.append(KeyProblem(("limits", key), "min is above max"))
-    dataset = attempt(("task", "dataset"), lambda: DATASETS.get(config.task.dataset))
+    problems += _paper_problems(config, metrics)
     model = attempt(("task", "model", "name"), lambda: MODELS.get(config.task.model.name))
     if model is not None:
         for key, value in config.task.model.params.items():
             attempt(("task", "model", key), partial(model.resolve, {key: value}))
     if dataset is None or model is None or problems:
         return problems
-    if config.task.augmentation == "crop-flip" and len(dataset.shape) != 3:
+    attempt(("task", "normalize"), lambda: pixel_statistics(dataset, config.task.normalize))
+    if config.task.pretrain.binary_dataset is not None:
+        attempt(("task", "pretrain", "binary_dataset"), lambda: _settle_other(config.task, dataset))
+    augmentation = config.task.augmentation
+    single = len(dataset.shape) == 3 and dataset.kind == "classification"
+    if augmentation not in ("default", "none") and not single:
         problems.append(
             KeyProblem(
-                ("task", "augmentation"), f"crop-flip is for images, {dataset.name} has none"
+                ("task", "augmentation"),
+                f"{augmentation} is for single images, {dataset.name} has none",
             )
         )
+    if model.kind != dataset.kind:
+        problems.append(
+            KeyProblem(
+                ("task", "model", "name"),
+                f"{model.name} is for {model.kind}, {dataset.name} for {dataset.kind}",
+            )
+        )
+        return problems
     if model.image and len(dataset.shape) != 3:
         problems.append(
             KeyProblem(
@@ -248,10 +392,68 @@ def check(config: SearchConfig) -> list[KeyProblem]:
         return problems
     space = attempt(("space",), lambda: build_space(config))
     if space is not None:
+        pretrain = config.task.pretrain
+        if pretrain.checkpoint is not None and not pretrain.checkpoint.startswith(MLFLOW_RUN):
+            from trainables.pretraining import check_checkpoint
+
+            tasks = space.extreme_tasks()
+            attempt(("task", "pretrain", "checkpoint"), lambda: check_checkpoint(*tasks))
+        for task in distillations(config, space):
+            from trainables.distillation import check_teacher
+
+            attempt(("task", "loss", "distill"), partial(check_teacher, task))
         from search.bounds import check_limits
 
         attempt(("limits",), lambda: check_limits(config, space))
     return problems
+
+
+def _settle_other(task: Task, dataset: DatasetInfo) -> None:
+    """The dataset of the binary epochs must be like that of the task, and is counted as that is."""
+    from trainables.data import DATASETS
+
+    assert task.pretrain.binary_dataset is not None
+    name = DATASETS.settle(task.pretrain.binary_dataset, task.data_dir)
+    task.pretrain.binary_dataset = name
+    other = DATASETS.get(name)
+    if other.kind != dataset.kind:
+        raise UserError(f"{name} is for {other.kind}, {dataset.name} for {dataset.kind}")
+    if other.shape != dataset.shape:
+        raise UserError(f"{name} has shape {other.shape}, {dataset.name} has {dataset.shape}")
+
+
+def _paper_problems(config: SearchConfig, metrics: tuple[str, ...]) -> list[KeyProblem]:
+    """Rows that no trial of this search, which measures `metrics`, could answer."""
+    paper = config.paper
+    if paper is None:
+        return []
+    problems = []
+    if paper.metric not in metrics:
+        hint = did_you_mean(paper.metric, metrics)
+        problems.append(KeyProblem(("paper", "metric"), f"'{paper.metric}' is no metric, {hint}"))
+    shares = {m.name for _, kind in KINDS.items() for m in kind.metrics if m.share}
+    known = [*config.space, "method", *PLAN_KEYS]
+    for index, row in enumerate(paper.rows):
+        path = ("paper", "rows", index)
+        if paper.metric in shares and not 0 <= (row.value or 0) <= 1:
+            problems.append(
+                KeyProblem((*path, "value"), f"{paper.metric} is a fraction, got {row.value:g}")
+            )
+        for key in row.where:
+            if key not in known:
+                hint = did_you_mean(key, known)
+                problems.append(
+                    KeyProblem((*path, "where", key), f"is no key of this space, {hint}")
+                )
+    return problems
+
+
+def _settled_dataset(task: Task) -> DatasetInfo:
+    """A user's own data are counted once, here; the task then says how many classes they have."""
+    from trainables.data import DATASETS
+
+    task.dataset = DATASETS.settle(task.dataset, task.data_dir)
+    return DATASETS.get(task.dataset)
 
 
 def _without_prefix(message: str, path: yaml_source.Path_) -> str:
@@ -301,6 +503,8 @@ def _keys_at(path: yaml_source.Path_) -> list[str]:
     """The keys the schema knows below `path`."""
     model: Any = SearchConfig
     for part in path:
+        if isinstance(part, int):
+            continue  # an item of a list has the keys of all items
         field = model.model_fields.get(str(part)) if _is_model(model) else None
         if field is None:
             model = Limit if path[0] == "limits" else None

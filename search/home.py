@@ -24,6 +24,16 @@ def home(given: str | os.PathLike[str] | None = None) -> Path:
     return Path(chosen).expanduser().resolve()
 
 
+def stages_folder(root: Path) -> Path:
+    """Where full-precision stages are kept, for all searches of a home."""
+    return root / "pretrained"
+
+
+def selections_folder(root: Path) -> Path:
+    """Where the work of selectors is kept, for all searches of a home."""
+    return root / "selections"
+
+
 @dataclass(frozen=True)
 class SearchFolder:
     """One search on disk."""

@@ -7,13 +7,37 @@ from pathlib import Path
 from typing import Any
 
 from search import terminal
-from search.config import SearchConfig
-from search.home import SearchFolder, write_atomically
+from search.config import MLFLOW_RUN, SearchConfig, from_source
+from search.home import SearchFolder, stages_folder, write_atomically
 from search.results import Results, stored_config
+from search.yaml_source import parse
 from trainables.registry import UserError
 
 # What may differ between two turns at the same search: how much, where and how it is shown.
-MAY_CHANGE = ("search.trials", "resources", "tracking", "description", "task.data_dir")
+# A checkpoint is known by its hash, not by where it lies.
+MAY_CHANGE = (
+    "search.trials",
+    "resources",
+    "tracking",
+    "description",
+    "task.data_dir",
+    "task.pretrain.checkpoint",
+    "task.loss.distill.teacher",
+    "paper",
+)
+
+
+def fetched(config: SearchConfig, root: Path) -> SearchConfig:
+    """The configuration with a checkpoint of an MLflow run as a file here, checked like one."""
+    checkpoint = config.task.pretrain.checkpoint
+    if checkpoint is None or not checkpoint.startswith(MLFLOW_RUN):
+        return config
+    from search.tracking import fetch_artifact, tracking_uri
+
+    run = checkpoint.removeprefix(MLFLOW_RUN).partition("/")[0]
+    folder = stages_folder(root) / "mlflow" / run
+    path = fetch_artifact(checkpoint, tracking_uri(config, root), folder)
+    return from_source(parse(config.dump(), "search.yaml"), [f"task.pretrain.checkpoint={path}"])
 
 
 def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> SearchFolder:
@@ -82,6 +106,7 @@ def _drive(
     warm_start: Results | None,
 ) -> bool:
     from search.driver import Session
+    from search.selection import settle, start_points
     from search.space_config import build_space
     from search.tracking import Tracker
     from search.warm_start import carried_points
@@ -92,9 +117,12 @@ def _drive(
         tracker = Tracker(config, folder.identity, folder.path.parent)
     if not DATASETS.get(config.task.dataset).embedded:
         # A missing dataset is an error now, not the failure of every trial.
-        load_train(config.task.dataset, config.task.data_dir)
-    space = build_space(config)
-    first = carried_points(warm_start, space) if warm_start is not None else []
+        load_train(config.task.dataset, config.task.data_dir, config.task.normalize)
+    note = (lambda text: None) if quiet else terminal.show
+    space = settle(config, build_space(config), folder, address, note)
+    first = start_points(space)
+    if warm_start is not None:
+        first += carried_points(warm_start, space)
     session = Session(config, space, folder, tracker, quiet, first)
     left = config.search.trials - session.ended
     if tracker is not None:
@@ -103,6 +131,8 @@ def _drive(
     if not quiet:
         how = f"{session.ended} trials done, " if session.ended else ""
         terminal.show(f"search {config.name}: {how}{max(0, left)} to go, in {folder.path}")
+        for line in starting_point(config):
+            terminal.show(line)
     complete = False
     try:
         if left > 0 or session.ledger.interrupted():
@@ -119,6 +149,21 @@ def _drive(
     return complete
 
 
+def starting_point(config: SearchConfig) -> list[str]:
+    """What trials that do not train end-to-end start from, and what that costs once."""
+    from search.space_config import stage_epochs
+    from trainables.pretraining import check_checkpoint
+
+    lines = []
+    if config.task.pretrain.checkpoint is not None:
+        lines.append(check_checkpoint(config.task).text())
+    epochs = stage_epochs(config)
+    if epochs:
+        told = " or ".join(str(n) for n in epochs)
+        lines.append(f"trials start from {told} epochs in full precision, trained once and shared")
+    return lines
+
+
 def _close_tracker(tracker: Any, folder: SearchFolder, complete: bool, quiet: bool) -> None:
     results = Results.of(folder)
     artifacts = write_figures(results)
@@ -133,8 +178,10 @@ def _close_tracker(tracker: Any, folder: SearchFolder, complete: bool, quiet: bo
 
 
 def write_figures(results: Results) -> dict[str, str | Path]:
-    """front.html, front.png and front.csv beside the ledger, for the parent run."""
+    """front.html, front.png and front.csv beside the ledger, for the parent run, which takes the
+    scores of selectors too; heatmap.* where a search asks which one part may be binary."""
     from dashboards.figures import front_csv, front_html, front_png
+    from search.selection import selection_files
 
     points = results.figure_points()
     labels = results.figure_labels()
@@ -143,9 +190,43 @@ def write_figures(results: Results) -> dict[str, str | Path]:
     )
     out = results.folder.path
     (out / "front.html").write_text(front_html(points, title, **labels), encoding="utf-8")
-    (out / "front.csv").write_text(front_csv(points), encoding="utf-8")
+    (out / "front.csv").write_text(front_csv(points, results.figure_quality.bare), encoding="utf-8")
     front_png(points, title, out / "front.png", **labels)
-    return {name: out / name for name in ("front.html", "front.png", "front.csv")}
+    names = ["front.html", "front.png", "front.csv", *_write_heat_map(results, title)]
+    made = [out / name for name in names]
+    return {path.name: path for path in [*made, *selection_files(out)]}
+
+
+def _write_heat_map(results: Results, title: str) -> list[str]:
+    from dashboards.heatmap import Cell, heat_map_csv, heat_map_html, heat_map_png
+    from search.space_config import build_space
+    from spaces.space import OnlyPlan
+    from trainables.cost import task_cost_table
+
+    plan = results.config.space.get("plan")
+    if not isinstance(plan, dict) or "only" not in plan:
+        return []
+    space = build_space(results.config)
+    assert isinstance(space.plan, OnlyPlan)
+    table = task_cost_table(results.config.task)
+    parts = space.plan.names(table)
+    cells = [
+        Cell(
+            entry.spec.method,
+            space.plan.chosen(table, entry.spec.plan),
+            entry.metrics[results.figure_quality.name],
+        )
+        for entry in results.entries
+        if entry.state == "complete" and set(entry.spec.plan) != {"F"}
+    ]
+    label = f"the one {space.plan.per} that is binary ({space.plan.level})"
+    out = results.folder.path
+    shown = results.figure_labels()["accuracy_label"]
+    page = heat_map_html(cells, parts, title, label, shown)
+    (out / "heatmap.html").write_text(page, encoding="utf-8")
+    (out / "heatmap.csv").write_text(heat_map_csv(cells, parts), encoding="utf-8")
+    heat_map_png(cells, parts, title, label, out / "heatmap.png", shown)
+    return ["heatmap.html", "heatmap.png", "heatmap.csv"]
 
 
 def summary_note(results: Results) -> str:

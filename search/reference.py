@@ -12,6 +12,7 @@ from search.config import COSTS, METRICS, SearchConfig
 from search.space_config import TASK_KEYS
 from trainables.methods import METHODS
 from trainables.models import MODELS
+from trainables.selectors import SELECTORS
 
 SPACE = """\
 ## `space`: what may change between trials
@@ -41,10 +42,29 @@ A plan is one of
 
 | form | meaning |
 |---|---|
-| `FBBF` | one letter a layer: F full precision, W binary weights, B weights and activations |
+| `FBBF` | one letter a layer: F full precision, W binary weights, B weights and activations, \
+A with narrow accumulators too |
 | `B` | one letter for every layer |
-| `{per: layer, levels: [F, B]}` | a level drawn for every `layer`, `block` or `stage` |
+| `{per: layer, levels: [F, B]}` | a level drawn for every `layer`, `block`, `stage` or `model` |
+| `{only: block, level: W}` | one `layer`, `block` or `stage` binary, drawn; all others not |
 | `{selector: front, budget: [80, 40], rule: at_least}` | by a selector, for % of the FP flops |
+
+A selected plan has these keys
+
+| key | meaning |
+|---|---|
+| `selector` | one of `bitfront selectors`, or a list to choose among |
+| `budget` | percent of the full-precision flops: a number, a list or a range |
+| `rule` | `at_least`: stop before the flops fall below the budget; `nearest`: as near as it gets |
+| `level` | of the chosen layers: `B` (the default) or `W` |
+| `seeds` | draws of random and pseudo-random, a list; default: the search's seed |
+| `params` | switches of the selector, below |
+| `trained_on` | changes of the task it looks at: `{dataset: cifar10}` selects there, trains here |
+
+A selector that looks at a trained network works before the first trial, where trials run; its
+order serves all budgets and is kept for all searches of a home. Its scores are in the search's
+folder and on the parent run: `selection-NAME.json`, `.csv`, `.html`, `.png`.
+`search.start_from` begins a search over free plans with plans of a selector.
 """
 
 
@@ -76,6 +96,18 @@ def reference() -> str:
         lines += [_parameter(f"`{name}` | {levels}", k, p) for k, p in method.params.items()]
     lines += [
         "",
+        "## Selectors and their switches",
+        "",
+        "| selector | trains | parameter | default | accepted | recommended |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, selector in SELECTORS.items():
+        trains = "yes" if selector.trained else "no"
+        if not selector.params:
+            lines.append(f"| `{name}` | {trains} | | | | |")
+        lines += [_parameter(f"`{name}` | {trains}", k, p) for k, p in selector.params.items()]
+    lines += [
+        "",
         "## Models and their parameters",
         "",
         "| model | parameter | default | accepted | recommended |",
@@ -104,20 +136,31 @@ def _rows(model: type[BaseModel], prefix: str) -> list[str]:
             default = "required"
         elif inner is not None or field.default_factory is not None:
             made = field.get_default(call_default_factory=True)
-            default = "" if isinstance(made, BaseModel) or made == {} else f"`{made}`"
+            default = "" if isinstance(made, BaseModel) or made in (None, {}) else f"`{made}`"
         else:
             default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
         bounds = "".join(_bound(m) for m in field.metadata)
         rows.append(f"| `{key}` | {_type(field.annotation)}{bounds} | {default} | {text} |")
         if inner is not None and name != "limits":
             rows += _rows(inner, f"{key}.")
+        item = _list_item(field.annotation)
+        if item is not None:
+            rows += _rows(item, f"{key}[].")
     return rows
 
 
 def _inner_model(annotation: Any) -> type[BaseModel] | None:
+    """The mapping a key holds, required or not."""
+    options = [a for a in get_args(annotation) if a is not type(None)]
+    if get_origin(annotation) in (Union, types.UnionType) and len(options) == 1:
+        annotation = options[0]
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return None
+
+
+def _list_item(annotation: Any) -> type[BaseModel] | None:
+    return _inner_model(get_args(annotation)[0]) if get_origin(annotation) is list else None
 
 
 def _type(annotation: Any) -> str:

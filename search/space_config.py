@@ -2,30 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from search.config import KeyProblem, SearchConfig
-from spaces.space import FixedPlan, FreePlan, PlanSpace, SelectedPlan, Space, ends
+from spaces.space import (
+    FixedPlan,
+    FreePlan,
+    OnlyPlan,
+    PlanSpace,
+    SelectedPlan,
+    Selecting,
+    Space,
+    StartFrom,
+    ends,
+)
 from trainables.cost import task_cost_table
+from trainables.data import DATASETS
 from trainables.methods import METHODS
 from trainables.models import MODELS
 from trainables.parameters import Choice, Domain, Float, Int, Param
 from trainables.plan import LEVELS, check_plan
 from trainables.registry import UserError, did_you_mean
 from trainables.selectors import RULES, SELECTORS
-from trainables.task import LearningRateSpec, LossSpec, OptimizerSpec, with_overrides
+from trainables.task import (
+    DistillSpec,
+    LearningRateSpec,
+    LossSpec,
+    OptimizerSpec,
+    Task,
+    with_overrides,
+)
 
+# What a plan may decide at once.
+PARTS = ("layer", "block", "stage", "model")
+# Which file a teacher is, is not for a search to choose.
+DISTILL_FILE = ("teacher", "sha256")
 # Parts of the task a search may change, besides the parameters of its model.
 TASK_KEYS = (
     "batch_size",
     "augmentation",
     "precision",
     "epochs",
+    "pretrain.epochs",
+    "pretrain.binary_epochs",
     *(f"optimizer.{key}" for key in OptimizerSpec.model_fields),
     *(f"schedule.{key}" for key in LearningRateSpec.model_fields if key != "at"),
-    *(f"loss.{key}" for key in LossSpec.model_fields),
+    *(f"loss.{key}" for key in LossSpec.model_fields if key != "distill"),
+    *(f"loss.distill.{key}" for key in DistillSpec.model_fields if key not in DISTILL_FILE),
 )
 
 
@@ -46,14 +72,40 @@ def build_space(config: SearchConfig) -> Space:
             overrides[key] = _model_parameter(path, key, value, config)
         else:
             overrides[key] = _task_parameter(path, key, value, config)
-    space = Space(config.task, method, plan, overrides, method_params)
+    start = _start_from(config, plan, [str(m) for m in method.values])
+    space = Space(config.task, method, plan, overrides, method_params, start)
+    if isinstance(plan, OnlyPlan) and any(k.startswith("model.") for k in overrides):
+        names = {tuple(plan.names(task_cost_table(task))) for task in space.extreme_tasks()}
+        if len(names) > 1:
+            raise KeyProblem(("space", "plan"), f"which {plan.per}? they change with the model")
     for task in space.extreme_tasks():
         try:
             table = task_cost_table(task)
         except UserError as error:
             raise KeyProblem(("task", "model"), str(error)) from None
         _check_plan_fits(space, plan, [layer.name for layer in table.plan_layers], table)
+    _check_selecting(space)
     return space
+
+
+def distillations(config: SearchConfig, space: Space) -> list[Task]:
+    """Tasks, one a kind of teaching and network, that trials may have a teacher in."""
+    kinds = ends(space.overrides.get("loss.distill.kind", Choice((config.task.loss.distill.kind,))))
+    lengths = ends(space.overrides.get("pretrain.epochs", Choice((config.task.pretrain.epochs,))))
+    return [
+        with_overrides(task, {"loss.distill.kind": kind, "pretrain.epochs": epochs})
+        for kind in kinds
+        if kind != "none"
+        for epochs in lengths
+        for task in space.extreme_tasks()
+    ]
+
+
+def stage_epochs(config: SearchConfig) -> list[int]:
+    """Lengths of the full-precision stages trials may start from; none: all train end-to-end."""
+    given = config.space.get("pretrain.epochs", config.task.pretrain.epochs)
+    lengths = ends(parse_domain(("space", "pretrain.epochs"), given))
+    return sorted(int(n) for n in lengths if int(n) > 0)
 
 
 def _known_keys(raw: dict[str, Any], config: SearchConfig) -> None:
@@ -109,48 +161,152 @@ def _plan(raw: Any, methods: list[str]) -> PlanSpace:
     if isinstance(raw, str):
         raw = {"fixed": raw}
     if not isinstance(raw, dict):
-        raise KeyProblem(path, "give letters, {per: layer}, or {selector: ..., budget: ...}")
+        raise KeyProblem(
+            path, "give letters, {per: layer}, {only: block} or {selector: ..., budget: ...}"
+        )
     kinds = {"fixed": {"fixed"}, "per": {"per", "levels"}}
-    kinds["selector"] = {"selector", "budget", "rule", "level"}
+    kinds["only"] = {"only", "level"}
+    kinds["selector"] = {"selector", "budget", "rule", "level", "seeds", "params", "trained_on"}
     kind = next((k for k in kinds if k in raw), "per")
     for key in raw:
         if key not in kinds[kind]:
-            raise KeyProblem((*path, key), f"unknown key, {did_you_mean(key, kinds[kind])}")
+            raise KeyProblem((*path, key), f"unknown key, {did_you_mean(str(key), kinds[kind])}")
     if kind == "fixed":
         letters = str(raw["fixed"])
         _known_levels((*path, "fixed"), sorted(set(letters)), planned)
         return FixedPlan(letters)
     if kind == "per":
-        per = raw.get("per", "layer")
-        if per not in ("layer", "block", "stage"):
-            hint = did_you_mean(str(per), ["layer", "block", "stage"])
-            raise KeyProblem((*path, "per"), f"'{per}' is not known, {hint}")
+        per = _one_of((*path, "per"), raw.get("per", "layer"), PARTS)
         given = raw.get("levels", ["F", "B"])
         levels = [str(x) for x in (given if isinstance(given, list) else list(str(given)))]
         _known_levels((*path, "levels"), levels, planned)
         if len(set(levels)) != len(levels) or not levels:
             raise KeyProblem((*path, "levels"), f"{levels}: each level once")
         return FreePlan(per, tuple(levels))
+    if kind == "only":
+        level = str(raw.get("level", "B"))
+        _known_levels((*path, "level"), [level], planned)
+        if level == "F":
+            raise KeyProblem((*path, "level"), "F: the one that is drawn is to be binary")
+        return OnlyPlan(_one_of((*path, "only"), raw["only"], PARTS[:3]), level)
     return _selected_plan(path, raw, planned)
 
 
+def _one_of(path: tuple[str | int, ...], word: Any, known: Sequence[str]) -> str:
+    if word not in known:
+        raise KeyProblem(path, f"'{word}' is not known, {did_you_mean(str(word), known)}")
+    return str(word)
+
+
 def _selected_plan(path: tuple[str, str], raw: dict[str, Any], planned: list[str]) -> SelectedPlan:
-    name = str(raw["selector"])
-    if name not in SELECTORS:
-        hint = did_you_mean(name, SELECTORS)
-        raise KeyProblem((*path, "selector"), f"unknown selector '{name}', {hint}")
     if "budget" not in raw:
         raise KeyProblem((*path, "budget"), "is missing: percent of the full-precision flops")
     budget = parse_domain((*path, "budget"), raw["budget"])
-    for end in ends(budget):
-        if not isinstance(end, int | float) or not 0 < end <= 100:
-            raise KeyProblem((*path, "budget"), f"{end} is not a percentage in (0, 100]")
-    rule = str(raw.get("rule", "at_least"))
-    if rule not in RULES:
-        raise KeyProblem((*path, "rule"), f"'{rule}' is not known, {did_you_mean(rule, RULES)}")
+    _check_budgets((*path, "budget"), ends(budget))
+    seeds = parse_domain((*path, "seeds"), raw["seeds"]) if "seeds" in raw else None
+    if seeds is not None and not (
+        isinstance(seeds, Choice) and all(type(v) is int and v >= 0 for v in seeds.values)
+    ):
+        raise KeyProblem((*path, "seeds"), "give a list of whole numbers")
+    return SelectedPlan(
+        _selecting(path, raw["selector"], raw, planned), budget, _rule(path, raw.get("rule")), seeds
+    )
+
+
+def _start_from(config: SearchConfig, plan: PlanSpace, methods: list[str]) -> StartFrom | None:
+    given = config.search.start_from
+    if given is None:
+        return None
+    path = ("search", "start_from")
+    planned = [m for m in methods if METHODS.get(m).levels != "F"]
+    if not isinstance(plan, FreePlan) or plan.per != "layer" or not planned:
+        raise KeyProblem(path, "a selector's plan is one letter a layer: give plan {per: layer}")
+    if given.level not in plan.levels or "F" not in plan.levels:
+        raise KeyProblem((*path, "level"), f"the levels of the plan are {', '.join(plan.levels)}")
+    _check_budgets((*path, "budgets"), given.budgets)
+    raw = {"params": given.params, "trained_on": given.trained_on, "level": given.level}
+    using = _selecting(path, given.selector, raw, planned)
+    return StartFrom(using, tuple(given.budgets), _rule(path, given.rule))
+
+
+def _selecting(
+    path: tuple[str, str], names: Any, raw: dict[str, Any], planned: list[str]
+) -> Selecting:
+    listed = tuple(str(n) for n in (names if isinstance(names, list) else [names]))
+    for name in listed:
+        if name not in SELECTORS:
+            hint = did_you_mean(name, SELECTORS)
+            raise KeyProblem((*path, "selector"), f"unknown selector '{name}', {hint}")
+    if not listed or len(set(listed)) != len(listed):
+        raise KeyProblem((*path, "selector"), "give each selector once")
     level = str(raw.get("level", "B"))
     _known_levels((*path, "level"), [level], planned)
-    return SelectedPlan(name, budget, rule, level)
+    params, on = raw.get("params") or {}, raw.get("trained_on") or {}
+    for key, value in (("params", params), ("trained_on", on)):
+        if not isinstance(value, dict):
+            raise KeyProblem((*path, key), "give keys and values")
+    declared = {k: p for name in listed for k, p in SELECTORS.get(name).params.items()}
+    for key, value in params.items():
+        if key not in declared:
+            hint = did_you_mean(str(key), declared)
+            raise KeyProblem((*path, "params", key), f"unknown key, {hint}")
+        try:
+            declared[key].check(str(key), value)
+        except UserError as error:
+            raise KeyProblem((*path, "params", key), _tail(error, key)) from None
+    return Selecting(listed, params, on, level)
+
+
+def _check_selecting(space: Space) -> None:
+    """A selector ranks the layers of one network: wherever it looks, and whatever is drawn, there
+    must be as many."""
+    for using in space.selecting():
+        path = ("space", "plan") if space.start_from is None else ("search", "start_from")
+        try:
+            tasks = [using.task(space.task)]
+            dataset = DATASETS.get(tasks[0].dataset)
+        except UserError as error:
+            raise KeyProblem((*path, "trained_on", "dataset"), str(error)) from None
+        except (ValidationError, KeyError, TypeError) as error:
+            known = [*TASK_KEYS, "dataset", "subset", "data_dir"]
+            key, hint = str(next(iter(using.trained_on))), ""
+            if isinstance(error, ValidationError):
+                first = error.errors()[0]
+                key, hint = ".".join(map(str, first["loc"])), first["msg"]
+            if key not in known:
+                hint = f"unknown key, {did_you_mean(key, known)}"
+            raise KeyProblem((*path, "trained_on", key), hint) from None
+        kind = DATASETS.get(space.task.dataset).kind
+        if dataset.kind != kind:
+            raise KeyProblem(
+                (*path, "trained_on", "dataset"),
+                f"{dataset.name} is for {dataset.kind}, not {kind}",
+            )
+        if not any(SELECTORS.get(name).trained for name in using.names):
+            continue
+        tasks += space.extreme_tasks()
+        counts = {len(task_cost_table(task).plan_layers) for task in tasks}
+        if len(counts) > 1:
+            raise KeyProblem(
+                path, f"a selector ranks one network, but there are some of {sorted(counts)} layers"
+            )
+
+
+def _check_budgets(path: tuple[str, ...], budgets: Any) -> None:
+    for budget in budgets:
+        if not isinstance(budget, int | float) or not 0 < budget <= 100:
+            raise KeyProblem(path, f"{budget} is not a percentage in (0, 100]")
+
+
+def _rule(path: tuple[str, str], given: Any) -> str:
+    rule = str(given or "at_least")
+    if rule not in RULES:
+        raise KeyProblem((*path, "rule"), f"'{rule}' is not known, {did_you_mean(rule, RULES)}")
+    return rule
+
+
+def _tail(error: UserError, key: Any) -> str:
+    return str(error).removeprefix(f"{key}: ")
 
 
 def _known_levels(path: tuple[str | int, ...], levels: list[str], methods: list[str]) -> None:
@@ -215,7 +371,7 @@ def _declared_domain(path: tuple[str | int, ...], param: Param, value: Any) -> D
         try:
             param.check(str(path[-1]), end)
         except UserError as error:
-            raise KeyProblem(path, str(error).removeprefix(f"{path[-1]}: ")) from None
+            raise KeyProblem(path, _tail(error, path[-1])) from None
     return domain
 
 

@@ -246,7 +246,7 @@ class Ledger:
         weights = [rng.random() for _ in range(8)]
 
         def draw(name: str, domain: Domain) -> Any:
-            if name.startswith("plan.") and isinstance(domain, Choice):
+            if isinstance(domain, Choice) and name.startswith("plan.") and name != "plan.only":
                 return rng.choices(domain.values, weights[: len(domain.values)])[0]
             return random_value(domain, rng)
 
@@ -405,8 +405,9 @@ def entry_of(trial: FrozenTrial) -> Entry:
 
 
 def _without_plan(params: dict[str, Any]) -> dict[str, Any]:
-    """What was drawn besides the plan, which is one string of its own."""
-    return {name: value for name, value in params.items() if not name.startswith("plan.")}
+    """What was drawn besides the levels of the plan, which is one string of its own."""
+    kept = ("plan.selector", "plan.budget", "plan.seed")
+    return {n: v for n, v in params.items() if n in kept or not n.startswith("plan.")}
 
 
 def _drawing_from(trial: optuna.Trial) -> Any:

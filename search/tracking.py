@@ -19,7 +19,9 @@ from typing import Any
 
 from search.config import SearchConfig
 from search.study import Entry
+from trainables.kinds import kind_of
 from trainables.methods import METHODS
+from trainables.registry import UserError
 
 FLUSH_SECONDS = 1.0
 LONGEST_BACKOFF = 30.0
@@ -33,15 +35,34 @@ def tracking_uri(config: SearchConfig, home: Path) -> str:
     return config.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or default
 
 
+def fetch_artifact(artifact: str, uri: str, folder: Path) -> Path:
+    """A file of an MLflow run (`runs:/RUN/FILE`), copied into `folder`."""
+    import mlflow
+
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        found = mlflow.artifacts.download_artifacts(
+            artifact, dst_path=str(folder), tracking_uri=uri
+        )
+    except Exception as error:  # every store has its own types
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{artifact}: MLflow at {uri} does not have it: {first}") from None
+    path = Path(found)
+    if not path.is_file():
+        raise UserError(f"{artifact}: a folder; name the file of the weights in it")
+    return path
+
+
 def experiment_name(config: SearchConfig) -> str:
     return config.tracking.experiment or f"{config.task.dataset} {config.task.model.name}"
 
 
 def run_name(entry: Entry) -> str:
-    """Readable in a list: number, method, share of the flops, accuracy."""
+    """Readable in a list: number, method, share of the flops, accuracy or other quality."""
     name = f"t{entry.number:04d} {entry.spec.method} {entry.costs['flops_pct']:.0f} %"
-    accuracy = entry.metrics.get("val_accuracy")
-    return f"{name} {100 * accuracy:.1f}" if accuracy is not None else name
+    quality = kind_of(entry.spec.task.dataset).quality
+    value = entry.metrics.get(quality.name)
+    return f"{name} {quality.number(value, 1)}" if value is not None else name
 
 
 def end_tags(entry: Entry) -> dict[str, str]:

@@ -9,6 +9,7 @@ import logging
 import os
 import shutil
 import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 # Read by Ray when it is imported. Its own loggers, snapshots and progress tables cost time per
@@ -28,7 +29,7 @@ from ray.tune import Callback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from search.config import ResourceSpec
+from search.config import ResourceSpec, SearchConfig
 from search.driver import Session
 from search.schedulers import FrontScheduler
 from trainables.registry import UserError
@@ -41,7 +42,8 @@ class LedgerSearcher(Searcher):
     """Hands Ray the trials the ledger asks for and brings their ends back."""
 
     def __init__(self, session: Session, concurrent: int) -> None:
-        super().__init__(metric="val_accuracy", mode="max")
+        quality = session.config.quality
+        super().__init__(metric=quality.name, mode="max" if quality.maximize else "min")
         self.session = session
         self.concurrent = concurrent
         self.trials: dict[str, str] = {}
@@ -97,6 +99,30 @@ class Watcher(Callback):
 
 def make_scheduler(session: Session) -> TrialScheduler:
     return FIFOScheduler() if session.stopping is None else FrontScheduler(session)
+
+
+def run_tasks(
+    function: Callable[..., Any],
+    calls: Sequence[tuple[Any, ...]],
+    config: SearchConfig,
+    address: str | None = None,
+) -> list[Any]:
+    """Call `function` where trials run, with what a trial may use."""
+    resources = config.resources
+    started = _connect(address, resources)
+    try:
+        _concurrent(resources)
+        remote = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus)(function)
+        with _quiet_ray():
+            return ray.get([remote.remote(*call) for call in calls])
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause
+        if isinstance(cause, UserError):
+            raise UserError(cause.message, cause.hint) from None
+        raise
+    finally:
+        if started:
+            ray.shutdown()
 
 
 def run_trials(session: Session, address: str | None = None) -> None:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trainables.cost import CostTable, task_cost_table
+from trainables.data import DATASETS
 from trainables.methods import METHODS
 from trainables.parameters import Choice, Domain, Int, Value
 from trainables.plan import check_plan, expand
-from trainables.selectors import SELECTORS, plan_for_budget
+from trainables.selectors import SELECTORS, Selection, SelectionSpec
 from trainables.task import Task, TrialSpec, with_overrides
 
 Draw = Callable[[str, Domain], Any]
@@ -37,7 +38,7 @@ class FixedPlan:
 
 @dataclass(frozen=True)
 class FreePlan:
-    """A level drawn for every layer, block or stage."""
+    """A level drawn for every layer, block or stage, or one for the whole model."""
 
     per: str
     levels: tuple[str, ...]
@@ -45,6 +46,8 @@ class FreePlan:
     def groups(self, table: CostTable) -> list[str]:
         if self.per == "layer":
             return [layer.name for layer in table.plan_layers]
+        if self.per == "model":
+            return ["all"] * len(table.plan_layers)
         return [getattr(layer, self.per) for layer in table.plan_layers]
 
     def make(self, table: CostTable, draw: Draw, seed: int) -> str:
@@ -58,24 +61,122 @@ class FreePlan:
 
 
 @dataclass(frozen=True)
+class OnlyPlan:
+    """One layer, block or stage binary and all others not: which one is drawn."""
+
+    per: str
+    level: str
+
+    def names(self, table: CostTable) -> list[str]:
+        return list(dict.fromkeys(self._groups(table)))
+
+    def _groups(self, table: CostTable) -> list[str]:
+        return FreePlan(self.per, (self.level,)).groups(table)
+
+    def make(self, table: CostTable, draw: Draw, seed: int) -> str:
+        chosen = draw("plan.only", Choice(tuple(self.names(table))))
+        return "".join(self.level if group == chosen else "F" for group in self._groups(table))
+
+    def chosen(self, table: CostTable, plan: str) -> str:
+        """The part that is binary in a plan made here."""
+        binary = (g for g, level in zip(self._groups(table), plan, strict=True) if level != "F")
+        return next(binary)
+
+    def size(self, table: CostTable) -> float:
+        return len(self.names(table))
+
+
+@dataclass(frozen=True)
+class Selecting:
+    """Selectors at work for a space: their parameters, and where the network they look at is
+    trained, if that is not the task itself (`trained_on`: a change of it, for
+    example of its dataset)."""
+
+    names: tuple[str, ...]
+    params: Mapping[str, Value] = field(default_factory=dict)
+    trained_on: Mapping[str, Any] = field(default_factory=dict)
+    level: str = "B"
+
+    def params_of(self, name: str) -> dict[str, Value]:
+        declared = SELECTORS.get(name).params
+        return {key: value for key, value in self.params.items() if key in declared}
+
+    def task(self, task: Task) -> Task:
+        if not self.trained_on:
+            return task
+        changed = with_overrides(task, dict(self.trained_on))
+        dataset = DATASETS.settle(changed.dataset, changed.data_dir)
+        return changed.model_copy(update={"dataset": dataset})
+
+    def specs(self, space: Space, seed: int) -> dict[str, SelectionSpec]:
+        """What the selectors that look at a trained network are to look at, by name."""
+        method = next(str(m) for m in space.method.values if METHODS.get(str(m)).levels != "F")
+        domains = space.method_params.get(method, {})
+        return {
+            name: SelectionSpec(
+                selector=name,
+                params=self.params_of(name),
+                task=self.task(space.task),
+                method=method,
+                method_params={k: ends(d)[0] for k, d in domains.items() if d.size == 1},
+                level=self.level,
+                seed=seed,
+            )
+            for name in self.names
+            if SELECTORS.get(name).trained
+        }
+
+    def plan(
+        self,
+        name: str,
+        selections: Mapping[str, Selection],
+        table: CostTable,
+        budget: float,
+        rule: str,
+        seed: int,
+    ) -> str:
+        """Where a trained selector has not been at work yet, for example in a preview, the layers
+        turn binary from the front: the costs are nearly those it will have."""
+        if name in selections:
+            return selections[name].plan(table, budget, rule, self.level, seed)
+        selector = SELECTORS.get("front" if SELECTORS.get(name).trained else name)
+        made = selector({} if selector.name != name else self.params_of(name))
+        return made.plan(table, made.order(table, seed), budget, rule, self.level, seed)
+
+
+@dataclass(frozen=True)
 class SelectedPlan:
     """A plan made by a selector for a drawn budget, in percent of the full-precision flops."""
 
-    selector: str
+    using: Selecting
     budget: Domain
     rule: str = "at_least"
-    level: str = "B"
+    seeds: Choice | None = None
+    selections: Mapping[str, Selection] = field(default_factory=dict)
 
     def make(self, table: CostTable, draw: Draw, seed: int) -> str:
-        budget = float(draw("plan.budget", self.budget))
-        order = SELECTORS.get(self.selector)().order(table, seed)
-        return plan_for_budget(table, order, budget, self.rule, self.level)
+        name = str(_drawn(draw, "plan.selector", Choice(self.using.names)))
+        budget = float(_drawn(draw, "plan.budget", self.budget))
+        if self.seeds is not None:
+            seed = int(_drawn(draw, "plan.seed", self.seeds))
+        return self.using.plan(name, self.selections, table, budget, self.rule, seed)
 
     def size(self, table: CostTable) -> float:
-        return min(self.budget.size, len(table.plan_layers) + 1)
+        seeds = 1 if self.seeds is None else self.seeds.size
+        each = min(self.budget.size, len(table.plan_layers) + 1)
+        return len(self.using.names) * seeds * each
 
 
-PlanSpace = FixedPlan | FreePlan | SelectedPlan
+@dataclass(frozen=True)
+class StartFrom:
+    """Plans of selectors at several budgets that a search over free plans begins with."""
+
+    using: Selecting
+    budgets: tuple[float, ...]
+    rule: str = "at_least"
+
+
+PlanSpace = FixedPlan | FreePlan | OnlyPlan | SelectedPlan
 
 
 @dataclass(frozen=True)
@@ -87,6 +188,32 @@ class Space:
     plan: PlanSpace
     overrides: Mapping[str, Domain] = field(default_factory=dict)
     method_params: Mapping[str, Mapping[str, Domain]] = field(default_factory=dict)
+    start_from: StartFrom | None = None
+    start_plans: tuple[str, ...] = ()
+
+    def selecting(self) -> list[Selecting]:
+        """Who is at work before the first trial."""
+        plan = [self.plan.using] if isinstance(self.plan, SelectedPlan) else []
+        return plan + ([self.start_from.using] if self.start_from is not None else [])
+
+    def settled(self, found: Callable[[SelectionSpec], Selection], seed: int) -> Space:
+        """The same space with the selectors' work done by `found`."""
+
+        def done(using: Selecting) -> dict[str, Selection]:
+            return {name: found(spec) for name, spec in using.specs(self, seed).items()}
+
+        plan, start = self.plan, self.start_from
+        if isinstance(plan, SelectedPlan):
+            plan = replace(plan, selections=done(plan.using))
+        plans: list[str] = []
+        if start is not None:
+            selections, table = done(start.using), task_cost_table(self.task)
+            plans = [
+                start.using.plan(name, selections, table, budget, start.rule, seed)
+                for name in start.using.names
+                for budget in start.budgets
+            ]
+        return replace(self, plan=plan, start_plans=tuple(dict.fromkeys(plans)))
 
     def walk(self, draw: Draw, seed: int = 0) -> TrialSpec:
         """One point of the space as a trial's spec."""
@@ -160,7 +287,7 @@ def costs_of(spec: TrialSpec) -> dict[str, float]:
     """Every cost of a trial, known before it runs."""
     table = task_cost_table(spec.task)
     method = METHODS.get(spec.method)(dict(spec.params))
-    totals = table.totals(spec.plan, method.scale)
+    totals = table.totals(spec.plan, method.scale, method.shifts_inputs)
     totals["parameters"] = float(table.parameters)
     return totals
 

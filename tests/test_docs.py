@@ -15,6 +15,7 @@ from search.yaml_source import parse
 from trainables.data import DATASETS
 from trainables.methods import METHODS
 from trainables.models import MODELS
+from trainables.selectors import SELECTORS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -46,8 +47,8 @@ def test_every_command_in_the_docs_parses(page):
                 parser.parse_args(words[1:])
 
 
-def test_the_readme_names_every_method_model_and_dataset():
-    for registry in (METHODS, MODELS, DATASETS):
+def test_the_readme_names_every_method_model_selector_and_dataset():
+    for registry in (METHODS, MODELS, SELECTORS, DATASETS):
         for name in registry:
             assert f"`{name}`" in README, name
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trainables.parameters import Value
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Augmentation = Literal["default", "none", "crop-flip", "affine-flip", "resized-crop-flip"]
 
 
 class Strict(BaseModel):
@@ -51,30 +53,129 @@ class OptimizerSpec(Strict):
 class LearningRateSpec(Strict):
     """How the learning rate moves, in fractions of training."""
 
-    shape: Literal["constant", "linear", "cosine", "steps"] = "cosine"
+    shape: Literal["constant", "linear", "cosine", "exponential", "steps"] = "cosine"
     """how the learning rate falls; `schedule: cosine` is short for this key"""
     warmup: Fraction = 0.0
     """fraction of training over which it rises first"""
     end_factor: Annotated[float, Field(ge=0)] = 0.0
-    """the last learning rate as a share of lr (linear, cosine)"""
+    """the last learning rate as a share of lr (linear, cosine; exponential needs one above 0)"""
     at: list[Fraction] = Field(default_factory=lambda: [0.5, 0.75])
     """fractions of training at which steps come"""
     factor: Annotated[float, Field(gt=0)] = 0.1
     """what each step multiplies with"""
 
+    @model_validator(mode="after")
+    def _exponential_decay_has_an_end(self) -> Self:
+        if self.shape == "exponential" and self.end_factor == 0:
+            raise ValueError("an exponential schedule needs an end_factor above 0")
+        return self
 
-class LossSpec(Strict):
-    """Cross-entropy and its options."""
+
+Weight = Annotated[float, Field(ge=0)]
+
+
+class DistillSpec(Strict):
+    """Learning from a teacher in full precision (methods.md 1.11, protocol 4, and 3.4)."""
+
+    kind: Literal["none", "logits", "bibert"] = "none"
+    """logits: the teacher's soft targets; bibert: also Q, K, V similarities and hidden states of
+    a transformer, and labels; `distill: bibert` is short for this key"""
+    teacher: str = "stage"
+    """stage: the full-precision network `pretrain` gives; else a file: a packed checkpoint, a
+    state dict of the same model, or a recipe, which is trained once and kept"""
+    sha256: str | None = None
+    """of the teacher's file; filled in when it is not given, so that another file is noticed"""
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    """of the soft targets"""
+    soft: Weight = 1.0
+    """weight of the teacher's soft targets"""
+    hard: Weight | None = None
+    """weight of the labels' cross-entropy; 0 for logits and 0.5 for bibert when not given"""
+    similarity: Weight = 1.0
+    """weight of the Q, K, V similarities of every attention (bibert)"""
+    hidden: Weight = 1.0
+    """weight of the hidden states: what enters the first block and leaves each (bibert)"""
+
+    @property
+    def hard_weight(self) -> float:
+        if self.hard is not None:
+            return self.hard
+        return 0.5 if self.kind == "bibert" else 0.0
+
+    @property
+    def teacher_file(self) -> str | None:
+        return None if self.teacher == "stage" else self.teacher
+
+
+class CrossEntropySpec(Strict):
+    """Cross-entropy with the labels."""
 
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """share of the target spread over all classes"""
+
+
+class LossSpec(CrossEntropySpec):
+    """Cross-entropy and its options."""
+
+    distill: DistillSpec = Field(default_factory=DistillSpec)
+    """learning from a teacher; no teacher when not given"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_stand_for_specs(cls, data: Any) -> Any:
+        return _expanded(data, (("distill", "kind"),))
+
+
+# What a full-precision stage takes from the task as it is written, unless it has its own.
+STAGE_KEYS = ("batch_size", "optimizer", "schedule", "loss", "augmentation", "precision")
+
+
+class PretrainSpec(Strict):
+    """What a trial's training starts from: nothing (end-to-end), a full-precision network trained
+    first, a checkpoint, or a checkpoint trained further in full precision."""
+
+    epochs: Annotated[int, Field(ge=0)] = 0
+    """of a full-precision stage before the trial; trained once, shared by all trials; 0: none"""
+    checkpoint: str | None = None
+    """weights to start from: a state dict (torch, safetensors) or `runs:/RUN/FILE` of MLflow"""
+    sha256: str | None = None
+    """of the checkpoint; filled in when it is not given, so that another file is noticed"""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """of the stage, whatever the seed of the trial"""
+    binary_epochs: Annotated[int, Field(ge=0)] = 0
+    """of binary training before the trial's own, with its method and plan but no teacher, from
+    the stage's weights (methods.md 1.11, protocol 3); trials that share those share it"""
+    binary_dataset: str | None = None
+    """of the binary epochs, images of the same shape; the task's when not given"""
+    batch_size: Annotated[int, Field(ge=2)] | None = None
+    """of the stage; this and the keys below: the task's as it is written, when not given"""
+    optimizer: OptimizerSpec | None = None
+    """of the stage"""
+    schedule: LearningRateSpec | None = None
+    """of the stage"""
+    loss: CrossEntropySpec | None = None
+    """of the stage, which has no teacher"""
+    augmentation: Augmentation | None = None
+    """of the stage"""
+    precision: Literal["fp32", "bf16"] | None = None
+    """of the stage"""
+
+    @property
+    def active(self) -> bool:
+        return self.epochs > 0 or self.binary_epochs > 0 or self.checkpoint is not None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_stand_for_specs(cls, data: Any) -> Any:
+        return _expanded(data, (("optimizer", "name"), ("schedule", "shape")))
 
 
 class Task(Strict):
     """Dataset + model + epochs + loss: what a trial trains."""
 
     dataset: str
-    """one of `bitfront datasets`"""
+    """one of `bitfront datasets`, images of your own (`folder:NAME:SIZE`) or image sequences to
+    track (`sequences:NAME`)"""
     model: ModelSpec
     """the network; `model: cresnet20` is short for its name alone"""
     epochs: Annotated[int, Field(ge=1)] = 10
@@ -87,8 +188,13 @@ class Task(Strict):
     """the learning rate, in fractions of training"""
     loss: LossSpec = Field(default_factory=LossSpec)
     """cross-entropy and its options"""
-    augmentation: Literal["default", "none", "crop-flip"] = "default"
+    pretrain: PretrainSpec = Field(default_factory=PretrainSpec)
+    """what training starts from; `pretrain: 20` is short for its epochs, `pretrain: FILE` for a
+    checkpoint; end-to-end when not given"""
+    augmentation: Augmentation = "default"
     """default: what the dataset declares"""
+    normalize: Literal["dataset", "imagenet"] = "dataset"
+    """mean and deviation of pixels: the dataset's own, or ImageNet's as many checkpoints expect"""
     binarize: Literal["body", "all"] = "body"
     """which layers a plan decides: all, or all but first, last and shortcuts"""
     precision: Literal["fp32", "bf16"] = "fp32"
@@ -105,13 +211,38 @@ class Task(Strict):
     @model_validator(mode="before")
     @classmethod
     def _names_stand_for_specs(cls, data: Any) -> Any:
-        """`model: cresnet20` and `schedule: cosine` are short for their long forms."""
-        if isinstance(data, dict):
-            data = dict(data)
-            for key, field in (("model", "name"), ("optimizer", "name"), ("schedule", "shape")):
-                if isinstance(data.get(key), str):
-                    data[key] = {field: data[key]}
+        """`model: cresnet20`, `schedule: cosine` and `pretrain: 20` are short for long forms."""
+        short = (("model", "name"), ("optimizer", "name"), ("schedule", "shape"))
+        data = _expanded(data, (*short, ("pretrain", "checkpoint")))
+        if isinstance(data, dict) and type(data.get("pretrain")) is int:
+            data["pretrain"] = {"epochs": data["pretrain"]}
         return data
+
+    @property
+    def stage_settings(self) -> dict[str, Any]:
+        """How the full-precision stage is trained: its own settings, else the task's."""
+        own = {key: getattr(self.pretrain, key) for key in STAGE_KEYS}
+        settings = {k: getattr(self, k) if v is None else v for k, v in own.items()}
+        settings["loss"] = LossSpec(label_smoothing=settings["loss"].label_smoothing)
+        return settings
+
+    def with_settled_stage(self) -> Task:
+        """The same task with the stage's settings written out: what a search changes between
+        trials then changes nothing about the stage they share."""
+        settings = self.stage_settings
+        settings["loss"] = CrossEntropySpec(label_smoothing=settings["loss"].label_smoothing)
+        pretrain = self.pretrain.model_copy(update=settings)
+        return self.model_copy(update={"pretrain": pretrain})
+
+
+def _expanded(data: Any, short: Sequence[tuple[str, str]]) -> Any:
+    """The mapping with every single word under a key of `short` written as `{field: word}`."""
+    if not isinstance(data, dict):
+        return data
+    return {
+        **data,
+        **{k: {field: data[k]} for k, field in short if isinstance(data.get(k), str)},
+    }
 
 
 class TrialSpec(Strict):
@@ -134,13 +265,37 @@ class TrialSpec(Strict):
         params = METHODS.get(self.method)(self.params).values
         return self.model_copy(update={"params": params})
 
-    def fingerprint(self, search: str = "") -> str:
+    def fingerprint(self, search: str = "", length: int = 8) -> str:
         """The trial's id: a short hash of the search's name, the parameters and the seed. Where
-        the data lies is no part of it."""
+        the data and a checkpoint lie is no part of it."""
         content = self.canonical().model_dump(mode="json")
         content["task"].pop("data_dir")
+        content["task"] |= _what_it_starts_from(self.task.pretrain, content["task"].pop("pretrain"))
+        if content["task"]["normalize"] == "dataset":  # ids of before there was a choice
+            del content["task"]["normalize"]
+        content["task"]["loss"] |= _whom_it_learns_from(content["task"]["loss"].pop("distill"))
         text = json.dumps([search, content], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:8]
+        return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def _what_it_starts_from(pretrain: PretrainSpec, content: dict[str, Any]) -> dict[str, Any]:
+    """The part of `pretrain` that makes a difference, under its key; nothing end-to-end."""
+    if not pretrain.active:
+        return {}
+    checkpoint = pretrain.sha256 or pretrain.checkpoint
+    if not pretrain.epochs and not pretrain.binary_epochs:
+        return {"pretrain": {"checkpoint": checkpoint}}
+    if not pretrain.binary_epochs:
+        del content["binary_epochs"], content["binary_dataset"]
+    return {"pretrain": {**content, "checkpoint": checkpoint, "sha256": None}}
+
+
+def _whom_it_learns_from(distill: dict[str, Any]) -> dict[str, Any]:
+    """The part of `distill` that makes a difference, under its key; nothing without a teacher."""
+    if distill["kind"] == "none":
+        return {}
+    teacher = distill["sha256"] or distill["teacher"]
+    return {"distill": {**distill, "teacher": teacher, "sha256": None}}
 
 
 def with_overrides(task: Task, overrides: dict[str, Any]) -> Task:

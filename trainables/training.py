@@ -8,45 +8,62 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trainables import phases
 from trainables.binary import BinaryLayer, apply_plan, verify_binary
-from trainables.data import DATASETS, Arrays, Batches, in_order, load_train, split
+from trainables.data import DATASETS, Batches, Part, in_order, load_train, split
+from trainables.kinds import KINDS, kind_of
 from trainables.methods import build_method
 from trainables.models import build_model
 from trainables.plan import check_plan, plan_layers
 from trainables.schedules import Schedule, Steps, fraction
 from trainables.task import LearningRateSpec, OptimizerSpec, Task, TrialSpec
 
-EVALUATION_BATCH = 512
+if TYPE_CHECKING:
+    from trainables.distillation import Loss
+    from trainables.pretraining import StageCache
+
 # Enough to settle running statistics (methods.md 4.8 uses 200 batches; their error falls with the
 # root of the number of examples).
 RECALIBRATION_EXAMPLES = 4096
+# The gap between the network as it is trained and the hard one is a diagnostic: before the end it
+# is measured on this many examples.
+GAP_EXAMPLES = 1024
 
 
 class DivergedError(Exception):
     """The loss or a parameter is no longer a finite number."""
 
 
-def search_data(task: Task) -> tuple[Arrays, Arrays]:
+def search_data(task: Task) -> tuple[Part, Part]:
     """(train, validation): all a search may see. The test set is not reachable from here."""
     return _search_data(
-        task.dataset, task.data_dir, task.subset, task.val_fraction, task.split_seed
+        task.dataset,
+        task.data_dir,
+        task.normalize,
+        task.subset,
+        task.val_fraction,
+        task.split_seed,
     )
 
 
 # An actor trains many trials on the same data; two entries serve a change of the task in between.
 @lru_cache(maxsize=2)
 def _search_data(
-    dataset: str, data_dir: str | None, subset: int | None, val_fraction: float, seed: int
-) -> tuple[Arrays, Arrays]:
-    arrays = load_train(dataset, data_dir)
+    dataset: str,
+    data_dir: str | None,
+    normalize: str,
+    subset: int | None,
+    val_fraction: float,
+    seed: int,
+) -> tuple[Part, Part]:
+    arrays = load_train(dataset, data_dir, normalize)
     if subset is not None and subset < len(arrays):
         arrays = arrays.take(subset, seed)
     return split(arrays, val_fraction, seed)
@@ -81,43 +98,61 @@ class Network:
 
 
 class Training:
-    """One training run: `epoch()` until `done`; `state_dict()` after any epoch continues it."""
+    """One training run: `epoch()` until `done`; `state_dict()` after any epoch continues it.
+
+    A task that begins with pretraining gets its first weights when the first epoch begins, from
+    `stages`, where all trials share them; without one the stage is trained here and not kept.
+    """
 
     def __init__(
         self,
         spec: TrialSpec,
-        train: Arrays,
-        validation: Arrays,
+        train: Part,
+        validation: Part,
         device: torch.device | str = "cpu",
         validate_each_epoch: bool = True,
+        stages: StageCache | None = None,
     ) -> None:
         self.spec = spec
         self.validate_each_epoch = validate_each_epoch
+        self.stages = stages
         self.device = torch.device(device)
         torch.manual_seed(spec.seed)
         self.network = Network(spec, self.device)
         self.model, self.method = self.network.model, self.network.method
         layout = memory_format(self.model)
-        self.train = _laid_out(train, layout).to(self.device)
-        self.validation = _laid_out(validation, layout).to(self.device)
+        self.train = train.laid_out(layout).to(self.device)
+        self.validation = validation.laid_out(layout).to(self.device)
         task = spec.task
+        self.kind = kind_of(task.dataset)
         augmentation: str = task.augmentation
         if augmentation == "default":
             augmentation = DATASETS.get(task.dataset).augmentation
         self.batches = Batches(self.train, task.batch_size, spec.seed, augmentation)
-        self.steps = task.epochs * len(self.batches)
-        self.optimizer = make_optimizer(self.model, task.optimizer)
+        self.phases = phases.check(self.method.phases(task.epochs), task.epochs)
+        self._prepare_phase(0)
         self.learning_rate = LearningRate(task.optimizer.lr, task.schedule)
         self.epochs_done = 0
         self.history: list[dict[str, float]] = []
+        self.best: dict[str, Any] = {}
 
     @property
     def done(self) -> bool:
         return self.epochs_done >= self.spec.task.epochs
 
+    @cached_property
+    def loss(self) -> Loss:
+        """Made when it is first needed: a teacher may have to be trained before."""
+        from trainables.distillation import make_loss
+
+        return make_loss(self)
+
     def epoch(self) -> dict[str, float]:
         """Train one epoch, evaluate with hard-binarized weights, return the metrics."""
         started = time.perf_counter()
+        index, first = phases.locate(self.phases, self.epochs_done)
+        if self.epochs_done == first:
+            self._begin_phase(index)
         train_loss = self._train_epoch()
         self.epochs_done += 1
         if not math.isfinite(train_loss) or not self._parameters_finite():
@@ -125,27 +160,66 @@ class Training:
         metrics = {"epoch": self.epochs_done, "train_loss": train_loss}
         if self.done or self.validate_each_epoch:
             metrics |= self._validate()
+            metrics |= self.method.diagnose()
         if not math.isfinite(metrics.get("val_loss", 0.0)):
             raise DivergedError(f"the validation loss is not finite in epoch {self.epochs_done}")
         metrics["seconds"] = time.perf_counter() - started
         self.history.append(metrics)
+        self._keep_best(index, metrics)
         return metrics
+
+    def _begin_phase(self, index: int) -> None:
+        """The weights a phase starts from, then what the method and the optimizer make of them."""
+        if index == 0:
+            from trainables.pretraining import load_starting_weights
+
+            if load_starting_weights(self):
+                self.method.enter(self.phases[0])
+            return
+        if self.best:
+            self.model.load_state_dict(self.best["model"])
+            self.best = {}
+        self._prepare_phase(index)
+
+    def _prepare_phase(self, index: int) -> None:
+        self.method.enter(self.phases[index])
+        self.optimizer = make_optimizer(self.model, self.spec.task.optimizer)
+
+    def _keep_best(self, index: int, metrics: dict[str, float]) -> None:
+        """The best weights of a phase, where the next one begins with them. Final training has no
+        validation set to choose by; its next phase begins with the last weights."""
+        wanted = index + 1 < len(self.phases) and self.phases[index + 1].best
+        if not wanted or not self.validate_each_epoch:
+            return
+        quality = self.kind.quality
+        reached = metrics[quality.name]
+        if not self.best or quality.better(reached, self.best["quality"]):
+            model = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+            self.best = {"quality": reached, "model": model}
 
     def _train_epoch(self) -> float:
         task, model = self.spec.task, self.model
         model.train()
-        step = self.epochs_done * len(self.batches)
+        index, first = phases.locate(self.phases, min(self.epochs_done, task.epochs - 1))
+        steps = self.phases[index].epochs * len(self.batches)
+        step = (self.epochs_done - first) * len(self.batches)
         total = torch.zeros((), device=self.device)
+        loss_of = self.loss
+        self.method.before_epoch()
         for x, y in self.batches:
-            passed = fraction(step, self.steps)
+            passed = fraction(step, steps)
             rate = self.learning_rate.at(passed)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
             self.method.before_step(passed)
             with torch.autocast(self.device.type, torch.bfloat16, task.precision == "bf16"):
-                loss = F.cross_entropy(model(x), y, label_smoothing=task.loss.label_smoothing)
+                loss = loss_of(model, x, y)
+            penalty = self.method.penalty()
+            if penalty is not None:
+                loss = loss + penalty
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
+            self.method.after_backward()
             self.optimizer.step()
             self.method.after_step()
             total += loss.detach()
@@ -153,24 +227,39 @@ class Training:
         return float(total) / max(1, len(self.batches))
 
     def _validate(self) -> dict[str, float]:
-        """Accuracy is always that of the hard-binarized network. Where training used softer
+        """Quality is always that of the hard-binarized network. Where training used softer
         weights, batch-norm statistics are re-estimated for the hard ones first, and both that
         number and the one without are reported at the end (methods.md 6.4)."""
         if not self.method.soft or not self.network.binary:
-            return evaluate(self.model, self.validation)
+            return self._evaluate_hard()
+        quality = self.kind.quality.name
         if self.done:
-            raw = evaluate(self.model, self.validation)["val_accuracy"]
-            soft = self._accuracy_as_trained()
+            raw = self._evaluate(self.validation)[quality]
+            soft = self._quality_as_trained(self.validation)
             recalibrate(self.model, self.train, self.spec.task.batch_size)
-            hard = evaluate(self.model, self.validation)
-            return {**hard, "val_accuracy_raw": raw, "acc_soft": soft}
+            hard = self._evaluate_hard()
+            gap = soft - hard[quality]
+            return {**hard, f"{quality}_raw": raw, "acc_soft": soft, "soft_gap": gap}
+        some = self.validation.first(GAP_EXAMPLES)
+        soft = self._quality_as_trained(some)
         with kept_statistics(self.model):
             recalibrate(self.model, self.train, self.spec.task.batch_size)
-            return evaluate(self.model, self.validation)
+            hard = self._evaluate_hard()
+            of_some = hard
+            if len(some) < len(self.validation):
+                of_some = self._evaluate(some)
+        return {**hard, "soft_gap": soft - of_some[quality]}
 
-    def _accuracy_as_trained(self) -> float:
+    def _evaluate_hard(self) -> dict[str, float]:
+        self.method.before_evaluation()
+        return self._evaluate(self.validation)
+
+    def _quality_as_trained(self, part: Part) -> float:
         with self.method.as_trained():
-            return evaluate(self.model, self.validation)["val_accuracy"]
+            return self._evaluate(part)[self.kind.quality.name]
+
+    def _evaluate(self, part: Part) -> dict[str, float]:
+        return self.kind.evaluate(self.model, part)
 
     def _parameters_finite(self) -> bool:
         norms = torch._foreach_norm([p.detach() for p in self.model.parameters()])
@@ -186,11 +275,16 @@ class Training:
             "epochs_done": self.epochs_done,
             "history": self.history,
         }
+        if self.best:
+            state["best"] = self.best
         if self.device.type == "cuda":
             state["random_cuda"] = torch.cuda.get_rng_state(self.device)
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["epochs_done"]:
+            index, _ = phases.locate(self.phases, state["epochs_done"] - 1)
+            self._prepare_phase(index)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.batches.load_state_dict(state["batches"])
@@ -199,6 +293,7 @@ class Training:
             torch.cuda.set_rng_state(state["random_cuda"].cpu(), self.device)
         self.epochs_done = state["epochs_done"]
         self.history = list(state["history"])
+        self.best = state.get("best", {})
 
 
 def save_state(training: Training, path: Path) -> None:
@@ -258,18 +353,9 @@ def make_optimizer(model: nn.Module, spec: OptimizerSpec) -> torch.optim.Optimiz
     return kind(params, spec.lr, weight_decay=spec.weight_decay, fused=True)
 
 
-@torch.no_grad()
-def evaluate(model: nn.Module, arrays: Arrays) -> dict[str, float]:
-    """Accuracy as a fraction and mean cross-entropy, in evaluation mode."""
-    model.eval()
-    correct = torch.zeros((), device=arrays.device, dtype=torch.int64)
-    loss = torch.zeros((), device=arrays.device)
-    for x, y in in_order(arrays, EVALUATION_BATCH):
-        logits: Tensor = model(x)
-        correct += (logits.argmax(1) == y).sum()
-        loss += F.cross_entropy(logits, y, reduction="sum")
-    n = len(arrays)
-    return {"val_accuracy": int(correct) / n, "val_loss": float(loss) / n}
+def evaluate(model: nn.Module, part: Part, kind: str = "classification") -> dict[str, float]:
+    """The metrics of that kind of task, in evaluation mode."""
+    return KINDS.get(kind).evaluate(model, part)
 
 
 def _norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
@@ -281,7 +367,7 @@ def _norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
 
 
 @torch.no_grad()
-def recalibrate(model: nn.Module, arrays: Arrays, batch_size: int) -> None:
+def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
     """Batch-norm statistics anew, as plain averages over training examples, with the weights
     evaluation uses: only the norms run in training mode."""
     model.eval()
@@ -292,12 +378,12 @@ def recalibrate(model: nn.Module, arrays: Arrays, batch_size: int) -> None:
         norm.momentum = None
         norm.train()
     examples = 0
-    for x, _ in in_order(arrays, batch_size):
+    for x, y in in_order(part, batch_size):
         # A short last batch would count as much as a full one.
-        if len(x) < batch_size and examples:
+        if len(y) < batch_size and examples:
             break
         model(x)
-        examples += len(x)
+        examples += len(y)
         if examples >= RECALIBRATION_EXAMPLES:
             break
     for norm, momentum in zip(norms, momenta, strict=True):
@@ -315,13 +401,6 @@ def kept_statistics(model: nn.Module) -> Iterator[None]:
         for norm, buffers in kept:
             for name, value in buffers.items():
                 getattr(norm, name).copy_(value)
-
-
-def _laid_out(arrays: Arrays, layout: torch.memory_format) -> Arrays:
-    """Images in the layout the convolutions use, so that no batch is converted."""
-    if arrays.x.dim() != 4 or layout is torch.preserve_format:
-        return arrays
-    return Arrays(arrays.x.contiguous(memory_format=layout), arrays.y)
 
 
 def device_from_resources(gpus: float) -> torch.device:

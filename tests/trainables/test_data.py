@@ -29,10 +29,11 @@ from trainables.data import (
     in_order,
     load_test,
     load_train,
+    pixel_statistics,
     split,
 )
 from trainables.data import datasets as datasets_module
-from trainables.data.batches import crop_flip
+from trainables.data.augmentations import crop_flip
 from trainables.registry import UserError
 
 REAL_DATA = os.environ.get("BITFRONT_DATA")
@@ -134,6 +135,9 @@ def load_or_skip(name: str, part: str) -> Arrays:
         pytest.skip(error.message)
 
 
+CLASSIFICATION = [name for name in DATASETS if DATASETS.get(name).kind == "classification"]
+
+
 @pytest.mark.parametrize("name", DATASETS)
 def test_declaration_is_consistent(name: str) -> None:
     info = DATASETS.get(name)
@@ -145,7 +149,7 @@ def test_declaration_is_consistent(name: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["train", "test"])
-@pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.parametrize("name", CLASSIFICATION)
 def test_dataset_is_what_its_declaration_says(name: str, part: str) -> None:
     info = DATASETS.get(name)
     arrays = load_or_skip(name, part)
@@ -156,7 +160,7 @@ def test_dataset_is_what_its_declaration_says(name: str, part: str) -> None:
     assert arrays.y.unique().tolist() == list(range(info.classes))
 
 
-@pytest.mark.parametrize("name", DATASETS)
+@pytest.mark.parametrize("name", CLASSIFICATION)
 def test_training_part_is_normalised(name: str) -> None:
     channels = load_or_skip(name, "train").x.transpose(0, 1).flatten(1).double()
     torch.testing.assert_close(
@@ -577,3 +581,14 @@ def test_an_unknown_augmentation_gets_a_suggestion() -> None:
 def test_crop_flip_of_points_is_refused() -> None:
     with pytest.raises(UserError, match="for images"):
         next(iter(Batches(numbered(10), 4, seed=0, augmentation="crop-flip")))
+
+
+def test_imagenet_normalisation_is_for_colour_images_only() -> None:
+    assert pixel_statistics(DATASETS.get("cifar10"), "imagenet") == (
+        (0.485, 0.456, 0.406),
+        (0.229, 0.224, 0.225),
+    )
+    assert pixel_statistics(DATASETS.get("digits"), "dataset") == ((0.3056,), (0.3761,))
+    for name in ("digits", "moons"):
+        with pytest.raises(UserError, match=f"imagenet is for colour images, {name} has none"):
+            load_train(name, normalize="imagenet")

@@ -1,6 +1,18 @@
 """Architectures, one file a family. Importing this package registers them all, without torch."""
 
-from trainables.models import cresnet, mlp
+from trainables.models import cresnet, imagenet, library, mlp, resnet20, siamfc, tinyvit
 from trainables.models.base import MODELS, ModelInfo, Shape, build_model
 
-__all__ = ["MODELS", "ModelInfo", "Shape", "build_model", "cresnet", "mlp"]
+__all__ = [
+    "MODELS",
+    "ModelInfo",
+    "Shape",
+    "build_model",
+    "cresnet",
+    "imagenet",
+    "library",
+    "mlp",
+    "resnet20",
+    "siamfc",
+    "tinyvit",
+]

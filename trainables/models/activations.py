@@ -6,12 +6,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 
 class _MaxWithMinusOne(torch.autograd.Function):
     """Keeps its output for the backward pass, which the next layer keeps too, so that it costs
-    no memory of its own."""
+    no memory of its own. Its backward pass is differentiable: hawq wants second derivatives."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -20,7 +19,6 @@ class _MaxWithMinusOne(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         (out,) = ctx.saved_tensors
         return torch.ops.aten.threshold_backward(grad, out, -1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainables.models.base import MODELS, ModelInfo, Shape
+from trainables.models.base import MODELS, ModelInfo, Shape, check_image
 from trainables.models.mlp import ACTIVATION
 from trainables.parameters import Choice, Int, Param
 from trainables.registry import UserError
@@ -22,14 +22,14 @@ def _build(
             f"model.depth: a cresnet has 6n + 2 layers, {depth} is not of that form",
             f"nearest: {max(8, round((depth - 2) / 6) * 6 + 2)}",
         )
-    if len(shape) != 3:
-        raise UserError(f"model.name: cresnet takes images, not inputs of shape {shape}")
+    check_image("cresnet", shape)
     from trainables.models import networks
 
-    return networks.CResNet(shape, classes, (depth - 2) // 6, width, activation, unit)
+    blocks = [(depth - 2) // 6] * 3
+    return networks.ResidualNetwork(shape, classes, blocks, width, "cifar", activation, unit)
 
 
-_UNIT = Param(
+UNIT = Param(
     "bi-real",
     Choice(("bi-real", "classic")),
     "one shortcut a convolution (bi-real) or one around every two (classic)",
@@ -46,7 +46,7 @@ MODELS.add(
             "depth": Param(20, Int(8, 1202, step=6), "6n + 2", search=Choice((8, 14, 20))),
             "width": Param(16, Int(1, 1024), "channels of the first stage", search=Int(4, 32)),
             "activation": ACTIVATION,
-            "unit": _UNIT,
+            "unit": UNIT,
         },
     ),
 )
@@ -62,6 +62,6 @@ MODELS.add(
         name="cresnet20",
         doc="cresnet of depth 20 and width 16: the CIFAR network of MixBin",
         build=_build_20,
-        params={"activation": ACTIVATION, "unit": _UNIT},
+        params={"activation": ACTIVATION, "unit": UNIT},
     ),
 )

@@ -1,6 +1,26 @@
-"""Selectors: algorithms that make a plan for a budget."""
+"""Selectors: algorithms that make a plan for a budget. Importing this package registers them all,
+without torch: what looks at a network is imported when it does."""
 
-from trainables.selectors.base import RULES, SELECTORS, Selector, plan_for_budget
-from trainables.selectors.fixed import Front, Random, Rear
+from trainables.selectors import fixed, mixbin, rivals
+from trainables.selectors.base import (
+    RULES,
+    SELECTORS,
+    Selection,
+    SelectionSpec,
+    Selector,
+    plan_for_budget,
+    select,
+)
 
-__all__ = ["RULES", "SELECTORS", "Front", "Random", "Rear", "Selector", "plan_for_budget"]
+__all__ = [
+    "RULES",
+    "SELECTORS",
+    "Selection",
+    "SelectionSpec",
+    "Selector",
+    "fixed",
+    "mixbin",
+    "plan_for_budget",
+    "rivals",
+    "select",
+]

@@ -1,28 +1,197 @@
 """What a selector is: an order in which layers turn binary; and the budget rules that stop it
-(methods.md 4.4, 4.8)."""
+(methods.md 4.4, 4.8). Selectors that look at a trained network are declared here like the others;
+what they compute is in the torch modules beside this one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainables.cost import CostTable
+from pydantic import Field
+
+from trainables.cost import CostTable, task_cost_table
+from trainables.methods import METHODS
+from trainables.parameters import Param, Value, resolve
 from trainables.registry import Registry, UserError
+from trainables.task import Strict, Task
+
+if TYPE_CHECKING:
+    from trainables.selectors.scoring import Scoring
 
 RULES = ("at_least", "nearest")
+# Changed whenever a selector of the same parameters would choose otherwise.
+VERSION = 1
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The order in which layers turn binary, and what it was made from, a number a layer."""
+
+    order: Sequence[int]
+    scores: Sequence[float] = ()
+    score: str = ""
 
 
 class Selector:
-    """Ranks the layers of a network, first to be binarized first."""
+    """Ranks the layers of a network, first to be binarized first. One order serves all budgets:
+    the plan of a budget is the beginning of it."""
 
     name: ClassVar[str]
     doc: ClassVar[str]
+    params: ClassVar[dict[str, Param]] = {}
+    trained: ClassVar[bool] = False
+    """Whether it looks at a network that was trained first."""
+
+    def __init__(self, given: dict[str, Any] | None = None) -> None:
+        self.values: dict[str, Value] = resolve(self.name, self.params, given or {})
 
     def order(self, table: CostTable, seed: int) -> Sequence[int]:
-        raise NotImplementedError
+        """Of a selector that looks at no network."""
+        raise NotImplementedError(f"{self.name} ranks trained networks")
+
+    def rank(self, scoring: Scoring) -> Ranking:
+        """Of one that does."""
+        return Ranking(self.order(scoring.table, scoring.spec.seed))
+
+    def plan(
+        self,
+        table: CostTable,
+        order: Sequence[int],
+        budget_pct: float,
+        rule: str = "at_least",
+        level: str = "B",
+        seed: int = 0,
+    ) -> str:
+        return plan_for_budget(table, order, budget_pct, rule, level)
+
+    @classmethod
+    def describe(cls) -> dict[str, Any]:
+        return {
+            "name": cls.name,
+            "doc": cls.doc,
+            "trained": cls.trained,
+            "params": {name: param.describe() for name, param in cls.params.items()},
+        }
 
 
 SELECTORS: Registry[type[Selector]] = Registry("selector")
+
+
+class SelectionSpec(Strict):
+    """Everything an order depends on: the selector, and the training it looks at."""
+
+    selector: str
+    params: dict[str, Value] = Field(default_factory=dict)
+    task: Task
+    method: str = "bnn"
+    method_params: dict[str, Value] = Field(default_factory=dict)
+    level: str = "B"
+    seed: int = 0
+
+    def fingerprint(self) -> str:
+        content = self.model_dump(mode="json")
+        # The file's hash is there too; where things lie makes no difference.
+        content["task"].pop("data_dir")
+        content["task"]["pretrain"].pop("checkpoint")
+        content["params"] = self.build().values
+        content["method_params"] = METHODS.get(self.method)(dict(self.method_params)).values
+        text = json.dumps([VERSION, content], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def build(self) -> Selector:
+        return SELECTORS.get(self.selector)(self.params)
+
+
+class Selection(Strict):
+    """What a selector found, and what it took."""
+
+    spec: SelectionSpec
+    layers: list[str]
+    order: list[int]
+    """layers by index, first to be binarized first"""
+    scores: list[float] = Field(default_factory=list)
+    """a number a layer, in the order of the layers; empty where the selector has none"""
+    score: str = ""
+    """what the numbers are"""
+    training_epochs: float = 0.0
+    """over the training data, all networks together: pretraining and whatever else was trained"""
+    scored_examples: int = 0
+    """examples passed through a network to score it"""
+    seconds: float = 0.0
+
+    def plan(self, table: CostTable, budget_pct: float, rule: str, level: str, seed: int) -> str:
+        if len(table.plan_layers) != len(self.order):
+            raise UserError(
+                f"{self.spec.selector} ranked {len(self.order)} layers, the network has "
+                f"{len(table.plan_layers)}"
+            )
+        selector = self.spec.build()
+        return selector.plan(table, self.order, budget_pct, rule, level, seed)
+
+    def told(self) -> str:
+        """What it took, in one line."""
+        return (
+            f"{self.spec.selector} on {self.spec.task.dataset}: "
+            f"{self.training_epochs:g} epochs of training, {self.scored_examples:,} examples "
+            f"scored, {self.seconds:.0f} s"
+        )
+
+
+def select(
+    spec: SelectionSpec,
+    selections: Path | None = None,
+    stages: Path | None = None,
+    gpus: float = 0.0,
+    note: Note = lambda text: None,
+) -> Selection:
+    """The selector's order for a task: looked up in `selections`, else made, which for a trained
+    selector begins with training a network (kept in `stages`)."""
+    found = stored(spec, selections) if selections is not None else None
+    if found is not None:
+        return found
+    selector = spec.build()
+    if selector.trained:
+        from trainables.selectors.scoring import run
+
+        selection = run(selector, spec, stages, gpus, note)
+    else:
+        table = task_cost_table(spec.task)
+        order = list(selector.order(table, spec.seed))
+        layers = [layer.name for layer in table.plan_layers]
+        selection = Selection(spec=spec, layers=layers, order=order)
+    if selections is not None:
+        store(selection, selections)
+    return selection
+
+
+def store(selection: Selection, folder: Path) -> Path:
+    """Written whole or not at all."""
+    file = _file(selection.spec, folder)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_suffix(f".{os.getpid()}.part")
+    part.write_text(selection.model_dump_json(indent=1), encoding="utf-8")
+    part.replace(file)
+    return file
+
+
+def stored(spec: SelectionSpec, folder: Path) -> Selection | None:
+    """What was found before; None where nothing was, or the file is damaged."""
+    try:
+        return Selection.model_validate_json(_file(spec, folder).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _file(spec: SelectionSpec, folder: Path) -> Path:
+    return folder / f"{spec.selector}-{spec.fingerprint()}.json"
 
 
 def plan_for_budget(
@@ -35,7 +204,8 @@ def plan_for_budget(
     """Binarize along `order` towards `budget_pct` of the full-precision flops.
 
     at_least stops before the remaining flops fall below the budget; nearest goes on while the
-    next layer brings them closer to it.
+    next layer brings them closer to it. Costs fall along the order, so that turning layers back
+    to full precision from its other end would stop at the same plan.
     """
     if rule not in RULES:
         raise UserError(f"unknown budget rule '{rule}', one of: {', '.join(RULES)}")
@@ -54,3 +224,17 @@ def plan_for_budget(
             break
         now = then
     return "".join(letters)
+
+
+def flops_saved(table: CostTable, level: str) -> list[float]:
+    """What turning each layer alone to `level` saves, in percent of the full-precision flops."""
+    n = len(table.plan_layers)
+    return [
+        100.0 - table.totals("F" * i + level + "F" * (n - 1 - i))["flops_pct"] for i in range(n)
+    ]
+
+
+def ascending(values: Sequence[float]) -> list[int]:
+    """Indices from the smallest value to the greatest; equal ones, and what is no number, last and
+    in the order of the layers."""
+    return sorted(range(len(values)), key=lambda i: (math.isnan(values[i]), values[i], i))

@@ -1,0 +1,195 @@
+"""Selectors against the truth: how far is the plan of each from the best plan of its cost?
+
+    python -m benchmarks.selectors                    # all selectors, both truth tables
+    python -m benchmarks.selectors --switches         # every switch setting of MixBin's selectors
+    python -m benchmarks.selectors --scoring          # seconds of a complete pass on cresnet20
+
+Regret, in points of validation accuracy: the best plan of the table that costs no more than the
+selector's plan, less the selector's plan, both trained as the table's trials were. Accuracies are
+means over the table's seeds. A selector works on the table's own task, with `--seeds` seeds of its
+own; random and pseudo-random draw 200 and 50 plans for each. Epochs are what a selector trains
+before its plan is known, for all budgets together."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import truth
+from benchmarks.table import bar, csv_path, format_table, write_csv
+from trainables.cost import CostTable, task_cost_table
+from trainables.selectors import SELECTORS, Selection, SelectionSpec, select
+from trainables.task import Task
+
+BUDGETS = (80, 60, 40, 20, 10)
+RULE = "nearest"
+DRAWS = {"random": 200, "pseudo-random": 50}
+BARS = (40, 20, 10)
+SETTINGS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "mixbin-loss": {
+        "direction": ("bin2fp", "fp2bin"),
+        "update": ("greedy", "one-shot"),
+        "per_flop": (False, True),
+    },
+    "mixbin-grad": {
+        "direction": ("bin2fp", "fp2bin"),
+        "update": ("greedy", "one-shot"),
+        "score": ("step", "gradient"),
+        "per_weight": (False, True),
+        "per_flop": (False, True),
+    },
+}
+
+
+@dataclass
+class Problem:
+    """A truth table and what its plans cost."""
+
+    name: str
+    truth: truth.Truth
+    data_dir: str | None
+
+    def __post_init__(self) -> None:
+        self.table: CostTable = task_cost_table(self.truth.config.task)
+        self.pct = self.truth.costs["flops_pct"]
+        self.accuracy = dict(zip(self.truth.plans, self.truth.final, strict=True))
+        self.cost = dict(zip(self.truth.plans, self.pct, strict=True))
+
+    def budget_pct(self, budget: float) -> float:
+        """The budget itself, where every one of BUDGETS can be met; else that share of the way
+        from the cheapest plan to full precision."""
+        least = float(self.pct.min())
+        return budget if least <= min(BUDGETS) else least + budget / 100 * (100 - least)
+
+    def regret(self, plan: str) -> float:
+        within = self.pct <= self.cost[plan] + 1e-9
+        return 100 * float(self.truth.final[within].max() - self.accuracy[plan])
+
+    def spec(self, selector: str, params: dict[str, Any], seed: int) -> SelectionSpec:
+        task = self.truth.config.task.model_copy(update={"data_dir": self.data_dir})
+        method = self.truth.config.space["method"]
+        return SelectionSpec(selector=selector, params=params, task=task, method=method, seed=seed)
+
+
+def regrets(problem: Problem, found: Selection, budget: float) -> list[float]:
+    """One a draw."""
+    selector = found.spec.build()
+    level, seed = found.spec.level, found.spec.seed
+    out = []
+    for draw in range(DRAWS.get(found.spec.selector, 1)):
+        order = found.order
+        if not selector.trained:
+            order = list(selector.order(problem.table, 1000 * seed + draw))
+        plan = selector.plan(
+            problem.table, order, problem.budget_pct(budget), RULE, level, 1000 * seed + draw
+        )
+        out.append(problem.regret(plan))
+    return out
+
+
+def measure(
+    problem: Problem, selector: str, params: dict[str, Any], seeds: int, stages: Path
+) -> dict[str, Any]:
+    """A row: mean regret at every budget, and what the selector took."""
+    found = [select(problem.spec(selector, params, seed), stages, stages) for seed in range(seeds)]
+    row: dict[str, Any] = {"table": problem.name, "selector": selector}
+    row["switches"] = ", ".join(str(v) for v in params.values())
+    for budget in BUDGETS:
+        values = [r for selection in found for r in regrets(problem, selection, budget)]
+        row[f"regret@{budget}"] = statistics.fmean(values)
+    row["mean@40,20,10"] = statistics.fmean(row[f"regret@{b}"] for b in BARS)
+    row["epochs"] = found[0].training_epochs
+    row["examples scored"] = found[0].scored_examples
+    return row
+
+
+def settings(selector: str) -> list[dict[str, Any]]:
+    """Every combination of switches that makes a difference."""
+    keys = SETTINGS[selector]
+    every = [dict(zip(keys, values, strict=True)) for values in itertools.product(*keys.values())]
+    return [s for s in every if not (s.get("score") == "gradient" and s["per_weight"])]
+
+
+def compare(problems: list[Problem], seeds: int, switches: bool, stages: Path) -> list[Any]:
+    rows = []
+    for problem in problems:
+        for name in SELECTORS:
+            for params in settings(name) if switches and name in SETTINGS else [{}]:
+                if switches and name not in {*SETTINGS, "random"}:
+                    continue
+                rows.append(measure(problem, name, params, seeds, stages))
+                print(format_table([rows[-1]]).splitlines()[-1], flush=True)
+    return rows
+
+
+def verdicts(rows: list[dict[str, Any]]) -> list[str]:
+    """MixBin's selectors against the mean of random plans."""
+    lines = []
+    for table in dict.fromkeys(row["table"] for row in rows):
+        of = {row["selector"]: row for row in rows if row["table"] == table}
+        for name, budget in itertools.product(("mixbin-grad", "mixbin-loss"), BARS):
+            key = f"regret@{budget}"
+            lines.append(
+                bar(f"{table}, {name} at {budget} %", of[name][key], at_most=of["random"][key])
+            )
+    return lines
+
+
+def scoring_seconds(threads: int) -> list[dict[str, Any]]:
+    """A complete greedy pass of mixbin-grad over cresnet20 at CIFAR's shape and batch: 17 rounds
+    of a backward pass over 5,000 images. Images of noise take as long as any."""
+    import torch
+
+    from trainables.data import Arrays
+    from trainables.pretraining import weights_of
+    from trainables.selectors.scoring import Scoring
+    from trainables.training import Network
+
+    torch.set_num_threads(threads)
+    task = Task.model_validate({"dataset": "cifar10", "model": "cresnet20", "batch_size": 128})
+    spec = SelectionSpec(selector="mixbin-grad", task=task)
+    noise = Arrays(torch.randn(5000, 3, 32, 32), torch.arange(5000) % 10)
+    scoring = Scoring(spec, data=(noise, noise))
+    weights = weights_of(Network(scoring.trial("B" * scoring.layers)).model)
+    scoring.pretrained = lambda level: weights  # type: ignore[method-assign]
+    started = time.perf_counter()
+    spec.build().rank(scoring)
+    seconds = time.perf_counter() - started
+    row = {"what": "mixbin-grad, greedy, cresnet20", "threads": threads, "seconds": seconds}
+    return [{**row, "examples scored": scoring.scored_examples}]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tables", nargs="*", default=truth.names())
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--switches", action="store_true", help="every setting of MixBin's")
+    parser.add_argument("--scoring", action="store_true", help="time a pass on cresnet20 instead")
+    parser.add_argument("--threads", type=int, default=2, help="of --scoring")
+    parser.add_argument("--data-dir", help="where fashion-mnist lies")
+    parser.add_argument("--work", type=Path, help="keep pretrained networks here")
+    args = parser.parse_args()
+    if args.scoring:
+        rows = scoring_seconds(args.threads)
+        lines = [bar("seconds of a complete greedy pass", rows[0]["seconds"], at_most=600)]
+        what = "selectors-scoring"
+    else:
+        problems = [Problem(name, truth.read(name), args.data_dir) for name in args.tables]
+        with tempfile.TemporaryDirectory() as folder:
+            work = args.work or Path(folder)
+            rows = compare(problems, args.seeds, args.switches, work)
+        lines = [] if args.switches else verdicts(rows)
+        what = "selectors-switches" if args.switches else "selectors"
+    print(format_table(rows))
+    print("\n".join(lines))
+    write_csv(rows, csv_path(what, ["torch"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Selectors at work before the first trial of a search: run where trials run, kept for all
+searches of a home, shown as a bar chart a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from search.config import SearchConfig
+from search.home import SearchFolder, selections_folder, stages_folder, write_atomically
+from search.samplers import middle
+from search.study import recorded
+from spaces.space import Space
+from trainables.cost import task_cost_table
+from trainables.methods import METHODS
+from trainables.parameters import Domain
+from trainables.selectors import Selection, SelectionSpec, select
+from trainables.selectors.base import flops_saved, store, stored
+
+Note = Callable[[str], None]
+
+
+def needed(config: SearchConfig, space: Space) -> list[SelectionSpec]:
+    """What trained selectors have to look at for this search."""
+    seed = config.search.seed
+    specs = [spec for using in space.selecting() for spec in using.specs(space, seed).values()]
+    return list({spec.fingerprint(): spec for spec in specs}.values())
+
+
+def settle(
+    config: SearchConfig, space: Space, folder: SearchFolder, address: str | None, note: Note
+) -> Space:
+    """The space with every selector's work done, and that work shown in the search's folder."""
+    specs = needed(config, space)
+    if not specs:
+        return space.settled(select, config.search.seed)
+    kept = selections_folder(folder.path.parent)
+    missing = [spec for spec in specs if stored(spec, kept) is None]
+    if missing:
+        for line in intentions(missing):
+            note(line)
+        for made in _selected_remotely(missing, config, folder, address):
+            store(made, kept)
+    done = {spec.fingerprint(): stored(spec, kept) for spec in specs}
+    for selection in done.values():
+        assert selection is not None
+        note(selection.told())
+        write_selection(selection, folder.path)
+
+    def found(spec: SelectionSpec) -> Selection:
+        selection = done[spec.fingerprint()]
+        assert selection is not None
+        return selection
+
+    return space.settled(found, config.search.seed)
+
+
+def start_points(space: Space) -> list[dict[str, Any]]:
+    """The plans a selector made for a search over free plans, as points of its space."""
+    layers = [layer.name for layer in task_cost_table(space.task).plan_layers]
+    planned = [m for m in space.method.values if METHODS.get(str(m)).levels != "F"]
+    points = []
+    for plan in space.start_plans:
+        given = {f"plan.{name}": level for name, level in zip(layers, plan, strict=True)}
+
+        def draw(name: str, domain: Domain, given: dict[str, str] = given) -> Any:
+            if name == "method":
+                return planned[0]
+            return given[name] if name in given else middle(domain)
+
+        points.append(recorded(space, draw))
+    return points
+
+
+def intentions(specs: Sequence[SelectionSpec]) -> list[str]:
+    """What is going to be trained, before it is."""
+    return [
+        f"{spec.selector}: trains on {spec.task.dataset} ({spec.task.epochs} epochs a network) and "
+        "scores its layers first; kept for the next time"
+        for spec in specs
+    ]
+
+
+def _selected_remotely(
+    specs: Sequence[SelectionSpec], config: SearchConfig, folder: SearchFolder, address: str | None
+) -> list[Selection]:
+    from search.tuner import run_tasks
+
+    stages = str(stages_folder(folder.path.parent))
+    resources = config.resources
+    calls = [
+        (spec.model_dump(mode="json"), stages, max(1, int(resources.cpus)), resources.gpus)
+        for spec in specs
+    ]
+    return [Selection.model_validate(found) for found in run_tasks(_select, calls, config, address)]
+
+
+def _select(spec: dict[str, Any], stages: str, threads: int, gpus: float) -> dict[str, Any]:
+    import torch
+
+    torch.set_num_threads(threads)
+    found = select(SelectionSpec.model_validate(spec), stages=Path(stages), gpus=gpus)
+    return found.model_dump(mode="json")
+
+
+def selection_rows(selection: Selection) -> list[dict[str, Any]]:
+    """A row a layer: its place in the order, its score, what turning it binary saves."""
+    places = {layer: place for place, layer in enumerate(selection.order, 1)}
+    saved = flops_saved(task_cost_table(selection.spec.task), selection.spec.level)
+    scores: Sequence[float | None] = selection.scores or [None] * len(selection.layers)
+    return [
+        {"layer": name, "place": places[i], "score": scores[i], "flops_pct": saved[i]}
+        for i, name in enumerate(selection.layers)
+    ]
+
+
+def selection_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("selection-*.*"))
+
+
+def write_selection(selection: Selection, folder: Path) -> None:
+    """selection-NAME-HASH.json, .csv, .html and .png in the search's folder."""
+    from dashboards.scores import scores_csv, scores_html, scores_png
+
+    spec = selection.spec
+    stem = f"selection-{spec.selector}-{spec.fingerprint()[:6]}"
+    if (folder / f"{stem}.png").exists():
+        return
+    rows = selection_rows(selection)
+    title = f"{spec.selector}: {spec.task.model.name} on {spec.task.dataset}"
+    write_atomically(folder / f"{stem}.json", selection.model_dump_json(indent=1))
+    write_atomically(folder / f"{stem}.csv", scores_csv(rows))
+    write_atomically(folder / f"{stem}.html", scores_html(rows, title, selection.score))
+    scores_png(rows, title, selection.score, folder / f"{stem}.png")

@@ -1,0 +1,127 @@
+"""MixBin's selectors and its expensive reference, declared (methods.md 4.1, 4.2, 4.8). Every one
+starts from a network trained once and converts its layers one by one."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from trainables.cost import CostTable
+from trainables.parameters import Choice, Float, Int, Param
+from trainables.selectors.base import SELECTORS, Ranking, Selector, plan_for_budget
+
+if TYPE_CHECKING:
+    from trainables.selectors.scoring import Scoring
+
+DIRECTION = Choice(("bin2fp", "fp2bin"))
+UPDATE = Choice(("greedy", "one-shot"))
+EXAMPLES = Param(5000, Int(16, 1_000_000), "training examples the layers are scored on")
+PER_FLOP = Param(
+    False, Choice((True, False)), "divide what a conversion does by the flops it moves"
+)
+
+
+def _direction(default: str) -> Param:
+    return Param(
+        default,
+        DIRECTION,
+        "bin2fp: train a binary network and turn layers to full precision; fp2bin: the other way",
+    )
+
+
+def _update(default: str) -> Param:
+    return Param(default, UPDATE, "score again after every conversion, or rank once")
+
+
+@SELECTORS.register("mixbin-loss")
+class MixBinLoss(Selector):
+    name = "mixbin-loss"
+    doc = "convert the layer that leaves the lowest loss, batch norm estimated anew"
+    trained = True
+    params: ClassVar = {
+        "direction": _direction("bin2fp"),
+        "update": _update("greedy"),
+        "per_flop": PER_FLOP,
+        "examples": EXAMPLES,
+    }
+
+    def rank(self, scoring: Scoring) -> Ranking:
+        return scoring.convert(self.values, scoring.loss_after)
+
+
+@SELECTORS.register("mixbin-grad")
+class MixBinGrad(Selector):
+    name = "mixbin-grad"
+    doc = "mixbin-loss to first order: a backward pass instead of a loss a layer"
+    trained = True
+    params: ClassVar = {
+        "direction": _direction("bin2fp"),
+        "update": _update("greedy"),
+        "score": Param(
+            "step",
+            Choice(("step", "gradient")),
+            "|<dL/dw, w after - w before>|, or the mean |dL/dw|",
+        ),
+        "per_weight": Param(False, Choice((True, False)), "divide a step's score by the weights"),
+        "per_flop": PER_FLOP,
+        "examples": EXAMPLES,
+    }
+
+    def rank(self, scoring: Scoring) -> Ranking:
+        return scoring.convert(self.values, scoring.gradient_scores)
+
+
+@SELECTORS.register("iterative")
+class Iterative(Selector):
+    name = "iterative"
+    doc = "train every candidate of every step and keep the one of lowest loss"
+    trained = True
+    params: ClassVar = {
+        "epochs": Param(0, Int(0, 100_000), "of each training; 0: those of the task"),
+        "examples": EXAMPLES,
+    }
+
+    def rank(self, scoring: Scoring) -> Ranking:
+        return scoring.train_every_candidate(
+            int(self.values["epochs"]), int(self.values["examples"])
+        )
+
+
+@SELECTORS.register("pseudo-random")
+class PseudoRandom(Selector):
+    name = "pseudo-random"
+    doc = "a MixBin plan with a share of its binary layers exchanged"
+    trained = True
+    params: ClassVar = {
+        "of": Param("mixbin-grad", Choice(("mixbin-grad", "mixbin-loss")), "whose plan it is"),
+        "share": Param(0.3, Float(0.0, 1.0), "of the binary layers that are exchanged"),
+        "examples": EXAMPLES,
+    }
+
+    def rank(self, scoring: Scoring) -> Ranking:
+        return scoring.ranking_of(str(self.values["of"]), {"examples": self.values["examples"]})
+
+    def plan(
+        self,
+        table: CostTable,
+        order: Sequence[int],
+        budget_pct: float,
+        rule: str = "at_least",
+        level: str = "B",
+        seed: int = 0,
+    ) -> str:
+        """Exchanged layers may cost another amount, so that the new set is only where the order
+        begins: the budget decides where it ends."""
+        rng = random.Random(seed)
+        kept = plan_for_budget(table, order, budget_pct, rule, level)
+        binary = [i for i in order if kept[i] != "F"]
+        full = [i for i in order if kept[i] == "F"]
+        count = min(math.ceil(float(self.values["share"]) * len(binary)), len(full))
+        out, into = rng.sample(binary, count), rng.sample(full, count)
+        first = [i for i in binary if i not in out] + into
+        rest = [i for i in full if i not in into] + out
+        rng.shuffle(first)
+        rng.shuffle(rest)
+        return plan_for_budget(table, [*first, *rest], budget_pct, rule, level)

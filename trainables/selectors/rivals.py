@@ -1,0 +1,84 @@
+"""MixBin's rivals as layer selectors, declared (methods.md 4.5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from trainables.parameters import Choice, Float, Int, Param
+from trainables.selectors.base import SELECTORS, Ranking, Selector, ascending, flops_saved
+
+if TYPE_CHECKING:
+    from trainables.selectors.scoring import Scoring
+
+
+@SELECTORS.register("hawq")
+class Hawq(Selector):
+    name = "hawq"
+    doc = "HAWQ-V2: mean Hessian trace times the error of binary weights"
+    trained = True
+    params: ClassVar = {
+        "probes": Param(50, Int(1, 10_000), "random vectors a trace is estimated from"),
+        "examples": Param(512, Int(16, 1_000_000), "training examples of the Hessian"),
+        "per_flop": Param(True, Choice((True, False)), "divide by the flops a layer saves"),
+    }
+
+    def rank(self, scoring: Scoring) -> Ranking:
+        from trainables.selectors.curvature import hawq_scores
+
+        probes, examples = int(self.values["probes"]), int(self.values["examples"])
+        return by_damage(
+            scoring, hawq_scores(scoring, probes, examples), bool(self.values["per_flop"])
+        )
+
+
+@SELECTORS.register("adaptive-mbq")
+class AdaptiveMBQ(Selector):
+    name = "adaptive-mbq"
+    doc = "loss-aware: 0.5 sum h (Q(w) - w)^2, h the second moment of gradients"
+    trained = True
+    params: ClassVar = {
+        "examples": Param(5000, Int(16, 1_000_000), "training examples of the second moment"),
+        "per_flop": Param(True, Choice((True, False)), "divide by the flops a layer saves"),
+    }
+
+    def rank(self, scoring: Scoring) -> Ranking:
+        from trainables.selectors.curvature import second_moment_scores
+
+        scores = second_moment_scores(scoring, int(self.values["examples"]))
+        return by_damage(scoring, scores, bool(self.values["per_flop"]))
+
+
+@SELECTORS.register("bnas")
+class BNAS(Selector):
+    name = "bnas"
+    doc = "shares of both versions of a layer, learnt under a penalty on flops"
+    trained = True
+    params: ClassVar = {
+        "penalty": Param(
+            0.1, Float(0.0, 1000.0), "loss a full-precision network pays for its flops"
+        ),
+        "lr": Param(0.01, Float(1e-5, 10.0), "Adam's learning rate of the shares"),
+        "epochs": Param(0, Int(0, 100_000), "of the mixed training; 0: those of the task"),
+    }
+
+    def rank(self, scoring: Scoring) -> Ranking:
+        from trainables.selectors.relaxation import full_precision_preference
+
+        scores = full_precision_preference(
+            scoring,
+            float(self.values["penalty"]),
+            float(self.values["lr"]),
+            int(self.values["epochs"]),
+        )
+        return Ranking(ascending(scores), scores, "logit of full precision")
+
+
+def by_damage(scoring: Scoring, scores: list[float], per_flop: bool) -> Ranking:
+    """Least damage first, by the layer or by the flops it saves: greedy for the knapsack of the
+    smallest total damage within a budget."""
+    what = "damage done by binary weights"
+    if per_flop:
+        saved = flops_saved(scoring.table, scoring.spec.level)
+        scores = [score / max(s, 1e-12) for score, s in zip(scores, saved, strict=True)]
+        what += " a percent of the flops"
+    return Ranking(ascending(scores), scores, what)
