@@ -92,7 +92,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
                     problem = known[name](seed)
                     trials = args.trials
                     # Stopped trials are cheap: as many as the same epochs pay for.
-                    asked = 2 * trials if sampler == STOPPING else trials
+                    asked = 3 * trials // 2 if sampler == STOPPING else trials
                     asked = min(asked, 2**problem.layers)
                     began = time.perf_counter()
                     replayed = finished_only(run(problem, sampler, asked, workers, seed))

@@ -7,7 +7,7 @@ import math
 import random
 
 from search.config import COSTS, REFERENCE_FACTOR, KeyProblem, SearchConfig
-from spaces.space import FixedPlan, FreePlan, SelectedPlan, Space, ends
+from spaces.space import FixedPlan, FreePlan, OnlyPlan, SelectedPlan, Space, ends
 from trainables.cost import CostTable, task_cost_table
 from trainables.data import DATASETS
 from trainables.methods import METHODS
@@ -39,6 +39,9 @@ def _extreme_plans(space: Space, method: str, table: CostTable) -> list[str]:
         return [level * n for level in space.plan.levels]
     if isinstance(space.plan, SelectedPlan):
         return _selected_extremes(space.plan, table)
+    if isinstance(space.plan, OnlyPlan):
+        parts = space.plan.names(table)
+        return [space.plan.make(table, lambda name, d, p=p: p, 0) for p in parts]  # type: ignore[misc]
     assert isinstance(space.plan, FixedPlan)
     return [space.plan.make(table, lambda name, d: None, 0)]
 

@@ -24,6 +24,8 @@ COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "parameters")
 # The dearest full-precision network itself should count, so the reference point lies beyond it.
 REFERENCE_FACTOR = 1.1
 SAMPLERS = ("free-cost", "gp", "nsga2", "random", "tpe", "tpe-independent")
+# What a plan draws once a trial, for rows of a paper to ask for.
+PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
 # A checkpoint that is an artifact of an MLflow run begins so.
 MLFLOW_RUN = "runs:/"
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
@@ -248,6 +250,9 @@ def from_source(
     if pretrain.checkpoint is not None and not pretrain.checkpoint.startswith(MLFLOW_RUN):
         # Workers run in folders of their own.
         pretrain.checkpoint = str(Path(pretrain.checkpoint).expanduser().resolve())
+    distill = config.task.loss.distill
+    if distill.teacher_file is not None:
+        distill.teacher = str(Path(distill.teacher_file).expanduser().resolve())
     problems = [_line(source, p.path, p.message) for p in check(config)]
     if problems:
         raise ConfigError(problems)
@@ -258,7 +263,8 @@ def _settled(config: SearchConfig) -> SearchConfig:
     """With everything written out that trials start from: how a shared stage is trained, and
     which file a checkpoint is."""
     task = config.task
-    if task.pretrain.epochs or "pretrain.epochs" in config.space:
+    stages = {"pretrain.epochs", "pretrain.binary_epochs"}
+    if task.pretrain.epochs or task.pretrain.binary_epochs or stages & set(config.space):
         task = task.with_settled_stage()
     checkpoint = task.pretrain.checkpoint
     if checkpoint is not None and not checkpoint.startswith(MLFLOW_RUN):
@@ -267,13 +273,21 @@ def _settled(config: SearchConfig) -> SearchConfig:
         digest = file_digest(Path(checkpoint))
         pretrain = task.pretrain.model_copy(update={"sha256": digest})
         task = task.model_copy(update={"pretrain": pretrain})
+    teacher = task.loss.distill.teacher_file
+    if teacher is not None:
+        from trainables.pretraining import file_digest
+
+        digest = file_digest(Path(teacher))
+        distill = task.loss.distill.model_copy(update={"sha256": digest})
+        loss = task.loss.model_copy(update={"distill": distill})
+        task = task.model_copy(update={"loss": loss})
     return config.model_copy(update={"task": task})
 
 
 def check(config: SearchConfig) -> list[KeyProblem]:
     """What the types alone cannot see: names, objectives, limits, the space."""
-    from search.space_config import build_space
-    from trainables.data import DATASETS
+    from search.space_config import build_space, distillations
+    from trainables.data import DATASETS, pixel_statistics
     from trainables.models import MODELS
 
     problems: list[KeyProblem] = []
@@ -318,6 +332,10 @@ def check(config: SearchConfig) -> list[KeyProblem]:
             attempt(("task", "model", key), partial(model.resolve, {key: value}))
     if dataset is None or model is None or problems:
         return problems
+    attempt(("task", "normalize"), lambda: pixel_statistics(dataset, config.task.normalize))
+    other = config.task.pretrain.binary_dataset
+    if other is not None:
+        attempt(("task", "pretrain", "binary_dataset"), partial(_same_shape, dataset, other))
     if config.task.augmentation == "crop-flip" and len(dataset.shape) != 3:
         problems.append(
             KeyProblem(
@@ -339,10 +357,22 @@ def check(config: SearchConfig) -> list[KeyProblem]:
 
             tasks = space.extreme_tasks()
             attempt(("task", "pretrain", "checkpoint"), lambda: check_checkpoint(*tasks))
+        for task in distillations(config, space):
+            from trainables.distillation import check_teacher
+
+            attempt(("task", "loss", "distill"), partial(check_teacher, task))
         from search.bounds import check_limits
 
         attempt(("limits",), lambda: check_limits(config, space))
     return problems
+
+
+def _same_shape(dataset: Any, other: str) -> None:
+    from trainables.data import DATASETS
+
+    shape = DATASETS.get(other).shape
+    if shape != dataset.shape:
+        raise UserError(f"{other} has shape {shape}, {dataset.name} has {dataset.shape}")
 
 
 def _paper_problems(config: SearchConfig) -> list[KeyProblem]:
@@ -354,7 +384,7 @@ def _paper_problems(config: SearchConfig) -> list[KeyProblem]:
     if paper.metric not in METRICS:
         hint = did_you_mean(paper.metric, METRICS)
         problems.append(KeyProblem(("paper", "metric"), f"'{paper.metric}' is no metric, {hint}"))
-    known = [*config.space, "method", "plan.selector", "plan.budget"]
+    known = [*config.space, "method", *PLAN_KEYS]
     for index, row in enumerate(paper.rows):
         path = ("paper", "rows", index)
         if paper.metric.endswith("accuracy") and not 0 <= (row.value or 0) <= 1:

@@ -22,6 +22,7 @@ MAY_CHANGE = (
     "description",
     "task.data_dir",
     "task.pretrain.checkpoint",
+    "task.loss.distill.teacher",
     "paper",
 )
 
@@ -178,7 +179,7 @@ def _close_tracker(tracker: Any, folder: SearchFolder, complete: bool, quiet: bo
 
 def write_figures(results: Results) -> dict[str, str | Path]:
     """front.html, front.png and front.csv beside the ledger, for the parent run, which takes the
-    scores of selectors too."""
+    scores of selectors too; heatmap.* where a search asks which one part may be binary."""
     from dashboards.figures import front_csv, front_html, front_png
     from search.selection import selection_files
 
@@ -191,8 +192,39 @@ def write_figures(results: Results) -> dict[str, str | Path]:
     (out / "front.html").write_text(front_html(points, title, **labels), encoding="utf-8")
     (out / "front.csv").write_text(front_csv(points), encoding="utf-8")
     front_png(points, title, out / "front.png", **labels)
-    made = [out / name for name in ("front.html", "front.png", "front.csv")]
+    names = ["front.html", "front.png", "front.csv", *_write_heat_map(results, title)]
+    made = [out / name for name in names]
     return {path.name: path for path in [*made, *selection_files(out)]}
+
+
+def _write_heat_map(results: Results, title: str) -> list[str]:
+    from dashboards.heatmap import Cell, heat_map_csv, heat_map_html, heat_map_png
+    from search.space_config import build_space
+    from spaces.space import OnlyPlan
+    from trainables.cost import task_cost_table
+
+    plan = results.config.space.get("plan")
+    if not isinstance(plan, dict) or "only" not in plan:
+        return []
+    space = build_space(results.config)
+    assert isinstance(space.plan, OnlyPlan)
+    table = task_cost_table(results.config.task)
+    parts = space.plan.names(table)
+    cells = [
+        Cell(
+            entry.spec.method,
+            space.plan.chosen(table, entry.spec.plan),
+            entry.metrics["val_accuracy"],
+        )
+        for entry in results.entries
+        if entry.state == "complete" and set(entry.spec.plan) != {"F"}
+    ]
+    label = f"the one {space.plan.per} that is binary ({space.plan.level})"
+    out = results.folder.path
+    (out / "heatmap.html").write_text(heat_map_html(cells, parts, title, label), encoding="utf-8")
+    (out / "heatmap.csv").write_text(heat_map_csv(cells, parts), encoding="utf-8")
+    heat_map_png(cells, parts, title, label, out / "heatmap.png")
+    return ["heatmap.html", "heatmap.png", "heatmap.csv"]
 
 
 def summary_note(results: Results) -> str:

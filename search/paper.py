@@ -153,6 +153,8 @@ def trial_value(entry: Entry, key: str) -> Any:
     spec = entry.spec
     if key in ("method", "plan"):
         return getattr(spec, key)
+    if key == "plan.all":
+        return spec.plan[0] if len(set(spec.plan)) == 1 else None
     if key in entry.drawn:
         return entry.drawn[key]
     owner, _, name = key.rpartition(".")

@@ -113,7 +113,8 @@ def trial_seconds(spec: TrialSpec, config: SearchConfig) -> float:
     """What the trial itself would take here, from a few steps of it and one validation."""
     import torch
 
-    from trainables.training import Training, evaluate, search_data
+    from trainables.distillation import make_loss
+    from trainables.training import Network, Training, evaluate, search_data
 
     torch.set_num_threads(max(1, int(config.resources.cpus)))
     task = spec.task.model_copy(update={"pretrain": PretrainSpec()})
@@ -122,6 +123,8 @@ def trial_seconds(spec: TrialSpec, config: SearchConfig) -> float:
     batch = spec.task.batch_size
     few = train.subset(torch.arange(min(len(train), batch * TIMED_STEPS)))
     training = Training(spec, few, validation.subset(torch.arange(min(len(validation), 8))))
+    # An untrained teacher takes as long as a trained one.
+    training.loss = make_loss(training, teacher=Network(spec).model)
     training.epoch()  # the first steps are slower: buffers are allocated and kernels chosen
     started = time.perf_counter()
     training._train_epoch()

@@ -27,6 +27,8 @@ class FinalTraining(Strict):
 
     epochs: Annotated[int, Field(ge=1)]
     seeds: Annotated[list[int], Field(min_length=1)]
+    rest: Literal["float32", "float16"] = "float32"
+    """how the packed checkpoint stores what is not binary; accuracy is measured so"""
 
 
 class Provenance(Strict):
@@ -151,25 +153,36 @@ def train_recipe(
 
     from trainables import packed
     from trainables.data import load_test, load_train
+    from trainables.distillation import check_teacher
     from trainables.pretraining import StageCache, check_checkpoint
-    from trainables.training import Training, device_from_resources, load_state, save_state
+    from trainables.training import (
+        Training,
+        device_from_resources,
+        evaluate,
+        load_state,
+        save_state,
+    )
 
     if threads is not None:
         torch.set_num_threads(threads)
     task = recipe.spec.task.model_copy(update={"epochs": recipe.final.epochs})
+    check_teacher(task)
     if task.pretrain.checkpoint is not None:
         note(check_checkpoint(task).text())
     if task.pretrain.epochs:
         note(f"starts from {task.pretrain.epochs} epochs in full precision, trained once")
     cache = StageCache(stages or out / "pretrained")
     data_dir = data_dir or task.data_dir
-    train, test = load_train(task.dataset, data_dir), load_test(task.dataset, data_dir)
+    train = load_train(task.dataset, data_dir, task.normalize)
+    test = load_test(task.dataset, data_dir, task.normalize)
     device = device_from_resources(gpus)
     done: list[SeedResult] = []
     for seed in recipe.final.seeds:
         result_file = out / f"seed{seed}.json"
         spec = recipe.spec.model_copy(update={"task": task, "seed": seed})
         identity = spec.fingerprint()
+        if recipe.final.rest != "float32":
+            identity += f"-{recipe.final.rest}"
         finished = _finished(result_file, identity)
         if finished is not None:
             note(f"seed {seed}: already trained, {100 * finished.test_accuracy:.2f} % test")
@@ -187,12 +200,16 @@ def train_recipe(
             note(f"seed {seed}: epoch {metrics['epoch']}/{task.epochs}, loss {loss:.4f}")
         training.network.verify()
         measured = training.history[-1]
+        if recipe.final.rest != "float32":
+            packed.round_rest(training.network, recipe.final.rest)
+            measured = evaluate(training.model, training.validation)
         checkpoint = out / f"seed{seed}.safetensors"
         size = packed.save(
             training.network,
             spec,
             checkpoint,
             {"test_accuracy": measured["val_accuracy"], "recipe": recipe.name},
+            recipe.final.rest,
         )
         result = SeedResult(
             seed=seed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,6 +11,7 @@ from search.config import KeyProblem, SearchConfig
 from spaces.space import (
     FixedPlan,
     FreePlan,
+    OnlyPlan,
     PlanSpace,
     SelectedPlan,
     Selecting,
@@ -25,8 +27,19 @@ from trainables.parameters import Choice, Domain, Float, Int, Param
 from trainables.plan import LEVELS, check_plan
 from trainables.registry import UserError, did_you_mean
 from trainables.selectors import RULES, SELECTORS
-from trainables.task import LearningRateSpec, LossSpec, OptimizerSpec, with_overrides
+from trainables.task import (
+    DistillSpec,
+    LearningRateSpec,
+    LossSpec,
+    OptimizerSpec,
+    Task,
+    with_overrides,
+)
 
+# What a plan may decide at once.
+PARTS = ("layer", "block", "stage", "model")
+# Which file a teacher is, is not for a search to choose.
+DISTILL_FILE = ("teacher", "sha256")
 # Parts of the task a search may change, besides the parameters of its model.
 TASK_KEYS = (
     "batch_size",
@@ -34,9 +47,11 @@ TASK_KEYS = (
     "precision",
     "epochs",
     "pretrain.epochs",
+    "pretrain.binary_epochs",
     *(f"optimizer.{key}" for key in OptimizerSpec.model_fields),
     *(f"schedule.{key}" for key in LearningRateSpec.model_fields if key != "at"),
-    *(f"loss.{key}" for key in LossSpec.model_fields),
+    *(f"loss.{key}" for key in LossSpec.model_fields if key != "distill"),
+    *(f"loss.distill.{key}" for key in DistillSpec.model_fields if key not in DISTILL_FILE),
 )
 
 
@@ -59,6 +74,10 @@ def build_space(config: SearchConfig) -> Space:
             overrides[key] = _task_parameter(path, key, value, config)
     start = _start_from(config, plan, [str(m) for m in method.values])
     space = Space(config.task, method, plan, overrides, method_params, start)
+    if isinstance(plan, OnlyPlan) and any(k.startswith("model.") for k in overrides):
+        names = {tuple(plan.names(task_cost_table(task))) for task in space.extreme_tasks()}
+        if len(names) > 1:
+            raise KeyProblem(("space", "plan"), f"which {plan.per}? they change with the model")
     for task in space.extreme_tasks():
         try:
             table = task_cost_table(task)
@@ -67,6 +86,19 @@ def build_space(config: SearchConfig) -> Space:
         _check_plan_fits(space, plan, [layer.name for layer in table.plan_layers], table)
     _check_selecting(space)
     return space
+
+
+def distillations(config: SearchConfig, space: Space) -> list[Task]:
+    """Tasks, one a kind of teaching and network, that trials may have a teacher in."""
+    kinds = ends(space.overrides.get("loss.distill.kind", Choice((config.task.loss.distill.kind,))))
+    lengths = ends(space.overrides.get("pretrain.epochs", Choice((config.task.pretrain.epochs,))))
+    return [
+        with_overrides(task, {"loss.distill.kind": kind, "pretrain.epochs": epochs})
+        for kind in kinds
+        if kind != "none"
+        for epochs in lengths
+        for task in space.extreme_tasks()
+    ]
 
 
 def stage_epochs(config: SearchConfig) -> list[int]:
@@ -129,8 +161,11 @@ def _plan(raw: Any, methods: list[str]) -> PlanSpace:
     if isinstance(raw, str):
         raw = {"fixed": raw}
     if not isinstance(raw, dict):
-        raise KeyProblem(path, "give letters, {per: layer}, or {selector: ..., budget: ...}")
+        raise KeyProblem(
+            path, "give letters, {per: layer}, {only: block} or {selector: ..., budget: ...}"
+        )
     kinds = {"fixed": {"fixed"}, "per": {"per", "levels"}}
+    kinds["only"] = {"only", "level"}
     kinds["selector"] = {"selector", "budget", "rule", "level", "seeds", "params", "trained_on"}
     kind = next((k for k in kinds if k in raw), "per")
     for key in raw:
@@ -141,17 +176,26 @@ def _plan(raw: Any, methods: list[str]) -> PlanSpace:
         _known_levels((*path, "fixed"), sorted(set(letters)), planned)
         return FixedPlan(letters)
     if kind == "per":
-        per = raw.get("per", "layer")
-        if per not in ("layer", "block", "stage"):
-            hint = did_you_mean(str(per), ["layer", "block", "stage"])
-            raise KeyProblem((*path, "per"), f"'{per}' is not known, {hint}")
+        per = _one_of((*path, "per"), raw.get("per", "layer"), PARTS)
         given = raw.get("levels", ["F", "B"])
         levels = [str(x) for x in (given if isinstance(given, list) else list(str(given)))]
         _known_levels((*path, "levels"), levels, planned)
         if len(set(levels)) != len(levels) or not levels:
             raise KeyProblem((*path, "levels"), f"{levels}: each level once")
         return FreePlan(per, tuple(levels))
+    if kind == "only":
+        level = str(raw.get("level", "B"))
+        _known_levels((*path, "level"), [level], planned)
+        if level == "F":
+            raise KeyProblem((*path, "level"), "F: the one that is drawn is to be binary")
+        return OnlyPlan(_one_of((*path, "only"), raw["only"], PARTS[:3]), level)
     return _selected_plan(path, raw, planned)
+
+
+def _one_of(path: tuple[str | int, ...], word: Any, known: Sequence[str]) -> str:
+    if word not in known:
+        raise KeyProblem(path, f"'{word}' is not known, {did_you_mean(str(word), known)}")
+    return str(word)
 
 
 def _selected_plan(path: tuple[str, str], raw: dict[str, Any], planned: list[str]) -> SelectedPlan:

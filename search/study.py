@@ -246,7 +246,7 @@ class Ledger:
         weights = [rng.random() for _ in range(8)]
 
         def draw(name: str, domain: Domain) -> Any:
-            if name.startswith("plan.") and isinstance(domain, Choice):
+            if isinstance(domain, Choice) and name.startswith("plan.") and name != "plan.only":
                 return rng.choices(domain.values, weights[: len(domain.values)])[0]
             return random_value(domain, rng)
 

@@ -261,6 +261,8 @@ def train(args: Namespace) -> int:
         recipe.final.epochs = _positive(args.epochs, "--epochs")
     if args.seeds is not None:
         recipe.final.seeds = list(range(_positive(args.seeds, "--seeds")))
+    if args.half:
+        recipe.final.rest = "float16"
     out = Path(args.output or path.with_name(f"{path.stem}-trained"))
     note = (lambda text: None) if args.quiet or args.json else terminal.show
     stages = home.stages_folder(home.home(args.home))

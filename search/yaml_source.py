@@ -31,6 +31,7 @@ _SHORT_FOR = {
     "optimizer": "name",
     "schedule": "shape",
     "pretrain": "checkpoint",
+    "distill": "kind",
 }
 
 

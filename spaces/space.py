@@ -37,7 +37,7 @@ class FixedPlan:
 
 @dataclass(frozen=True)
 class FreePlan:
-    """A level drawn for every layer, block or stage."""
+    """A level drawn for every layer, block or stage, or one for the whole model."""
 
     per: str
     levels: tuple[str, ...]
@@ -45,6 +45,8 @@ class FreePlan:
     def groups(self, table: CostTable) -> list[str]:
         if self.per == "layer":
             return [layer.name for layer in table.plan_layers]
+        if self.per == "model":
+            return ["all"] * len(table.plan_layers)
         return [getattr(layer, self.per) for layer in table.plan_layers]
 
     def make(self, table: CostTable, draw: Draw, seed: int) -> str:
@@ -55,6 +57,32 @@ class FreePlan:
 
     def size(self, table: CostTable) -> float:
         return float(len(self.levels)) ** len(dict.fromkeys(self.groups(table)))
+
+
+@dataclass(frozen=True)
+class OnlyPlan:
+    """One layer, block or stage binary and all others not: which one is drawn."""
+
+    per: str
+    level: str
+
+    def names(self, table: CostTable) -> list[str]:
+        return list(dict.fromkeys(self._groups(table)))
+
+    def _groups(self, table: CostTable) -> list[str]:
+        return FreePlan(self.per, (self.level,)).groups(table)
+
+    def make(self, table: CostTable, draw: Draw, seed: int) -> str:
+        chosen = draw("plan.only", Choice(tuple(self.names(table))))
+        return "".join(self.level if group == chosen else "F" for group in self._groups(table))
+
+    def chosen(self, table: CostTable, plan: str) -> str:
+        """The part that is binary in a plan made here."""
+        binary = (g for g, level in zip(self._groups(table), plan, strict=True) if level != "F")
+        return next(binary)
+
+    def size(self, table: CostTable) -> float:
+        return len(self.names(table))
 
 
 @dataclass(frozen=True)
@@ -143,7 +171,7 @@ class StartFrom:
     rule: str = "at_least"
 
 
-PlanSpace = FixedPlan | FreePlan | SelectedPlan
+PlanSpace = FixedPlan | FreePlan | OnlyPlan | SelectedPlan
 
 
 @dataclass(frozen=True)
@@ -254,7 +282,7 @@ def costs_of(spec: TrialSpec) -> dict[str, float]:
     """Every cost of a trial, known before it runs."""
     table = task_cost_table(spec.task)
     method = METHODS.get(spec.method)(dict(spec.params))
-    totals = table.totals(spec.plan, method.scale)
+    totals = table.totals(spec.plan, method.scale, method.shifts_inputs)
     totals["parameters"] = float(table.parameters)
     return totals
 

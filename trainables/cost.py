@@ -9,6 +9,10 @@ Conventions (methods.md 4.3, 5.6; design.md 5), with n MACs and e output element
   bops   n times weight bits times activation bits: F 1024 n, W 32 n, B n; every layer
   bytes  what the packed checkpoint's tensors take: 1 bit a binary weight, 4 bytes a scale and
          anything else
+
+A costs what B costs: no convention counts the width of accumulators.
+Products of two activations, as in attention (queries with keys, weights with values), are rows of
+their own: n MACs in full precision under any plan, e = 0.
 """
 
 from __future__ import annotations
@@ -18,14 +22,15 @@ from functools import lru_cache
 from typing import Any
 
 from trainables.models import MODELS, Shape, build_model
-from trainables.plan import PlanLayer, check_plan, plan_layers
+from trainables.plan import BINARY_INPUTS, PlanLayer, check_plan, plan_layers
+from trainables.registry import UserError
 from trainables.task import Task
 
 CONVENTIONS = ("flops", "ops64", "bops", "bytes")
 # Multiplications and additions a MAC is worth, by level.
-FLOPS_PER_MAC = {"F": 1.0, "W": 1 / 2, "B": 1 / 64}
-OPS64_PER_MAC = {"F": 1.0, "W": 1.0, "B": 1 / 64}
-BITS = {"F": 32 * 32, "W": 1 * 32, "B": 1 * 1}
+FLOPS_PER_MAC = {"F": 1.0, "W": 1 / 2, "B": 1 / 64, "A": 1 / 64}
+OPS64_PER_MAC = {"F": 1.0, "W": 1.0, "B": 1 / 64, "A": 1 / 64}
+BITS = {"F": 32 * 32, "W": 1 * 32, "B": 1 * 1, "A": 1 * 1}
 PER_ELEMENT = 3
 
 
@@ -39,6 +44,7 @@ class LayerTrace:
     elements: int
     weights: int
     channels: int
+    inputs: int
     planned: bool
 
 
@@ -66,33 +72,36 @@ class CostTable:
     other_bytes: int
     parameters: int
 
-    def rows(self, plan: str, scale: str = "none") -> list[LayerCost]:
+    def rows(self, plan: str, scale: str = "none", shifts: bool = False) -> list[LayerCost]:
+        """A row a layer. `shifts`: layers with binary inputs keep a number an input channel."""
         check_plan(plan, self.plan_layers)
         level_of = {layer.name: plan[i] for i, layer in enumerate(self.plan_layers)}
-        return [_row(layer, level_of.get(layer.name, "F"), scale) for layer in self.layers]
+        return [_row(layer, level_of.get(layer.name, "F"), scale, shifts) for layer in self.layers]
 
-    def totals(self, plan: str, scale: str = "none") -> dict[str, float]:
+    def totals(self, plan: str, scale: str = "none", shifts: bool = False) -> dict[str, float]:
         """All costs of the plan and `flops_pct` against the full-precision network."""
-        totals = self._sums(plan, scale)
-        full = self._sums("F" * len(plan), scale)["flops"]
+        totals = self._sums(plan, scale, shifts)
+        full = self._sums("F" * len(plan), scale, shifts)["flops"]
         totals["flops_pct"] = 100.0 * totals["flops"] / full if full else 100.0
         return totals
 
-    def _sums(self, plan: str, scale: str) -> dict[str, float]:
-        rows = self.rows(plan, scale)
+    def _sums(self, plan: str, scale: str, shifts: bool) -> dict[str, float]:
+        rows = self.rows(plan, scale, shifts)
         sums = {c: float(sum(getattr(row, c) for row in rows)) for c in CONVENTIONS}
         sums["bytes"] += self.other_bytes
         return sums
 
 
-def _row(layer: LayerTrace, level: str, scale: str) -> LayerCost:
+def _row(layer: LayerTrace, level: str, scale: str, shifts: bool) -> LayerCost:
     counted = layer.kind != "classifier" or layer.planned
     flops = layer.macs * FLOPS_PER_MAC[level] + PER_ELEMENT * layer.elements if counted else 0.0
     if level == "F":
         size = 4 * layer.weights
     else:
-        scales = {"none": 0, "layer": 1, "channel": layer.channels}[scale]
-        size = (layer.weights + 7) // 8 + 4 * scales
+        floats = {"none": 0, "layer": 1}.get(scale, layer.channels)
+        if shifts and level in BINARY_INPUTS:
+            floats += layer.inputs
+        size = (layer.weights + 7) // 8 + 4 * floats
     return LayerCost(
         name=layer.name,
         kind=layer.kind,
@@ -110,8 +119,9 @@ def trace(model: Any, shape: Shape, scope: str = "body") -> CostTable:
     """Run `model` (on the meta device) once and note what each weighted layer does."""
     import torch
     from torch import nn
+    from torch.utils.flop_counter import FlopCounterMode
 
-    planned = {layer.name for layer in plan_layers(model, scope)}
+    planned = [layer.name for layer in plan_layers(model, scope)]
     weighted = {
         name: module
         for name, module in model.named_modules()
@@ -122,7 +132,7 @@ def trace(model: Any, shape: Shape, scope: str = "body") -> CostTable:
     def record(name: str) -> Any:
         def hook(module: nn.Module, args: Any, output: torch.Tensor) -> None:
             weight: torch.Tensor = module.weight  # type: ignore[assignment]
-            positions = output.numel() // output.shape[1 if output.dim() == 4 else -1]
+            positions = output.numel() // output.shape[1 if isinstance(module, nn.Conv2d) else -1]
             macs, elements = seen.get(name, (0, 0))
             seen[name] = (macs + positions * weight.numel(), elements + output.numel())
 
@@ -130,14 +140,18 @@ def trace(model: Any, shape: Shape, scope: str = "body") -> CostTable:
 
     handles = [m.register_forward_hook(record(name)) for name, m in weighted.items()]
     was_training = model.training
+    counter = FlopCounterMode(display=False)
     try:
         model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), counter:
             model(torch.empty(1, *shape, device="meta"))
+    except RuntimeError as error:
+        raise UserError(f"inputs of shape {tuple(shape)} do not fit the model: {error}") from None
     finally:
         model.train(was_training)
         for handle in handles:
             handle.remove()
+    _all_reached(planned, seen)
     last = list(seen)[-1]
     layers = []
     for name, (macs, elements) in seen.items():
@@ -153,9 +167,11 @@ def trace(model: Any, shape: Shape, scope: str = "body") -> CostTable:
                 elements,
                 module.weight.numel(),
                 module.weight.shape[0],
+                module.in_channels if isinstance(module, nn.Conv2d) else module.in_features,
                 name in planned,
             )
         )
+    layers = _with_products(layers, counter.get_flop_counts(), type(model).__name__)
     counted = sum(weighted[name].weight.numel() for name in seen)
     floats = sum(t.numel() for t in model.state_dict().values() if t.is_floating_point())
     return CostTable(
@@ -164,6 +180,44 @@ def trace(model: Any, shape: Shape, scope: str = "body") -> CostTable:
         other_bytes=4 * (floats - counted),
         parameters=sum(p.numel() for p in model.parameters()),
     )
+
+
+def _all_reached(planned: list[str], seen: dict[str, Any]) -> None:
+    missed = [name for name in planned if name not in seen]
+    if missed:
+        raise UserError(
+            f"layer {missed[0]} is read by its network without being called, so that no plan can "
+            "make it binary",
+            "timm has most networks in a form that takes a plan: bitfront cost timm/NAME",
+        )
+
+
+def _with_products(
+    layers: list[LayerTrace], counts: dict[str, dict[Any, int]], root: str
+) -> list[LayerTrace]:
+    """The layers, and behind those of each module what it multiplied itself: what torch counted
+    in it and in nothing inside it."""
+    flops = {
+        path.removeprefix(root).lstrip("."): sum(by_operator.values())
+        for path, by_operator in counts.items()
+        if path != "Global"
+    }
+    own = dict(flops)
+    for name, inside in flops.items():
+        holder = name
+        while holder:
+            holder = holder.rpartition(".")[0]
+            if holder in own:  # a list of modules is never called itself
+                own[holder] -= inside
+                break
+    known = {layer.name for layer in layers}
+    rows = list(layers)
+    for name, count in own.items():
+        if count > 0 and name not in known:
+            behind = [i for i, row in enumerate(rows) if row.name.startswith(f"{name}.")]
+            product = LayerTrace(f"{name}.product", "product", count // 2, 0, 0, 0, 0, False)
+            rows.insert(behind[-1] + 1 if behind else len(rows), product)
+    return rows
 
 
 def cost_table(

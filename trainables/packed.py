@@ -1,11 +1,13 @@
-"""The packed checkpoint: 1 bit a binary weight, the scales, everything else in float32, in one
-safetensors file that carries its own spec. Loading it gives the same logits, bit for bit."""
+"""The packed checkpoint: 1 bit a binary weight, the scales, everything else in float32 or float16,
+in one safetensors file that carries its own spec. Loading it gives the same logits, bit for bit."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +18,19 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from trainables.binary import SignInput, quantize_input
+from trainables.binary import Accumulator, SignInput, accumulate_fixed, quantize_input
 from trainables.data import DATASETS
+from trainables.methods import build_method
 from trainables.models import build_model
-from trainables.plan import binary_layers, plan_layers
+from trainables.plan import BINARY_INPUTS, binary_layers, plan_layers
 from trainables.registry import UserError
 from trainables.task import TrialSpec
 from trainables.training import Network, memory_format
 
 FORMAT = "bitfront-packed"
 VERSION = 1
+# How everything that is not binary may be stored.
+RESTS = {"float32": torch.float32, "float16": torch.float16}
 
 
 def pack_bits(signs: Tensor) -> Tensor:
@@ -40,8 +45,27 @@ def unpack_bits(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(bits.astype(np.float32)).mul_(2).sub_(1).view(shape)
 
 
-def packed_tensors(network: Network) -> dict[str, Tensor]:
-    """What the file holds; its bytes are the `bytes` cost."""
+@torch.no_grad()
+def round_rest(network: Network, rest: str) -> None:
+    """Everything that is not binary takes the values it will have in the file, so that what is
+    measured is what is stored."""
+    for key, value in _rest(network).items():
+        rounded = value.to(RESTS[rest])
+        if not bool(rounded.isfinite().all()):
+            raise UserError(f"{key} does not fit {rest}: it holds {float(value.abs().max()):.3g}")
+        value.copy_(rounded)
+
+
+def _rest(network: Network) -> dict[str, Tensor]:
+    return {
+        key: value
+        for key, value in network.model.state_dict().items()
+        if ".parametrizations." not in key and value.is_floating_point()
+    }
+
+
+def packed_tensors(network: Network, rest: str = "float32") -> dict[str, Tensor]:
+    """What the file holds; with float32 its bytes are the `bytes` cost."""
     binary = {layer.name: layer for layer in network.binary}
     tensors = {}
     for name, layer in binary.items():
@@ -49,10 +73,8 @@ def packed_tensors(network: Network) -> dict[str, Tensor]:
         tensors[f"{name}.weight.bits"] = pack_bits(signs)
         if scale is not None:
             tensors[f"{name}.weight.scale"] = scale.contiguous()
-    for key, value in network.model.state_dict().items():
-        if ".parametrizations." in key or not value.is_floating_point():
-            continue
-        tensors[key] = value.detach().cpu().contiguous()
+    for key, value in _rest(network).items():
+        tensors[key] = value.detach().cpu().to(RESTS[rest]).contiguous()
     return tensors
 
 
@@ -60,12 +82,16 @@ def payload_bytes(tensors: dict[str, Tensor]) -> int:
     return sum(t.numel() * t.element_size() for t in tensors.values())
 
 
-def save(network: Network, spec: TrialSpec, path: Path, notes: dict[str, Any]) -> int:
-    """Write the packed network; returns the bytes its tensors take."""
-    tensors = packed_tensors(network)
+def save(
+    network: Network, spec: TrialSpec, path: Path, notes: dict[str, Any], rest: str = "float32"
+) -> int:
+    """Write the packed network; returns the bytes its tensors take. With another `rest` than
+    float32, `round_rest` comes first."""
+    tensors = packed_tensors(network, rest)
     metadata = {
         "format": FORMAT,
         "version": str(VERSION),
+        "rest": rest,
         "spec": spec.model_copy(
             update={"task": spec.task.model_copy(update={"data_dir": None})}
         ).model_dump_json(),
@@ -81,20 +107,12 @@ def save(network: Network, spec: TrialSpec, path: Path, notes: dict[str, Any]) -
 
 def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
     """(model in evaluation mode, its spec, notes), or a clear error for any other file."""
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise UserError(f"{path}: not a packed checkpoint, or damaged: {error}") from None
-    if metadata.get("format") != FORMAT:
-        raise UserError(f"{path}: a safetensors file, but not one that bitfront packed")
-    if metadata.get("version") != str(VERSION):
-        raise UserError(f"{path}: packed by another version of bitfront: {metadata.get('version')}")
+    metadata = _metadata(path)
+    with _opened(path) as file:
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     if metadata.pop("sha256", None) != _digest(tensors, metadata):
         raise UserError(f"{path}: damaged: its checksum does not match")
+    tensors = {k: t.float() if t.is_floating_point() else t for k, t in tensors.items()}
     try:
         spec = TrialSpec.model_validate_json(metadata["spec"])
         model = _rebuild(spec, tensors)
@@ -104,21 +122,65 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
     return model, spec, json.loads(metadata["notes"])
 
 
+def describe(path: Path) -> TrialSpec:
+    """What the packed network is, without reading its tensors."""
+    try:
+        return TrialSpec.model_validate_json(_metadata(path)["spec"])
+    except (ValidationError, KeyError):
+        raise UserError(f"{path}: damaged: its description cannot be read") from None
+
+
+def is_packed(path: Path) -> bool:
+    with _opened(path) as file:
+        return (file.metadata() or {}).get("format") == FORMAT
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    with _opened(path) as file:
+        metadata = file.metadata() or {}
+    if metadata.get("format") != FORMAT:
+        raise UserError(f"{path}: a safetensors file, but not one that bitfront packed")
+    if metadata.get("version") != str(VERSION):
+        raise UserError(f"{path}: packed by another version of bitfront: {metadata.get('version')}")
+    return metadata
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            yield file
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path}: not a packed checkpoint, or damaged: {error}") from None
+
+
 def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
     info = DATASETS.get(spec.task.dataset)
     model = build_model(spec.task.model.name, spec.task.model.params, info.shape, info.classes)
     layers = plan_layers(model, spec.task.binarize)
     modules = dict(model.named_modules())
-    state = {key: t for key, t in tensors.items() if not key.endswith((".bits", ".scale"))}
+    method = build_method(spec.method, dict(spec.params))
+    own = (".weight.bits", ".weight.scale", ".input_quantizer.shift")
+    state = {key: t for key, t in tensors.items() if not key.endswith(own)}
+    quantizers: dict[str, SignInput] = {}
     for layer, level in binary_layers(spec.plan, layers):
         module = modules[layer.name]
         weight: Tensor = module.weight
         signs = unpack_bits(tensors[f"{layer.name}.weight.bits"], tuple(weight.shape))
         scale = tensors.get(f"{layer.name}.weight.scale")
+        if level == "A":
+            bits, slope = int(method.values["acc_bits"]), float(method.values["acc_slope"])
+            accumulate_fixed(module, Accumulator(bits, slope), scale)
+            scale = None
         state[f"{layer.name}.weight"] = signs if scale is None else signs * scale
-        if level == "B":
-            quantize_input(module, SignInput())
+        if level in BINARY_INPUTS:
+            shift = tensors.get(f"{layer.name}.input_quantizer.shift")
+            quantizers[layer.name] = SignInput(shift)
     missing, unexpected = model.load_state_dict(state, strict=False)
+    for name, quantizer in quantizers.items():
+        quantize_input(modules[name], quantizer)
     missing = [key for key in missing if not key.endswith("num_batches_tracked")]
     if missing or unexpected:
         raise KeyError(f"missing {missing}, unexpected {unexpected}")

@@ -1,5 +1,6 @@
 """Plans: which layers of a network are binary. One letter a layer: F full precision, W binary
-weights, B binary weights and activations. The one place that applies a plan to a network."""
+weights, B binary weights and activations, A with narrow accumulators too. What a plan does to a
+network is in `binary`."""
 
 from __future__ import annotations
 
@@ -16,8 +17,10 @@ LEVELS = {
     "F": "full precision",
     "W": "binary weights",
     "B": "binary weights and activations",
+    "A": "binary weights and activations, narrow accumulators",
 }
-BINARY_LEVELS = "WB"
+# The levels whose layers take binary inputs.
+BINARY_INPUTS = "BA"
 
 
 @dataclass(frozen=True)
@@ -29,9 +32,14 @@ class PlanLayer:
     stage: str
 
 
+# What torchvision and timm call the layers that change the shape of a shortcut or of a stage.
+_BETWEEN = {"downsample", "shortcut"}
+
+
 def plan_layers(model: nn.Module, scope: str = "body") -> list[PlanLayer]:
     """The layers a plan decides, in forward order. A model of ours says so itself; in any other
-    every convolution and linear layer counts, `body` leaving out the first and the last one."""
+    every convolution and linear layer counts, `body` leaving out the first one, classifiers and
+    what changes the shape of a shortcut or between stages."""
     own = getattr(model, "plan_layers", None)
     if own is not None:
         return own(scope)
@@ -43,11 +51,40 @@ def plan_layers(model: nn.Module, scope: str = "body") -> list[PlanLayer]:
         if isinstance(module, nn.Conv2d | nn.Linear) and module.weight is not None
     ]
     if scope == "body":
-        names = names[1:-1]
-    return [PlanLayer(n, n.rpartition(".")[0] or n, n.partition(".")[0]) for n in names]
+        ends = {*names[:1], *names[-1:], *_classifiers(model)}
+        names = [n for n in names if n not in ends and not _BETWEEN & set(n.split("."))]
+    return [PlanLayer(n, *_block_and_stage(n)) for n in names]
 
 
-def check_plan(plan: str, layers: Sequence[PlanLayer], levels: Sequence[str] | str = "FWB") -> str:
+def _classifiers(model: nn.Module) -> list[str]:
+    """The names of what a timm network says is its classifier; it may have several."""
+    get = getattr(model, "get_classifier", None)
+    found = get() if get is not None else ()
+    heads = {id(m) for m in (found if isinstance(found, tuple) else (found,))}
+    return [name for name, module in model.named_modules() if id(module) in heads]
+
+
+def _block_and_stage(name: str) -> tuple[str, str]:
+    """`layers.0.blocks.1` and `layers.0` for layers.0.blocks.1.mlp.fc1: a block's name ends with
+    the indices behind `blocks`, else with the first ones; a stage is what holds its blocks."""
+    parts = name.split(".")
+    start = parts.index("blocks") + 1 if "blocks" in parts else 0
+    end = next((i for i in range(start, len(parts)) if parts[i].isdigit()), None)
+    if end is None:
+        block = parts[:-1] or parts
+    else:
+        while end + 1 < len(parts) and parts[end + 1].isdigit():
+            end += 1
+        block = parts[: end + 1]
+    stage = block[:-1] or block
+    if len(stage) > 1 and stage[-1] == "blocks":
+        stage = stage[:-1]
+    return ".".join(block), ".".join(stage)
+
+
+def check_plan(
+    plan: str, layers: Sequence[PlanLayer], levels: Sequence[str] | str = "".join(LEVELS)
+) -> str:
     """The plan, or an error that says what is wrong with it."""
     if len(plan) != len(layers):
         raise UserError(
@@ -62,7 +99,7 @@ def check_plan(plan: str, layers: Sequence[PlanLayer], levels: Sequence[str] | s
         if level != "F" and level not in levels:
             raise UserError(
                 f"plan: letter {index + 1} is '{level}', but the method takes only "
-                + ", ".join(sorted({"F", *levels}, key="FWB".index))
+                + ", ".join(sorted({"F", *levels}, key=list(LEVELS).index))
             )
     return plan
 

@@ -28,7 +28,7 @@ from trainables.models import build_model
 from trainables.packed import FORMAT as PACKED
 from trainables.registry import UserError
 from trainables.task import PretrainSpec, Task, TrialSpec
-from trainables.training import Training, load_state, save_state
+from trainables.training import Training, load_state, save_state, search_data
 
 FORMAT = "bitfront-stage"
 VERSION = "1"
@@ -62,6 +62,24 @@ def stage_spec(spec: TrialSpec) -> TrialSpec | None:
     )
     plan = "F" * len(task_cost_table(stage).plan_layers)
     return TrialSpec(task=stage, method="fp", plan=plan, seed=pretrain.seed)
+
+
+def binary_stage_spec(spec: TrialSpec) -> TrialSpec | None:
+    """The binary training that comes between the full-precision stage and the trial, if any
+    (methods.md 1.11, protocol 3)."""
+    task, pretrain = spec.task, spec.task.pretrain
+    if not pretrain.binary_epochs:
+        return None
+    start = pretrain.model_copy(update={"binary_epochs": 0, "binary_dataset": None})
+    stage = task.model_copy(
+        update={
+            **task.stage_settings,
+            "epochs": pretrain.binary_epochs,
+            "dataset": pretrain.binary_dataset or task.dataset,
+            "pretrain": start,
+        }
+    )
+    return spec.model_copy(update={"task": stage, "seed": pretrain.seed})
 
 
 def data_digest(arrays: Arrays) -> str:
@@ -108,7 +126,7 @@ class StageCache:
         path: Path,
     ) -> dict[str, Tensor]:
         state = path.with_suffix(".state")
-        training = train_stage(spec, train, validation, device, state)
+        training = train_stage(spec, train, validation, device, state, self)
         tensors = weights_of(training.model)
         part = path.with_suffix(f".{os.getpid()}.part")
         notes = {"accuracy": training.history[-1]["val_accuracy"], "epochs": spec.task.epochs}
@@ -125,13 +143,16 @@ def train_stage(
     validation: Arrays,
     device: torch.device,
     state: Path | None = None,
+    stages: StageCache | None = None,
 ) -> Training:
     """Train `spec` to its end, from `state` if somebody was interrupted there. The random
     generators are as before afterwards, so that a trial does not know whether it was the one
     that trained the stage."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
-        training = Training(spec, train, validation, device, validate_each_epoch=False)
+        training = Training(
+            spec, train, validation, device, validate_each_epoch=False, stages=stages
+        )
         if state is not None:
             load_state(training, state)
         while not training.done:
@@ -163,22 +184,39 @@ def _stored(path: Path) -> dict[str, Tensor] | None:
 # --- starting from weights ----------------------------------------------------------------------
 
 
-def load_starting_weights(training: Training) -> bool:
-    """Put what the task starts from into a network about to be trained. False: it is trained
-    end-to-end, from the random weights it has."""
+def starting_weights(training: Training) -> tuple[dict[str, Tensor], str] | None:
+    """(full-precision weights the task starts from, where they are from); None: there are none."""
     pretrain = training.spec.task.pretrain
     stage = stage_spec(training.spec)
     if stage is not None:
-        data = (training.train, training.validation, training.device)
-        if training.stages is None:
-            weights = weights_of(train_stage(stage, *data).model)
-        else:
-            weights = training.stages.weights(stage, *data)
-        load_weights(training.model, weights, f"the stage of {pretrain.epochs} epochs")
-    elif pretrain.checkpoint is not None:
-        weights = read_checkpoint(Path(pretrain.checkpoint), pretrain.sha256)
-        load_weights(training.model, weights, pretrain.checkpoint)
-    return pretrain.active
+        return trained_stage(training, stage), f"the stage of {pretrain.epochs} epochs"
+    if pretrain.checkpoint is not None:
+        return read_checkpoint(Path(pretrain.checkpoint), pretrain.sha256), pretrain.checkpoint
+    return None
+
+
+def load_starting_weights(training: Training) -> bool:
+    """Put what the task starts from into a network about to be trained. False: it is trained
+    end-to-end, from the random weights it has."""
+    binary = binary_stage_spec(training.spec)
+    if binary is not None:
+        source = f"the binary stage of {binary.task.epochs} epochs"
+        load_weights(training.model, trained_stage(training, binary), source)
+        return True
+    found = starting_weights(training)
+    if found is not None:
+        load_weights(training.model, *found)
+    return found is not None
+
+
+def trained_stage(training: Training, stage: TrialSpec) -> dict[str, Tensor]:
+    """The weights of a stage, from the shared ones if there are such."""
+    train, validation = training.train, training.validation
+    if stage.task.dataset != training.spec.task.dataset:
+        train, validation = search_data(stage.task)
+    if training.stages is None:
+        return weights_of(train_stage(stage, train, validation, training.device).model)
+    return training.stages.weights(stage, train, validation, training.device)
 
 
 @dataclass(frozen=True)

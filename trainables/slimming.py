@@ -114,11 +114,11 @@ class SmallScales(Method):
         super().__init__()
         self.training = training
         self.norms = norms
-        self.penalty = penalty
+        self.shrink = penalty
 
     @torch.no_grad()
     def after_step(self) -> None:
-        by = self.penalty * self.training.optimizer.param_groups[0]["lr"]
+        by = self.shrink * self.training.optimizer.param_groups[0]["lr"]
         for norm in self.norms.values():
             norm.weight.copy_(norm.weight.sign() * (norm.weight.abs() - by).clamp_min(0.0))
 

@@ -64,11 +64,59 @@ class LearningRateSpec(Strict):
     """what each step multiplies with"""
 
 
-class LossSpec(Strict):
-    """Cross-entropy and its options."""
+Weight = Annotated[float, Field(ge=0)]
+
+
+class DistillSpec(Strict):
+    """Learning from a teacher in full precision (methods.md 1.11, protocol 4, and 3.4)."""
+
+    kind: Literal["none", "logits", "bibert"] = "none"
+    """logits: the teacher's soft targets; bibert: also Q, K, V similarities and hidden states of
+    a transformer, and labels; `distill: bibert` is short for this key"""
+    teacher: str = "stage"
+    """stage: the full-precision network `pretrain` gives; else a file: a packed checkpoint, a
+    state dict of the same model, or a recipe, which is trained once and kept"""
+    sha256: str | None = None
+    """of the teacher's file; filled in when it is not given, so that another file is noticed"""
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    """of the soft targets"""
+    soft: Weight = 1.0
+    """weight of the teacher's soft targets"""
+    hard: Weight | None = None
+    """weight of the labels' cross-entropy; 0 for logits and 0.5 for bibert when not given"""
+    similarity: Weight = 1.0
+    """weight of the Q, K, V similarities of every attention (bibert)"""
+    hidden: Weight = 1.0
+    """weight of the hidden states: what enters the first block and leaves each (bibert)"""
+
+    @property
+    def hard_weight(self) -> float:
+        if self.hard is not None:
+            return self.hard
+        return 0.5 if self.kind == "bibert" else 0.0
+
+    @property
+    def teacher_file(self) -> str | None:
+        return None if self.teacher == "stage" else self.teacher
+
+
+class CrossEntropySpec(Strict):
+    """Cross-entropy with the labels."""
 
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """share of the target spread over all classes"""
+
+
+class LossSpec(CrossEntropySpec):
+    """Cross-entropy and its options."""
+
+    distill: DistillSpec = Field(default_factory=DistillSpec)
+    """learning from a teacher; no teacher when not given"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_stand_for_specs(cls, data: Any) -> Any:
+        return _expanded(data, (("distill", "kind"),))
 
 
 # What a full-precision stage takes from the task as it is written, unless it has its own.
@@ -87,14 +135,19 @@ class PretrainSpec(Strict):
     """of the checkpoint; filled in when it is not given, so that another file is noticed"""
     seed: Annotated[int, Field(ge=0)] = 0
     """of the stage, whatever the seed of the trial"""
+    binary_epochs: Annotated[int, Field(ge=0)] = 0
+    """of binary training before the trial's own, with its method and plan but no teacher, from
+    the stage's weights (methods.md 1.11, protocol 3); trials that share those share it"""
+    binary_dataset: str | None = None
+    """of the binary epochs, images of the same shape; the task's when not given"""
     batch_size: Annotated[int, Field(ge=2)] | None = None
     """of the stage; this and the keys below: the task's as it is written, when not given"""
     optimizer: OptimizerSpec | None = None
     """of the stage"""
     schedule: LearningRateSpec | None = None
     """of the stage"""
-    loss: LossSpec | None = None
-    """of the stage"""
+    loss: CrossEntropySpec | None = None
+    """of the stage, which has no teacher"""
     augmentation: Literal["default", "none", "crop-flip"] | None = None
     """of the stage"""
     precision: Literal["fp32", "bf16"] | None = None
@@ -102,7 +155,7 @@ class PretrainSpec(Strict):
 
     @property
     def active(self) -> bool:
-        return self.epochs > 0 or self.checkpoint is not None
+        return self.epochs > 0 or self.binary_epochs > 0 or self.checkpoint is not None
 
     @model_validator(mode="before")
     @classmethod
@@ -132,6 +185,8 @@ class Task(Strict):
     checkpoint; end-to-end when not given"""
     augmentation: Literal["default", "none", "crop-flip"] = "default"
     """default: what the dataset declares"""
+    normalize: Literal["dataset", "imagenet"] = "dataset"
+    """mean and deviation of pixels: the dataset's own, or ImageNet's as many checkpoints expect"""
     binarize: Literal["body", "all"] = "body"
     """which layers a plan decides: all, or all but first, last and shortcuts"""
     precision: Literal["fp32", "bf16"] = "fp32"
@@ -159,12 +214,16 @@ class Task(Strict):
     def stage_settings(self) -> dict[str, Any]:
         """How the full-precision stage is trained: its own settings, else the task's."""
         own = {key: getattr(self.pretrain, key) for key in STAGE_KEYS}
-        return {k: getattr(self, k) if v is None else v for k, v in own.items()}
+        settings = {k: getattr(self, k) if v is None else v for k, v in own.items()}
+        settings["loss"] = LossSpec(label_smoothing=settings["loss"].label_smoothing)
+        return settings
 
     def with_settled_stage(self) -> Task:
         """The same task with the stage's settings written out: what a search changes between
         trials then changes nothing about the stage they share."""
-        pretrain = self.pretrain.model_copy(update=self.stage_settings)
+        settings = self.stage_settings
+        settings["loss"] = CrossEntropySpec(label_smoothing=settings["loss"].label_smoothing)
+        pretrain = self.pretrain.model_copy(update=settings)
         return self.model_copy(update={"pretrain": pretrain})
 
 
@@ -204,6 +263,9 @@ class TrialSpec(Strict):
         content = self.canonical().model_dump(mode="json")
         content["task"].pop("data_dir")
         content["task"] |= _what_it_starts_from(self.task.pretrain, content["task"].pop("pretrain"))
+        if content["task"]["normalize"] == "dataset":  # ids of before there was a choice
+            del content["task"]["normalize"]
+        content["task"]["loss"] |= _whom_it_learns_from(content["task"]["loss"].pop("distill"))
         text = json.dumps([search, content], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:length]
 
@@ -212,10 +274,20 @@ def _what_it_starts_from(pretrain: PretrainSpec, content: dict[str, Any]) -> dic
     """The part of `pretrain` that makes a difference, under its key; nothing end-to-end."""
     if not pretrain.active:
         return {}
-    if not pretrain.epochs:
-        return {"pretrain": {"checkpoint": pretrain.sha256 or pretrain.checkpoint}}
     checkpoint = pretrain.sha256 or pretrain.checkpoint
+    if not pretrain.epochs and not pretrain.binary_epochs:
+        return {"pretrain": {"checkpoint": checkpoint}}
+    if not pretrain.binary_epochs:
+        del content["binary_epochs"], content["binary_dataset"]
     return {"pretrain": {**content, "checkpoint": checkpoint, "sha256": None}}
+
+
+def _whom_it_learns_from(distill: dict[str, Any]) -> dict[str, Any]:
+    """The part of `distill` that makes a difference, under its key; nothing without a teacher."""
+    if distill["kind"] == "none":
+        return {}
+    teacher = distill["sha256"] or distill["teacher"]
+    return {"distill": {**distill, "teacher": teacher, "sha256": None}}
 
 
 def with_overrides(task: Task, overrides: dict[str, Any]) -> Task:

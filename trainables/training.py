@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +26,16 @@ from trainables.schedules import Schedule, Steps, fraction
 from trainables.task import LearningRateSpec, OptimizerSpec, Task, TrialSpec
 
 if TYPE_CHECKING:
+    from trainables.distillation import Loss
     from trainables.pretraining import StageCache
 
 EVALUATION_BATCH = 512
 # Enough to settle running statistics (methods.md 4.8 uses 200 batches; their error falls with the
 # root of the number of examples).
 RECALIBRATION_EXAMPLES = 4096
+# The gap between the network as it is trained and the hard one is a diagnostic: before the end it
+# is measured on this many examples.
+GAP_EXAMPLES = 1024
 
 
 class DivergedError(Exception):
@@ -41,16 +45,26 @@ class DivergedError(Exception):
 def search_data(task: Task) -> tuple[Arrays, Arrays]:
     """(train, validation): all a search may see. The test set is not reachable from here."""
     return _search_data(
-        task.dataset, task.data_dir, task.subset, task.val_fraction, task.split_seed
+        task.dataset,
+        task.data_dir,
+        task.normalize,
+        task.subset,
+        task.val_fraction,
+        task.split_seed,
     )
 
 
 # An actor trains many trials on the same data; two entries serve a change of the task in between.
 @lru_cache(maxsize=2)
 def _search_data(
-    dataset: str, data_dir: str | None, subset: int | None, val_fraction: float, seed: int
+    dataset: str,
+    data_dir: str | None,
+    normalize: str,
+    subset: int | None,
+    val_fraction: float,
+    seed: int,
 ) -> tuple[Arrays, Arrays]:
-    arrays = load_train(dataset, data_dir)
+    arrays = load_train(dataset, data_dir, normalize)
     if subset is not None and subset < len(arrays):
         arrays = arrays.take(subset, seed)
     return split(arrays, val_fraction, seed)
@@ -126,6 +140,13 @@ class Training:
     def done(self) -> bool:
         return self.epochs_done >= self.spec.task.epochs
 
+    @cached_property
+    def loss(self) -> Loss:
+        """Made when it is first needed: a teacher may have to be trained before."""
+        from trainables.distillation import make_loss
+
+        return make_loss(self)
+
     def epoch(self) -> dict[str, float]:
         """Train one epoch, evaluate with hard-binarized weights, return the metrics."""
         started = time.perf_counter()
@@ -139,6 +160,7 @@ class Training:
         metrics = {"epoch": self.epochs_done, "train_loss": train_loss}
         if self.done or self.validate_each_epoch:
             metrics |= self._validate()
+            metrics |= self.method.diagnose()
         if not math.isfinite(metrics.get("val_loss", 0.0)):
             raise DivergedError(f"the validation loss is not finite in epoch {self.epochs_done}")
         metrics["seconds"] = time.perf_counter() - started
@@ -180,6 +202,8 @@ class Training:
         steps = self.phases[index].epochs * len(self.batches)
         step = (self.epochs_done - first) * len(self.batches)
         total = torch.zeros((), device=self.device)
+        loss_of = self.loss
+        self.method.before_epoch()
         for x, y in self.batches:
             passed = fraction(step, steps)
             rate = self.learning_rate.at(passed)
@@ -187,9 +211,13 @@ class Training:
                 group["lr"] = rate
             self.method.before_step(passed)
             with torch.autocast(self.device.type, torch.bfloat16, task.precision == "bf16"):
-                loss = F.cross_entropy(model(x), y, label_smoothing=task.loss.label_smoothing)
+                loss = loss_of(model, x, y)
+            penalty = self.method.penalty()
+            if penalty is not None:
+                loss = loss + penalty
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
+            self.method.after_backward()
             self.optimizer.step()
             self.method.after_step()
             total += loss.detach()
@@ -201,20 +229,31 @@ class Training:
         weights, batch-norm statistics are re-estimated for the hard ones first, and both that
         number and the one without are reported at the end (methods.md 6.4)."""
         if not self.method.soft or not self.network.binary:
-            return evaluate(self.model, self.validation)
+            return self._evaluate_hard()
         if self.done:
             raw = evaluate(self.model, self.validation)["val_accuracy"]
-            soft = self._accuracy_as_trained()
+            soft = self._accuracy_as_trained(self.validation)
             recalibrate(self.model, self.train, self.spec.task.batch_size)
-            hard = evaluate(self.model, self.validation)
-            return {**hard, "val_accuracy_raw": raw, "acc_soft": soft}
+            hard = self._evaluate_hard()
+            gap = soft - hard["val_accuracy"]
+            return {**hard, "val_accuracy_raw": raw, "acc_soft": soft, "soft_gap": gap}
+        some = first_examples(self.validation, GAP_EXAMPLES)
+        soft = self._accuracy_as_trained(some)
         with kept_statistics(self.model):
             recalibrate(self.model, self.train, self.spec.task.batch_size)
-            return evaluate(self.model, self.validation)
+            hard = self._evaluate_hard()
+            of_some = hard
+            if len(some) < len(self.validation):
+                of_some = evaluate(self.model, some)
+        return {**hard, "soft_gap": soft - of_some["val_accuracy"]}
 
-    def _accuracy_as_trained(self) -> float:
+    def _evaluate_hard(self) -> dict[str, float]:
+        self.method.before_evaluation()
+        return evaluate(self.model, self.validation)
+
+    def _accuracy_as_trained(self, arrays: Arrays) -> float:
         with self.method.as_trained():
-            return evaluate(self.model, self.validation)["val_accuracy"]
+            return evaluate(self.model, arrays)["val_accuracy"]
 
     def _parameters_finite(self) -> bool:
         norms = torch._foreach_norm([p.detach() for p in self.model.parameters()])
@@ -320,6 +359,10 @@ def evaluate(model: nn.Module, arrays: Arrays) -> dict[str, float]:
         loss += F.cross_entropy(logits, y, reduction="sum")
     n = len(arrays)
     return {"val_accuracy": int(correct) / n, "val_loss": float(loss) / n}
+
+
+def first_examples(arrays: Arrays, count: int) -> Arrays:
+    return arrays if len(arrays) <= count else Arrays(arrays.x[:count], arrays.y[:count])
 
 
 def _norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:

@@ -227,3 +227,37 @@ def test_a_start_that_cannot_be_is_found_before_anything_starts(
 ):
     given = [a.replace("WEIGHTS", str(weights)) for a in assignments]
     assert expected in problem(make_config, *given)
+
+
+def test_a_search_may_switch_its_teacher_on_and_off(tmp_path):
+    text = """
+task: {dataset: digits, model: {name: tinyvit, depth: 1, width: 16, heads: 2}, pretrain: 2}
+space:
+  method: bnn
+  plan: W
+  loss.distill.kind: [none, logits, bibert]
+  model.attention_norm: search
+"""
+    path = tmp_path / "s.yaml"
+    path.write_text(text)
+    config = load(path)
+    assert config.task.loss.distill.teacher == "stage"
+    path.write_text(text.replace(", pretrain: 2", ""))
+    with pytest.raises(ConfigError, match="no full-precision stage to learn from"):
+        load(path)
+    path.write_text(text.replace("bibert]", "biberd]"))
+    with pytest.raises(ConfigError, match=r"loss\.distill\.kind: 'biberd'"):
+        load(path)
+
+
+def test_a_teacher_is_a_file_that_is_there(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(
+        "task:\n  dataset: digits\n  model: mlp\n"
+        "  loss: {distill: {kind: logits, teacher: nowhere.pt}}\n"
+        "space: {method: bnn, plan: W}\n"
+    )
+    with pytest.raises(
+        ConfigError, match=r"s.yaml:4 task.loss.distill: .*nowhere.pt: no such file"
+    ):
+        load(path)

@@ -7,6 +7,7 @@ import pytest
 from search.bounds import cost_bounds, feasible_share, reference_point, violations
 from spaces.space import costs_of, random_value
 from trainables.cost import task_cost_table
+from trainables.registry import UserError
 
 
 def walk(space, seed=0, **fixed):
@@ -111,3 +112,38 @@ def test_the_reference_is_chance_and_beyond_full_precision(make_space):
 def test_the_size_of_a_finite_space_is_the_number_of_its_points(make_space):
     _, space = make_space("space={method: [bnn, bc], plan: {per: layer}, batch_size: [16, 32]}")
     assert space.size() == 2 * 2 * 2**4
+
+
+def test_one_part_at_a_time_and_one_level_for_all(make_space):
+    _, only = make_space("space.plan={only: block, level: B}")
+    table = task_cost_table(only.task)
+    names = only.plan.names(table)
+    assert names == list(dict.fromkeys(layer.block for layer in table.plan_layers))
+    for name in names:
+        plan = only.plan.make(table, lambda key, domain, name=name: name, 0)
+        layers = zip(table.plan_layers, plan, strict=True)
+        assert {layer.block for layer, level in layers if level == "B"} == {name}
+        assert set(plan) <= {"F", "B"}
+        assert only.plan.chosen(table, plan) == name
+    assert only.plan.size(table) == len(names)
+    low, high = cost_bounds(only)["flops"]
+    costs = [table.totals(only.plan.make(table, lambda k, d, n=n: n, 0))["flops"] for n in names]
+    assert (low, high) == (min(costs), max(costs))
+    _, whole = make_space("space.plan={per: model, levels: [W, B]}")
+    drawn = {}
+    plan = whole.plan.make(table, lambda key, domain: drawn.setdefault(key, "W"), 0)
+    assert (drawn, set(plan)) == ({"plan.all": "W"}, {"W"})
+    assert whole.plan.size(table) == 2
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ("{only: blok}", "'blok' is not known, did you mean 'block'"),
+        ("{only: block, level: F}", "is to be binary"),
+        ("{only: block, levels: [B]}", "did you mean 'level'"),
+    ],
+)
+def test_a_wrong_word_in_an_only_plan_gets_a_suggestion(make_config, plan, message):
+    with pytest.raises(UserError, match=message):
+        make_config(f"space.plan={plan}")

@@ -7,7 +7,14 @@ import pytest
 from scipy.special import ndtri
 
 from search.front import Objective, hypervolume, non_dominated
-from search.surrogate import QualityModel, Rows, Staircase, additive_front, staircase_index
+from search.surrogate import (
+    QualityModel,
+    Rows,
+    Staircase,
+    _Scales,
+    additive_front,
+    staircase_index,
+)
 
 OBJECTIVES = [Objective("val_accuracy", True), Objective("flops", False)]
 WORST, DEAREST = 0.1, 0.9
@@ -176,6 +183,19 @@ def test_predictions_do_not_depend_on_the_order_of_the_rows():
     shuffled = QualityModel(rows.take(order), quality[order], extra[order], rng)
     for a, b in zip(straight.predict(asked), shuffled.predict(asked), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+@pytest.mark.parametrize("levels", [2, 3, 4])
+def test_whatever_its_scales_the_kernel_is_one(levels):
+    """A matrix of covariances has no negative eigenvalue; more levels than two are no exception."""
+    codes, quality = some_plans(60, levels=levels)
+    model = fitted(codes, quality, levels=levels)
+    relations = model._relations(model._rows, model._rows)
+    scales = _Scales.start(len(PART), 0, 0)
+    for index, name in enumerate(scales.names):
+        for step in (-3.0, 3.0):
+            kernel = model._kernel(relations, scales.moved(index, step))
+            assert np.linalg.eigvalsh(kernel)[0] > -1e-6, (name, step)
 
 
 @pytest.mark.timeout(60)

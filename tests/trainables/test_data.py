@@ -29,6 +29,7 @@ from trainables.data import (
     in_order,
     load_test,
     load_train,
+    pixel_statistics,
     split,
 )
 from trainables.data import datasets as datasets_module
@@ -577,3 +578,14 @@ def test_an_unknown_augmentation_gets_a_suggestion() -> None:
 def test_crop_flip_of_points_is_refused() -> None:
     with pytest.raises(UserError, match="for images"):
         next(iter(Batches(numbered(10), 4, seed=0, augmentation="crop-flip")))
+
+
+def test_imagenet_normalisation_is_for_colour_images_only() -> None:
+    assert pixel_statistics(DATASETS.get("cifar10"), "imagenet") == (
+        (0.485, 0.456, 0.406),
+        (0.229, 0.224, 0.225),
+    )
+    assert pixel_statistics(DATASETS.get("digits"), "dataset") == ((0.3056,), (0.3761,))
+    for name in ("digits", "moons"):
+        with pytest.raises(UserError, match=f"imagenet is for colour images, {name} has none"):
+            load_train(name, normalize="imagenet")

@@ -10,16 +10,20 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors import safe_open
 from safetensors.torch import save_file
 
+from spaces.space import costs_of
 from trainables import packed
-from trainables.cost import task_cost_table
+from trainables.cost import cost_table, task_cost_table
 from trainables.packed import pack_bits, unpack_bits
 from trainables.registry import UserError
 
 MLP = {"name": "mlp", "depth": 3, "width": 21}
 NARROW = {"name": "cresnet", "depth": 8, "width": 5}
 WIDE = {"name": "cresnet", "depth": 8, "width": 8, "activation": "rprelu"}
+
+TINY = {"name": "tinyvit", "depth": 2, "width": 16, "heads": 2, "attention_norm": True}
 
 CASES = [
     ("fp", MLP, "FF", "body", {}),
@@ -30,6 +34,17 @@ CASES = [
     ("bnn++", NARROW, "FWBFWB", "body", {}),
     ("bnn", WIDE, "WBBFBB", "body", {"scale": "layer"}),
     ("bnn++", WIDE, "BBBBBBWBBB", "all", {"scale": "channel"}),
+    ("bnn", MLP, "AAAA", "all", {"scale": "channel", "acc_bits": 4}),
+    ("ede+", NARROW, "AWBFAA", "body", {"scale": "layer", "standardize": True}),
+    ("bc", NARROW, "AAWBAA", "body", {"acc_bits": 5, "acc_slope": 4.0}),
+    ("react", NARROW, "ABWFBA", "body", {"scale": "learned"}),
+    ("react", MLP, "BABA", "all", {}),
+    ("r-bnn", NARROW, "WABBAF", "body", {"scale": "power2", "rotate": True}),
+    ("pq", MLP, "WBAF", "all", {"scale": "channel"}),
+    ("ptb", MLP, "WWWW", "all", {}),
+    ("bnn++", TINY, "WWWWBBBF", "body", {"scale": "layer"}),
+    ("bnn", TINY, "WWWWBBBFBB", "all", {"scale": "channel"}),
+    ("react", TINY, "AAABBWAF", "body", {"scale": "channel"}),
 ]
 
 
@@ -85,8 +100,7 @@ def test_the_reloaded_network_has_the_same_logits_bit_for_bit(
     )
     assert str(tmp_path) not in path.read_bytes().decode("latin1")
     assert notes == {"test_accuracy": 0.25}
-    totals = task_cost_table(spec.task).totals(plan, str(params.get("scale", "none")))
-    assert size == totals["bytes"]
+    assert size == costs_of(spec)["bytes"]
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
@@ -200,3 +214,50 @@ def test_a_plan_that_was_changed_is_a_user_error(one: Path) -> None:
     one.write_bytes(changed)
     with pytest.raises(UserError, match="damaged"):
         packed.load(one)
+
+
+# --- what is not binary, in half precision ------------------------------------------------------
+
+
+def test_a_network_in_half_precision_reloads_to_the_logits_that_were_measured(
+    make_spec, start, finish, tmp_path
+) -> None:
+    model = {"name": "tinyvit", "patch": 2, "depth": 2, "width": 32, "heads": 2}
+    spec = make_spec("bnn", "W", params={"scale": "layer"}, model=model, epochs=2)
+    training = finish(start(spec))
+    x = training.validation.x
+    exact = training.model.eval()(x)
+    packed.round_rest(training.network, "float16")
+    rounded = training.model(x)
+    assert not torch.equal(exact, rounded)
+    torch.testing.assert_close(exact, rounded, atol=0.02, rtol=0.02)
+    path, whole = tmp_path / "half.safetensors", tmp_path / "whole.safetensors"
+    size = packed.save(training.network, spec, path, {}, rest="float16")
+    assert torch.equal(packed.load(path)[0](x), rounded)
+    with safe_open(str(path), framework="pt") as file:
+        assert file.metadata()["rest"] == "float16"
+        assert file.get_tensor("patch_embed.proj.weight").dtype == torch.float16
+    other = packed.save(training.network, spec, whole, {})
+    rest = sum(
+        t.numel() for k, t in training.model.state_dict().items() if "parametrizations" not in k
+    )
+    assert other - size == 2 * rest
+
+
+def test_what_half_precision_cannot_hold_is_refused(make_spec, start) -> None:
+    network = start(make_spec()).network
+    with torch.no_grad():
+        network.model.classifier.bias[0] = 1e6
+    with pytest.raises(UserError, match=r"classifier\.bias does not fit float16: it holds 1e\+06"):
+        packed.round_rest(network, "float16")
+
+
+def test_a_packed_vit_b16_takes_a_24th_and_in_half_precision_a_27th() -> None:
+    """By the cost table, which is exact; benchmarks/memory.py packs the network itself."""
+    table = cost_table("vit-b16", {}, (3, 32, 32), 10)
+    plan = "W" * len(table.plan_layers)
+    full = 4 * table.parameters
+    packed_bytes = table.totals(plan, "layer")["bytes"]
+    binary = sum(row.bytes for row in table.rows(plan, "layer") if row.planned)
+    assert full / packed_bytes >= 24
+    assert full / (binary + (packed_bytes - binary) / 2) >= 27

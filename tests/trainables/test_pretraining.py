@@ -22,8 +22,10 @@ from trainables.methods.pcpp import BinaryConnect
 from trainables.phases import Phase
 from trainables.pretraining import (
     StageCache,
+    binary_stage_spec,
     check_checkpoint,
     file_digest,
+    load_starting_weights,
     load_weights,
     read_checkpoint,
     stage_spec,
@@ -163,10 +165,12 @@ def test_a_settled_stage_does_not_change_with_the_trials_settings(make_spec) -> 
 
 
 def test_end_to_end_trials_keep_their_ids(make_spec) -> None:
-    """Ids of before there was pretraining: ledgers of that time can be continued."""
+    """Ids of before there was pretraining, a teacher or a choice of pixel statistics: ledgers of
+    that time can be continued."""
     spec = make_spec()
     content = spec.canonical().model_dump(mode="json")
     del content["task"]["data_dir"], content["task"]["pretrain"]
+    del content["task"]["normalize"], content["task"]["loss"]["distill"]
     import hashlib
 
     text = json.dumps(["s", content], sort_keys=True)
@@ -516,3 +520,24 @@ def test_ray_trials_share_a_stage_and_leave_nothing_behind(make_spec, tmp_path: 
     assert run(trial) == first
     assert first != alone
     assert len(list((tmp_path / "stages").glob("*.safetensors"))) == 1
+
+
+# --- binary epochs before the trial's own -------------------------------------------------------
+
+
+def test_binary_epochs_come_between_the_stage_and_the_trial(make_spec, start, finish, tmp_path):
+    stages = StageCache(tmp_path)
+    spec = make_spec(pretrain={"epochs": 1, "binary_epochs": 2}, epochs=1)
+    binary = binary_stage_spec(spec)
+    assert (binary.method, binary.plan, binary.task.epochs) == (spec.method, spec.plan, 2)
+    assert binary.task.pretrain.epochs == 1
+    training = start(spec, stages=stages)
+    load_starting_weights(training)
+    assert len(list(tmp_path.glob("*.safetensors"))) == 2, "both stages are kept"
+    alone = finish(start(binary, stages=stages))
+    kept = weights_of(alone.model)
+    ours = weights_of(training.model)
+    assert all(torch.equal(kept[name], ours[name]) for name in kept)
+    plain = make_spec(pretrain={"epochs": 1}, epochs=1)
+    assert spec.fingerprint() != plain.fingerprint()
+    assert binary_stage_spec(plain) is None

@@ -9,6 +9,7 @@ from trainables.data.datasets import (
     DatasetInfo,
     load_test,
     load_train,
+    pixel_statistics,
     split,
 )
 
@@ -22,6 +23,7 @@ __all__ = [
     "in_order",
     "load_test",
     "load_train",
+    "pixel_statistics",
     "split",
     "torchvision_sets",
 ]

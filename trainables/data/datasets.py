@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # that `mean` and `std` are given for), and int64 labels.
 Read = Callable[[Path | None], "tuple[torch.Tensor, torch.Tensor]"]
 
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
 # Two draws from one seed must not be the same draw: each use has a stream of its own.
 _SPLIT, _TAKE = 0, 1
 
@@ -116,14 +118,14 @@ def split(arrays: Arrays, val_fraction: float, seed: int) -> tuple[Arrays, Array
     return arrays.subset(np.flatnonzero(~is_val)), arrays.subset(np.flatnonzero(is_val))
 
 
-def load_train(name: str, data_dir: Path | str | None = None) -> Arrays:
+def load_train(name: str, data_dir: Path | str | None = None, normalize: str = "dataset") -> Arrays:
     """Training and validation examples together, normalised, on the CPU. Reads no test file."""
-    return _load(name, "train", data_dir)
+    return _load(name, "train", data_dir, normalize)
 
 
-def load_test(name: str, data_dir: Path | str | None = None) -> Arrays:
+def load_test(name: str, data_dir: Path | str | None = None, normalize: str = "dataset") -> Arrays:
     """The test examples, normalised, on the CPU. For final training only."""
-    return _load(name, "test", data_dir)
+    return _load(name, "test", data_dir, normalize)
 
 
 def resolve_data_dir(info: DatasetInfo, data_dir: Path | str | None = None) -> Path:
@@ -137,10 +139,24 @@ def resolve_data_dir(info: DatasetInfo, data_dir: Path | str | None = None) -> P
     return Path(chosen).expanduser().resolve()
 
 
-def _load(name: str, part: Literal["train", "test"], data_dir: Path | str | None) -> Arrays:
+def pixel_statistics(
+    info: DatasetInfo, normalize: str
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation a channel that pixels are normalised with."""
+    if normalize == "dataset":
+        return info.mean, info.std
+    if len(info.shape) != 3 or info.shape[0] != 3:
+        raise UserError(f"normalize: imagenet is for colour images, {info.name} has none")
+    return IMAGENET_MEAN, IMAGENET_STD
+
+
+def _load(
+    name: str, part: Literal["train", "test"], data_dir: Path | str | None, normalize: str
+) -> Arrays:
     info = DATASETS.get(name)
+    mean, std = pixel_statistics(info, normalize)
     x, y = _read(name, part, None if info.embedded else resolve_data_dir(info, data_dir))
-    return Arrays(_normalise(x, info), y.clone())
+    return Arrays(_normalise(x, mean, std), y.clone())
 
 
 # A Ray actor runs many trials. What is kept is the stored form: bytes take a quarter of floats.
@@ -152,12 +168,14 @@ def _read(
     return info.read_train(data_dir) if part == "train" else info.read_test(data_dir)
 
 
-def _normalise(x: torch.Tensor, info: DatasetInfo) -> torch.Tensor:
+def _normalise(
+    x: torch.Tensor, means: tuple[float, ...], deviations: tuple[float, ...]
+) -> torch.Tensor:
     import torch
 
     scale = 255.0 if x.dtype == torch.uint8 else 1.0
     per_channel = (1, -1) + (1,) * (x.ndim - 2)
-    mean = torch.tensor(info.mean).mul_(scale).view(per_channel)
-    std = torch.tensor(info.std).mul_(scale).view(per_channel)
+    mean = torch.tensor(means).mul_(scale).view(per_channel)
+    std = torch.tensor(deviations).mul_(scale).view(per_channel)
     # The copy is what keeps the cached tensor as it was read.
     return x.to(torch.float32, copy=True).sub_(mean).div_(std)

@@ -1,6 +1,17 @@
 """Architectures, one file a family. Importing this package registers them all, without torch."""
 
-from trainables.models import cresnet, imagenet, mlp
+from trainables.models import cresnet, imagenet, library, mlp, resnet20, tinyvit
 from trainables.models.base import MODELS, ModelInfo, Shape, build_model
 
-__all__ = ["MODELS", "ModelInfo", "Shape", "build_model", "cresnet", "imagenet", "mlp"]
+__all__ = [
+    "MODELS",
+    "ModelInfo",
+    "Shape",
+    "build_model",
+    "cresnet",
+    "imagenet",
+    "library",
+    "mlp",
+    "resnet20",
+    "tinyvit",
+]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trainables.parameters import Param, Value, resolve
-from trainables.registry import Registry, UserError
+from trainables.registry import Registry, UnknownNameError, UserError, did_you_mean
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,7 +35,24 @@ def check_image(name: str, shape: Shape) -> None:
         raise UserError(f"model.name: {name} takes images, not inputs of shape {shape}")
 
 
-MODELS: Registry[ModelInfo] = Registry("model")
+# What `LIBRARY/name` means: a library's name to a function that declares any of its networks.
+LIBRARIES: dict[str, Callable[[str], ModelInfo]] = {}
+
+
+class ModelRegistry(Registry[ModelInfo]):
+    """The declared models, and any network of a library: `timm/deit_tiny_patch16_224`."""
+
+    def get(self, name: str) -> ModelInfo:
+        library, slash, rest = name.partition("/")
+        if not slash:
+            return super().get(name)
+        if library not in LIBRARIES:
+            hint = did_you_mean(library, LIBRARIES)
+            raise UnknownNameError(f"unknown library '{library}' in model '{name}', {hint}")
+        return LIBRARIES[library](rest)
+
+
+MODELS = ModelRegistry("model")
 
 
 def build_model(name: str, params: dict[str, Any], shape: Shape, classes: int) -> nn.Module:

@@ -1,0 +1,67 @@
+"""Changes to networks we did not write, made from outside by hooks: names and checkpoints of the
+network stay as they are. Also where in such a network the attention is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from trainables.registry import UserError
+
+
+def resize_input(model: nn.Module, size: tuple[int, ...]) -> None:
+    """Images are brought to `size` before anything else happens, a batch at a time."""
+
+    def resize(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        x = F.interpolate(args[0], size=size, mode="bilinear", align_corners=False, antialias=True)
+        return (x, *args[1:])
+
+    model.register_forward_pre_hook(resize)
+
+
+def repeat_grey(model: nn.Module, called: str, channels: int) -> None:
+    """Grey images as colour images with three equal channels."""
+    if channels != 1:
+        raise UserError(f"model.name: {called} takes 1 or 3 channels, not {channels}")
+
+    def repeat(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (args[0].expand(-1, 3, -1, -1), *args[1:])
+
+    model.register_forward_pre_hook(repeat)
+
+
+def patch_size(model: nn.Module) -> tuple[int, int]:
+    """Of the patches a transformer cuts images into; 1 for any other network."""
+    found = getattr(getattr(model, "patch_embed", None), "patch_size", (1, 1))
+    return (int(found[0]), int(found[1]))
+
+
+def attentions(model: nn.Module) -> dict[str, nn.Module]:
+    """The self-attentions with one linear layer for queries, keys and values together, as timm
+    writes them, by name."""
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(getattr(module, "qkv", None), nn.Linear)
+        and isinstance(getattr(module, "proj", None), nn.Linear)
+        and hasattr(module, "num_heads")
+    }
+
+
+def _normed(module: nn.Module, args: tuple[Any, ...], out: Tensor) -> Tensor:
+    return module.added_norm(out)  # type: ignore[operator]
+
+
+def add_attention_norms(model: nn.Module, called: str) -> None:
+    """x + LN(proj(attention(...))): the added norm starts as weight 1 and bias 0."""
+    found = attentions(model)
+    if not found:
+        raise UserError(
+            f"model.attention_norm: {called} has no attention to put a LayerNorm behind"
+        )
+    for module in found.values():
+        width: int = module.proj.out_features  # type: ignore[union-attr,assignment]
+        module.add_module("added_norm", nn.LayerNorm(width))
+        module.register_forward_hook(_normed)
