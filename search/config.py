@@ -7,7 +7,7 @@ import re
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator
@@ -17,6 +17,9 @@ from search.front import Objective
 from search.yaml_source import Source
 from trainables.registry import UserError, did_you_mean
 from trainables.task import Strict, Task
+
+if TYPE_CHECKING:
+    from trainables.data import DatasetInfo
 
 METRICS = ("val_accuracy", "val_loss")
 COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "parameters")
@@ -189,7 +192,6 @@ def from_source(
 def check(config: SearchConfig) -> list[KeyProblem]:
     """What the types alone cannot see: names, objectives, limits, the space."""
     from search.space_config import build_space
-    from trainables.data import DATASETS
     from trainables.models import MODELS
 
     problems: list[KeyProblem] = []
@@ -226,17 +228,18 @@ def check(config: SearchConfig) -> list[KeyProblem]:
             problems.append(KeyProblem(("limits", key), "give a min, a max or a number"))
         elif limit.min is not None and limit.max is not None and limit.min > limit.max:
             problems.append(KeyProblem(("limits", key), "min is above max"))
-    dataset = attempt(("task", "dataset"), lambda: DATASETS.get(config.task.dataset))
+    dataset = attempt(("task", "dataset"), lambda: _settled_dataset(config.task))
     model = attempt(("task", "model", "name"), lambda: MODELS.get(config.task.model.name))
     if model is not None:
         for key, value in config.task.model.params.items():
             attempt(("task", "model", key), partial(model.resolve, {key: value}))
     if dataset is None or model is None or problems:
         return problems
-    if config.task.augmentation == "crop-flip" and len(dataset.shape) != 3:
+    augmentation = config.task.augmentation
+    if augmentation not in ("default", "none") and len(dataset.shape) != 3:
         problems.append(
             KeyProblem(
-                ("task", "augmentation"), f"crop-flip is for images, {dataset.name} has none"
+                ("task", "augmentation"), f"{augmentation} is for images, {dataset.name} has none"
             )
         )
     if model.image and len(dataset.shape) != 3:
@@ -252,6 +255,14 @@ def check(config: SearchConfig) -> list[KeyProblem]:
 
         attempt(("limits",), lambda: check_limits(config, space))
     return problems
+
+
+def _settled_dataset(task: Task) -> DatasetInfo:
+    """A user's own data are counted once, here; the task then says how many classes they have."""
+    from trainables.data import DATASETS
+
+    task.dataset = DATASETS.settle(task.dataset, task.data_dir)
+    return DATASETS.get(task.dataset)
 
 
 def _without_prefix(message: str, path: yaml_source.Path_) -> str:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from trainables.parameters import Value
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Augmentation = Literal["default", "none", "crop-flip", "affine-flip", "resized-crop-flip"]
 
 
 class Strict(BaseModel):
@@ -74,7 +75,7 @@ class Task(Strict):
     """Dataset + model + epochs + loss: what a trial trains."""
 
     dataset: str
-    """one of `bitfront datasets`"""
+    """one of `bitfront datasets`, or images of your own: `folder:NAME:SIZE`"""
     model: ModelSpec
     """the network; `model: cresnet20` is short for its name alone"""
     epochs: Annotated[int, Field(ge=1)] = 10
@@ -87,7 +88,7 @@ class Task(Strict):
     """the learning rate, in fractions of training"""
     loss: LossSpec = Field(default_factory=LossSpec)
     """cross-entropy and its options"""
-    augmentation: Literal["default", "none", "crop-flip"] = "default"
+    augmentation: Augmentation = "default"
     """default: what the dataset declares"""
     binarize: Literal["body", "all"] = "body"
     """which layers a plan decides: all, or all but first, last and shortcuts"""

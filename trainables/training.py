@@ -98,8 +98,8 @@ class Training:
         self.network = Network(spec, self.device)
         self.model, self.method = self.network.model, self.network.method
         layout = memory_format(self.model)
-        self.train = _laid_out(train, layout).to(self.device)
-        self.validation = _laid_out(validation, layout).to(self.device)
+        self.train = train.laid_out(layout).to(self.device)
+        self.validation = validation.laid_out(layout).to(self.device)
         task = spec.task
         augmentation: str = task.augmentation
         if augmentation == "default":
@@ -315,13 +315,6 @@ def kept_statistics(model: nn.Module) -> Iterator[None]:
         for norm, buffers in kept:
             for name, value in buffers.items():
                 getattr(norm, name).copy_(value)
-
-
-def _laid_out(arrays: Arrays, layout: torch.memory_format) -> Arrays:
-    """Images in the layout the convolutions use, so that no batch is converted."""
-    if arrays.x.dim() != 4 or layout is torch.preserve_format:
-        return arrays
-    return Arrays(arrays.x.contiguous(memory_format=layout), arrays.y)
 
 
 def device_from_resources(gpus: float) -> torch.device:

@@ -32,7 +32,7 @@ from trainables.data import (
     split,
 )
 from trainables.data import datasets as datasets_module
-from trainables.data.batches import crop_flip
+from trainables.data.augmentations import crop_flip
 from trainables.registry import UserError
 
 REAL_DATA = os.environ.get("BITFRONT_DATA")

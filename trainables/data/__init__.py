@@ -1,16 +1,19 @@
 """Datasets by name, their parts in memory and batches of them; one module a family.
 Listing them is cheap: torch, torchvision and scikit-learn are imported when data is loaded."""
 
-from trainables.data import embedded, torchvision_sets
-from trainables.data.batches import AUGMENTATIONS, Batches, in_order
+from trainables.data import embedded, folders, torchvision_sets
+from trainables.data.augmentations import AUGMENTATIONS
+from trainables.data.batches import Batches, in_order
 from trainables.data.datasets import (
     DATASETS,
     Arrays,
     DatasetInfo,
+    Part,
     load_test,
     load_train,
     split,
 )
+from trainables.data.streams import Streamed
 
 __all__ = [
     "AUGMENTATIONS",
@@ -18,7 +21,10 @@ __all__ = [
     "Arrays",
     "Batches",
     "DatasetInfo",
+    "Part",
+    "Streamed",
     "embedded",
+    "folders",
     "in_order",
     "load_test",
     "load_train",
