@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from search import yaml_source
 from search.front import Objective
 from search.yaml_source import Source
+from trainables.kinds import KINDS, METRIC_NAMES, Kind, Metric, kind_of
 from trainables.registry import UserError, did_you_mean
 from trainables.task import Strict, Task
 
 if TYPE_CHECKING:
     from trainables.data import DatasetInfo
 
-METRICS = ("val_accuracy", "val_loss")
+METRICS = tuple(METRIC_NAMES)
 COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "parameters")
 # The dearest full-precision network itself should count, so the reference point lies beyond it.
 REFERENCE_FACTOR = 1.1
@@ -110,10 +111,6 @@ class TrackingSpec(Strict):
     """its name; default: dataset and model"""
 
 
-def _accuracy_and_flops() -> dict[str, Literal["max", "min"]]:
-    return {"val_accuracy": "max", "flops": "min"}
-
-
 class SearchConfig(Strict):
     """A space + objectives + a budget of trials."""
 
@@ -125,8 +122,9 @@ class SearchConfig(Strict):
     """what a trial trains"""
     space: dict[str, Any] = Field(default_factory=dict)
     """what may change between trials"""
-    objectives: dict[str, Literal["max", "min"]] = Field(default_factory=_accuracy_and_flops)
-    """metrics and costs to optimize"""
+    objectives: dict[str, Literal["max", "min"]] = Field(default_factory=dict)
+    """metrics and costs to optimize; default: the quality of the task (`val_accuracy: max` for
+    classification, `val_auc: max` for tracking) and `flops: min`"""
     limits: dict[str, Limit] = Field(default_factory=dict)
     """costs a trial must satisfy, checked before it is trained"""
     search: SearchSpec = Field(default_factory=SearchSpec)
@@ -136,6 +134,28 @@ class SearchConfig(Strict):
     tracking: TrackingSpec = Field(default_factory=TrackingSpec)
     """where runs are shown"""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _quality_and_flops(cls, data: Any) -> Any:
+        """What is optimized when the search does not say."""
+        if isinstance(data, dict) and "objectives" not in data:
+            task = data.get("task")
+            dataset = task.get("dataset") if isinstance(task, dict) else None
+            quality = _default_quality(str(dataset))
+            mode = "max" if quality.maximize else "min"
+            data = {**data, "objectives": {quality.name: mode, "flops": "min"}}
+        return data
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.task.dataset)
+
+    @property
+    def quality(self) -> Metric:
+        """What points are chosen and shown by besides their cost: the first metric that is
+        optimized."""
+        return self.kind.metric(next(name for name in self.objectives if name not in COSTS))
+
     @property
     def front_objectives(self) -> list[Objective]:
         return [Objective(name, mode == "max") for name, mode in self.objectives.items()]
@@ -143,6 +163,13 @@ class SearchConfig(Strict):
     def dump(self) -> str:
         """The resolved configuration as YAML, every default written out."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _default_quality(dataset: str) -> Metric:
+    try:
+        return kind_of(dataset).quality
+    except UserError:  # told where the dataset itself is checked
+        return KINDS.get("classification").quality
 
 
 class ConfigError(UserError):
@@ -209,7 +236,9 @@ def check(config: SearchConfig) -> list[KeyProblem]:
         problems.append(
             KeyProblem(("name",), f"'{config.name}': letters, digits, '-', '_' and '.', 64 at most")
         )
-    for group, known in (("objectives", METRICS + COSTS), ("limits", COSTS)):
+    dataset = attempt(("task", "dataset"), lambda: _settled_dataset(config.task))
+    metrics = METRICS if dataset is None else tuple(m.name for m in config.kind.metrics)
+    for group, known in (("objectives", metrics + COSTS), ("limits", COSTS)):
         for key in getattr(config, group):
             if key not in known:
                 problems.append(
@@ -220,7 +249,7 @@ def check(config: SearchConfig) -> list[KeyProblem]:
     elif not set(config.objectives) & set(METRICS):
         problems.append(
             KeyProblem(
-                ("objectives",), f"nothing to learn: name one of {', '.join(METRICS)} as well"
+                ("objectives",), f"nothing to learn: name one of {', '.join(metrics)} as well"
             )
         )
     for key, limit in config.limits.items():
@@ -228,7 +257,6 @@ def check(config: SearchConfig) -> list[KeyProblem]:
             problems.append(KeyProblem(("limits", key), "give a min, a max or a number"))
         elif limit.min is not None and limit.max is not None and limit.min > limit.max:
             problems.append(KeyProblem(("limits", key), "min is above max"))
-    dataset = attempt(("task", "dataset"), lambda: _settled_dataset(config.task))
     model = attempt(("task", "model", "name"), lambda: MODELS.get(config.task.model.name))
     if model is not None:
         for key, value in config.task.model.params.items():
@@ -236,12 +264,22 @@ def check(config: SearchConfig) -> list[KeyProblem]:
     if dataset is None or model is None or problems:
         return problems
     augmentation = config.task.augmentation
-    if augmentation not in ("default", "none") and len(dataset.shape) != 3:
+    single = len(dataset.shape) == 3 and dataset.kind == "classification"
+    if augmentation not in ("default", "none") and not single:
         problems.append(
             KeyProblem(
-                ("task", "augmentation"), f"{augmentation} is for images, {dataset.name} has none"
+                ("task", "augmentation"),
+                f"{augmentation} is for single images, {dataset.name} has none",
             )
         )
+    if model.kind != dataset.kind:
+        problems.append(
+            KeyProblem(
+                ("task", "model", "name"),
+                f"{model.name} is for {model.kind}, {dataset.name} for {dataset.kind}",
+            )
+        )
+        return problems
     if model.image and len(dataset.shape) != 3:
         problems.append(
             KeyProblem(

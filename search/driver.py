@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
-from search.config import SearchConfig
+from search.config import METRICS, SearchConfig
 from search.confirm import merged
 from search.front import Front, hypervolume_share
 from search.home import SearchFolder
@@ -21,9 +21,8 @@ from spaces.space import Space
 METRIC_KEYS = (
     "epoch",
     "train_loss",
-    "val_accuracy",
-    "val_loss",
-    "val_accuracy_raw",
+    *METRICS,
+    *(f"{name}_raw" for name in METRICS),
     "acc_soft",
     "seconds",
 )
@@ -46,7 +45,7 @@ class Session:
         self.ledger = Ledger(folder.ledger_url, config, space, first)
         self.tracker = tracker
         self.front = Front(config.front_objectives)
-        self.best_accuracy: float | None = None
+        self.best: float | None = None
         self._ideal = ideal_point(config)
         self._points: set[str] = set()
         spec = config.search.early_stopping
@@ -166,11 +165,12 @@ class Session:
 
     def _count(self, entry: Entry) -> bool:
         """Enter a trial that ended; True when the front changed."""
-        accuracy = entry.metrics.get("val_accuracy")
+        quality = self.config.quality
+        value = entry.metrics.get(quality.name)
         if entry.state != "complete" or entry.values is None:
             return False
-        if accuracy is not None and (self.best_accuracy is None or accuracy > self.best_accuracy):
-            self.best_accuracy = accuracy
+        if value is not None and (self.best is None or quality.better(value, self.best)):
+            self.best = value
         if entry.point in self._points:
             return self._recount()
         self._points.add(entry.point)

@@ -143,7 +143,7 @@ def write_figures(results: Results) -> dict[str, str | Path]:
     )
     out = results.folder.path
     (out / "front.html").write_text(front_html(points, title, **labels), encoding="utf-8")
-    (out / "front.csv").write_text(front_csv(points), encoding="utf-8")
+    (out / "front.csv").write_text(front_csv(points, results.figure_quality.bare), encoding="utf-8")
     front_png(points, title, out / "front.png", **labels)
     return {name: out / name for name in ("front.html", "front.png", "front.csv")}
 

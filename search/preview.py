@@ -91,7 +91,7 @@ def trial_seconds(spec: TrialSpec, config: SearchConfig) -> float:
     """What the trial would take here, from a few steps of it and one validation."""
     import torch
 
-    from trainables.training import Training, evaluate, search_data
+    from trainables.training import Training, search_data
 
     torch.set_num_threads(max(1, int(config.resources.cpus)))
     train, validation = search_data(spec.task)
@@ -103,7 +103,7 @@ def trial_seconds(spec: TrialSpec, config: SearchConfig) -> float:
     training._train_epoch()
     step = (time.perf_counter() - started) / len(training.batches)
     started = time.perf_counter()
-    evaluate(training.model, validation)
+    training.kind.evaluate(training.model, validation)
     validate = time.perf_counter() - started
     steps = max(1, len(train) // batch)
     return spec.task.epochs * (steps * step + validate)

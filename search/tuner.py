@@ -41,7 +41,8 @@ class LedgerSearcher(Searcher):
     """Hands Ray the trials the ledger asks for and brings their ends back."""
 
     def __init__(self, session: Session, concurrent: int) -> None:
-        super().__init__(metric="val_accuracy", mode="max")
+        quality = session.config.quality
+        super().__init__(metric=quality.name, mode="max" if quality.maximize else "min")
         self.session = session
         self.concurrent = concurrent
         self.trials: dict[str, str] = {}

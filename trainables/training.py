@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.binary import BinaryLayer, apply_plan, verify_binary
-from trainables.data import DATASETS, Arrays, Batches, in_order, load_train, split
+from trainables.data import DATASETS, Batches, Part, in_order, load_train, split
+from trainables.kinds import KINDS, kind_of
 from trainables.methods import build_method
 from trainables.models import build_model
 from trainables.plan import check_plan, plan_layers
 from trainables.schedules import Schedule, Steps, fraction
 from trainables.task import LearningRateSpec, OptimizerSpec, Task, TrialSpec
 
-EVALUATION_BATCH = 512
 # Enough to settle running statistics (methods.md 4.8 uses 200 batches; their error falls with the
 # root of the number of examples).
 RECALIBRATION_EXAMPLES = 4096
@@ -34,7 +33,7 @@ class DivergedError(Exception):
     """The loss or a parameter is no longer a finite number."""
 
 
-def search_data(task: Task) -> tuple[Arrays, Arrays]:
+def search_data(task: Task) -> tuple[Part, Part]:
     """(train, validation): all a search may see. The test set is not reachable from here."""
     return _search_data(
         task.dataset, task.data_dir, task.subset, task.val_fraction, task.split_seed
@@ -45,7 +44,7 @@ def search_data(task: Task) -> tuple[Arrays, Arrays]:
 @lru_cache(maxsize=2)
 def _search_data(
     dataset: str, data_dir: str | None, subset: int | None, val_fraction: float, seed: int
-) -> tuple[Arrays, Arrays]:
+) -> tuple[Part, Part]:
     arrays = load_train(dataset, data_dir)
     if subset is not None and subset < len(arrays):
         arrays = arrays.take(subset, seed)
@@ -86,8 +85,8 @@ class Training:
     def __init__(
         self,
         spec: TrialSpec,
-        train: Arrays,
-        validation: Arrays,
+        train: Part,
+        validation: Part,
         device: torch.device | str = "cpu",
         validate_each_epoch: bool = True,
     ) -> None:
@@ -101,6 +100,7 @@ class Training:
         self.train = train.laid_out(layout).to(self.device)
         self.validation = validation.laid_out(layout).to(self.device)
         task = spec.task
+        self.kind = kind_of(task.dataset)
         augmentation: str = task.augmentation
         if augmentation == "default":
             augmentation = DATASETS.get(task.dataset).augmentation
@@ -143,7 +143,7 @@ class Training:
                 group["lr"] = rate
             self.method.before_step(passed)
             with torch.autocast(self.device.type, torch.bfloat16, task.precision == "bf16"):
-                loss = F.cross_entropy(model(x), y, label_smoothing=task.loss.label_smoothing)
+                loss = self.kind.loss(model(x), y, task)
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
             self.optimizer.step()
@@ -153,24 +153,27 @@ class Training:
         return float(total) / max(1, len(self.batches))
 
     def _validate(self) -> dict[str, float]:
-        """Accuracy is always that of the hard-binarized network. Where training used softer
+        """Quality is always that of the hard-binarized network. Where training used softer
         weights, batch-norm statistics are re-estimated for the hard ones first, and both that
         number and the one without are reported at the end (methods.md 6.4)."""
         if not self.method.soft or not self.network.binary:
-            return evaluate(self.model, self.validation)
+            return self._evaluate()
         if self.done:
-            raw = evaluate(self.model, self.validation)["val_accuracy"]
-            soft = self._accuracy_as_trained()
+            quality = self.kind.quality.name
+            raw = self._evaluate()[quality]
+            soft = self._quality_as_trained()
             recalibrate(self.model, self.train, self.spec.task.batch_size)
-            hard = evaluate(self.model, self.validation)
-            return {**hard, "val_accuracy_raw": raw, "acc_soft": soft}
+            return {**self._evaluate(), f"{quality}_raw": raw, "acc_soft": soft}
         with kept_statistics(self.model):
             recalibrate(self.model, self.train, self.spec.task.batch_size)
-            return evaluate(self.model, self.validation)
+            return self._evaluate()
 
-    def _accuracy_as_trained(self) -> float:
+    def _quality_as_trained(self) -> float:
         with self.method.as_trained():
-            return evaluate(self.model, self.validation)["val_accuracy"]
+            return self._evaluate()[self.kind.quality.name]
+
+    def _evaluate(self) -> dict[str, float]:
+        return self.kind.evaluate(self.model, self.validation)
 
     def _parameters_finite(self) -> bool:
         norms = torch._foreach_norm([p.detach() for p in self.model.parameters()])
@@ -258,18 +261,9 @@ def make_optimizer(model: nn.Module, spec: OptimizerSpec) -> torch.optim.Optimiz
     return kind(params, spec.lr, weight_decay=spec.weight_decay, fused=True)
 
 
-@torch.no_grad()
-def evaluate(model: nn.Module, arrays: Arrays) -> dict[str, float]:
-    """Accuracy as a fraction and mean cross-entropy, in evaluation mode."""
-    model.eval()
-    correct = torch.zeros((), device=arrays.device, dtype=torch.int64)
-    loss = torch.zeros((), device=arrays.device)
-    for x, y in in_order(arrays, EVALUATION_BATCH):
-        logits: Tensor = model(x)
-        correct += (logits.argmax(1) == y).sum()
-        loss += F.cross_entropy(logits, y, reduction="sum")
-    n = len(arrays)
-    return {"val_accuracy": int(correct) / n, "val_loss": float(loss) / n}
+def evaluate(model: nn.Module, part: Part, kind: str = "classification") -> dict[str, float]:
+    """The metrics of that kind of task, in evaluation mode."""
+    return KINDS.get(kind).evaluate(model, part)
 
 
 def _norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
@@ -281,7 +275,7 @@ def _norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
 
 
 @torch.no_grad()
-def recalibrate(model: nn.Module, arrays: Arrays, batch_size: int) -> None:
+def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
     """Batch-norm statistics anew, as plain averages over training examples, with the weights
     evaluation uses: only the norms run in training mode."""
     model.eval()
@@ -292,12 +286,12 @@ def recalibrate(model: nn.Module, arrays: Arrays, batch_size: int) -> None:
         norm.momentum = None
         norm.train()
     examples = 0
-    for x, _ in in_order(arrays, batch_size):
+    for x, y in in_order(part, batch_size):
         # A short last batch would count as much as a full one.
-        if len(x) < batch_size and examples:
+        if len(y) < batch_size and examples:
             break
         model(x)
-        examples += len(x)
+        examples += len(y)
         if examples >= RECALIBRATION_EXAMPLES:
             break
     for norm, momentum in zip(norms, momenta, strict=True):

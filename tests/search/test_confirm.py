@@ -10,6 +10,7 @@ from search.results import Results
 from search.samplers import middle
 from search.study import Entry, Ledger, recorded
 from search.warm_start import carried_points, nearest_level
+from trainables.kinds import kind_of
 from trainables.task import TrialSpec
 
 OBJECTIVES = [Objective("val_accuracy", True), Objective("flops", False)]
@@ -39,7 +40,7 @@ def test_seeds_of_a_point_are_one_entry_with_their_mean():
     assert first.metrics["val_accuracy"] == pytest.approx(0.92)
     # One pair, variance 0.0008, with a prior of three measurements at 0.005.
     assert first.spread == pytest.approx(((3 * 0.005**2 + 0.0008) / 4) ** 0.5)
-    assert cautious(first) < 0.92
+    assert cautious(first, kind_of("digits").quality) < 0.92
 
 
 def test_the_probability_of_a_point_follows_how_close_its_rival_is():

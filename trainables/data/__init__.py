@@ -1,7 +1,7 @@
 """Datasets by name, their parts in memory and batches of them; one module a family.
 Listing them is cheap: torch, torchvision and scikit-learn are imported when data is loaded."""
 
-from trainables.data import embedded, folders, torchvision_sets
+from trainables.data import embedded, folders, sequences, shapes, torchvision_sets
 from trainables.data.augmentations import AUGMENTATIONS
 from trainables.data.batches import Batches, in_order
 from trainables.data.datasets import (
@@ -28,6 +28,8 @@ __all__ = [
     "in_order",
     "load_test",
     "load_train",
+    "sequences",
+    "shapes",
     "split",
     "torchvision_sets",
 ]

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trainables.data.augmentations import AUGMENTATIONS
-from trainables.data.datasets import Arrays
-from trainables.data.streams import Streamed
+from trainables.data.datasets import Arrays, Part
 from trainables.registry import UserError
 
 if TYPE_CHECKING:
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
 class Batches:
     """Shuffled training batches; each iteration over it is one epoch.
 
-    Two with the same arrays and seed give the same batches, on any device. The state is that of
+    Two with the same part and seed give the same batches, on any device. The state is that of
     the next epoch's start, whether or not the running one is iterated to its end.
     """
 
     def __init__(
         self,
-        arrays: Arrays | Streamed,
+        part: Part,
         batch_size: int,
         seed: int,
         augmentation: str = "none",
@@ -32,25 +31,25 @@ class Batches:
     ) -> None:
         import torch
 
-        if batch_size < 2 or len(arrays) < 2:
+        if batch_size < 2 or len(part) < 2:
             raise UserError(
-                f"batches of {batch_size} from {len(arrays)} examples: batch normalisation needs "
+                f"batches of {batch_size} from {len(part)} examples: batch normalisation needs "
                 "at least 2 examples in a batch"
             )
-        self.arrays = arrays
+        self.part = part
         # With fewer examples than a batch, drop_last would leave nothing to train on.
-        self.batch_size = min(batch_size, len(arrays))
+        self.batch_size = min(batch_size, len(part))
         self.drop_last = drop_last
         AUGMENTATIONS.get(augmentation)
         self.augmentation = augmentation
         self._generator = torch.Generator().manual_seed(seed)
 
     def __len__(self) -> int:
-        full, rest = divmod(len(self.arrays), self.batch_size)
+        full, rest = divmod(len(self.part), self.batch_size)
         # A last batch of one example is dropped in any case: its batch statistics are undefined.
         return full + (rest > 1 and not self.drop_last)
 
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def __iter__(self) -> Iterator[tuple[Any, torch.Tensor]]:
         import torch
 
         # Exactly one draw an epoch from the kept generator, whatever augmentation uses. It is made
@@ -58,12 +57,12 @@ class Batches:
         epoch_seed = int(torch.randint(2**62, (), generator=self._generator))
         return self._epoch(torch.Generator().manual_seed(epoch_seed))
 
-    def _epoch(self, generator: torch.Generator) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _epoch(self, generator: torch.Generator) -> Iterator[tuple[Any, torch.Tensor]]:
         import torch
 
-        order = torch.randperm(len(self.arrays), generator=generator)
+        order = torch.randperm(len(self.part), generator=generator)
         groups = order.split(self.batch_size)[: len(self)]
-        yield from self.arrays.batches(groups, self.augmentation, generator)
+        yield from self.part.batches(groups, self.augmentation, generator)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         return {"generator": self._generator.get_state()}
@@ -73,14 +72,12 @@ class Batches:
         self._generator.set_state(state["generator"].cpu())
 
 
-def in_order(
-    arrays: Arrays | Streamed, batch_size: int
-) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Every example once, unshuffled and unaugmented, as views: for evaluation."""
-    if isinstance(arrays, Streamed):
+def in_order(part: Part, batch_size: int) -> Iterator[tuple[Any, torch.Tensor]]:
+    """Every example once, unshuffled and unaugmented: for evaluation."""
+    if not isinstance(part, Arrays):
         import torch
 
-        yield from arrays.batches(torch.arange(len(arrays)).split(batch_size))
+        yield from part.batches(torch.arange(len(part)).split(batch_size))
         return
-    for start in range(0, len(arrays), batch_size):
-        yield arrays.x[start : start + batch_size], arrays.y[start : start + batch_size]
+    for start in range(0, len(part), batch_size):  # views, nothing is copied
+        yield part.x[start : start + batch_size], part.y[start : start + batch_size]

@@ -105,6 +105,16 @@ class Part:
     def subset(self, indices: np.ndarray | torch.Tensor) -> Self:
         raise NotImplementedError
 
+    def batches(
+        self,
+        groups: Sequence[torch.Tensor],
+        augmentation: str = "none",
+        generator: torch.Generator | None = None,
+    ) -> Iterator[tuple[Any, torch.Tensor]]:
+        """A batch (x, y) for every group of indices. What augmentation draws comes from the
+        generator; without one there is no augmentation."""
+        raise NotImplementedError
+
     def take(self, n: int, seed: int) -> Self:
         """n examples, the classes in the same proportions: for searches on part of the data."""
         if not 0 < n <= len(self):
@@ -147,7 +157,6 @@ class Arrays(Part):
         augmentation: str = "none",
         generator: torch.Generator | None = None,
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """A batch for every group of indices; what augmentation draws comes from the generator."""
         augment = AUGMENTATIONS.get(augmentation)
         for group in groups:
             index = group.to(self.device)

@@ -1,6 +1,6 @@
 """Architectures, one file a family. Importing this package registers them all, without torch."""
 
-from trainables.models import cresnet, mlp
+from trainables.models import cresnet, mlp, siamfc
 from trainables.models.base import MODELS, ModelInfo, Shape, build_model
 
-__all__ = ["MODELS", "ModelInfo", "Shape", "build_model", "cresnet", "mlp"]
+__all__ = ["MODELS", "ModelInfo", "Shape", "build_model", "cresnet", "mlp", "siamfc"]

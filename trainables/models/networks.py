@@ -96,6 +96,22 @@ class Block(nn.Module):
         return self.act2(self.second(self.act1(self.first(x))) + around)
 
 
+def stage_layers(stages: nn.ModuleList, scope: str) -> list[PlanLayer]:
+    """The convolutions of `stages`, a module's list of Sequentials of blocks; the ones of shortcuts
+    in the scope `all`."""
+    layers = []
+    for s, stage in enumerate(stages):
+        for b, block in enumerate(stage.children()):
+            names = ["first", "second"]
+            if scope == "all" and not isinstance(block.shortcut, nn.Identity):
+                names.append("shortcut")
+            layers += [
+                PlanLayer(f"stages.{s}.{b}.{name}.conv", f"{s + 1}.{b + 1}", f"stage{s + 1}")
+                for name in names
+            ]
+    return layers
+
+
 class CResNet(nn.Module):
     def __init__(
         self,
@@ -132,20 +148,7 @@ class CResNet(nn.Module):
         return self.classifier(torch.flatten(x.mean((2, 3)), 1))
 
     def plan_layers(self, scope: str) -> list[PlanLayer]:
-        body = []
-        for s, stage in enumerate(self.stages):
-            for b, block in enumerate(stage.children()):
-                for name in ("first", "second"):
-                    layer = PlanLayer(
-                        f"stages.{s}.{b}.{name}.conv", f"{s + 1}.{b + 1}", f"stage{s + 1}"
-                    )
-                    body.append(layer)
-                if scope == "all" and not isinstance(block.shortcut, nn.Identity):
-                    body.append(
-                        PlanLayer(
-                            f"stages.{s}.{b}.shortcut.conv", f"{s + 1}.{b + 1}", f"stage{s + 1}"
-                        )
-                    )
+        body = stage_layers(self.stages, scope)
         if scope == "all":
             stem = PlanLayer("stem", "stem", "stem")
             return [stem, *body, PlanLayer("classifier", "classifier", "classifier")]
