@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -52,16 +52,22 @@ class OptimizerSpec(Strict):
 class LearningRateSpec(Strict):
     """How the learning rate moves, in fractions of training."""
 
-    shape: Literal["constant", "linear", "cosine", "steps"] = "cosine"
+    shape: Literal["constant", "linear", "cosine", "exponential", "steps"] = "cosine"
     """how the learning rate falls; `schedule: cosine` is short for this key"""
     warmup: Fraction = 0.0
     """fraction of training over which it rises first"""
     end_factor: Annotated[float, Field(ge=0)] = 0.0
-    """the last learning rate as a share of lr (linear, cosine)"""
+    """the last learning rate as a share of lr (linear, cosine; exponential needs one above 0)"""
     at: list[Fraction] = Field(default_factory=lambda: [0.5, 0.75])
     """fractions of training at which steps come"""
     factor: Annotated[float, Field(gt=0)] = 0.1
     """what each step multiplies with"""
+
+    @model_validator(mode="after")
+    def _exponential_decay_has_an_end(self) -> Self:
+        if self.shape == "exponential" and self.end_factor == 0:
+            raise ValueError("an exponential schedule needs an end_factor above 0")
+        return self
 
 
 class LossSpec(Strict):
@@ -75,7 +81,8 @@ class Task(Strict):
     """Dataset + model + epochs + loss: what a trial trains."""
 
     dataset: str
-    """one of `bitfront datasets`, or images of your own: `folder:NAME:SIZE`"""
+    """one of `bitfront datasets`, images of your own (`folder:NAME:SIZE`) or image sequences to
+    track (`sequences:NAME`)"""
     model: ModelSpec
     """the network; `model: cresnet20` is short for its name alone"""
     epochs: Annotated[int, Field(ge=1)] = 10
