@@ -149,11 +149,11 @@ def next_commands(results: Results) -> str:
     name = results.config.name
     lines = ["Next:"]
     if results.state == "interrupted":
-        lines.append(f"  bitfront resume {name}".ljust(44) + "continue where it stopped")
+        lines.append(f"  bitfront resume {name}".ljust(43) + " continue where it stopped")
     lines += [
-        f"  bitfront ui {name}".ljust(44) + "compare the runs in MLflow",
-        f"  bitfront export {name} --budget 40%".ljust(44) + "a point of the front as recipe.yaml",
-        "  bitfront train recipe.yaml".ljust(44) + "final training, packed checkpoint",
+        f"  bitfront ui {name}".ljust(43) + " compare the runs in MLflow",
+        f"  bitfront export {name} --budget 40%".ljust(43) + " a point of the front as recipe.yaml",
+        "  bitfront train recipe.yaml".ljust(43) + " final training, packed checkpoint",
     ]
     return "\n".join(lines)
 
