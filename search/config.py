@@ -23,6 +23,8 @@ COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "parameters")
 # The dearest full-precision network itself should count, so the reference point lies beyond it.
 REFERENCE_FACTOR = 1.1
 SAMPLERS = ("free-cost", "gp", "nsga2", "random", "tpe", "tpe-independent")
+# A checkpoint that is an artifact of an MLflow run begins so.
+MLFLOW_RUN = "runs:/"
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 
 
@@ -180,10 +182,30 @@ def from_source(
         config = SearchConfig.model_validate(source.data)
     except ValidationError as error:
         raise ConfigError(_problems(error, source)) from None
+    pretrain = config.task.pretrain
+    if pretrain.checkpoint is not None and not pretrain.checkpoint.startswith(MLFLOW_RUN):
+        # Workers run in folders of their own.
+        pretrain.checkpoint = str(Path(pretrain.checkpoint).expanduser().resolve())
     problems = [_line(source, p.path, p.message) for p in check(config)]
     if problems:
         raise ConfigError(problems)
-    return config
+    return _settled(config)
+
+
+def _settled(config: SearchConfig) -> SearchConfig:
+    """With everything written out that trials start from: how a shared stage is trained, and
+    which file a checkpoint is."""
+    task = config.task
+    if task.pretrain.epochs or "pretrain.epochs" in config.space:
+        task = task.with_settled_stage()
+    checkpoint = task.pretrain.checkpoint
+    if checkpoint is not None and not checkpoint.startswith(MLFLOW_RUN):
+        from trainables.pretraining import file_digest
+
+        digest = file_digest(Path(checkpoint))
+        pretrain = task.pretrain.model_copy(update={"sha256": digest})
+        task = task.model_copy(update={"pretrain": pretrain})
+    return config.model_copy(update={"task": task})
 
 
 def check(config: SearchConfig) -> list[KeyProblem]:
@@ -248,6 +270,12 @@ def check(config: SearchConfig) -> list[KeyProblem]:
         return problems
     space = attempt(("space",), lambda: build_space(config))
     if space is not None:
+        pretrain = config.task.pretrain
+        if pretrain.checkpoint is not None and not pretrain.checkpoint.startswith(MLFLOW_RUN):
+            from trainables.pretraining import check_checkpoint
+
+            tasks = space.extreme_tasks()
+            attempt(("task", "pretrain", "checkpoint"), lambda: check_checkpoint(*tasks))
         from search.bounds import check_limits
 
         attempt(("limits",), lambda: check_limits(config, space))

@@ -10,7 +10,7 @@ from typing import Any
 from search.config import SearchConfig
 from search.confirm import merged
 from search.front import Front, hypervolume_share
-from search.home import SearchFolder
+from search.home import SearchFolder, stages_folder
 from search.progress import Progress
 from search.results import ideal_point
 from search.stopping import EarlyStopping
@@ -192,6 +192,7 @@ class Session:
             "trial": entry.id,
             "spec": entry.spec.model_dump(mode="json"),
             "folder": str(self.folder.trial_folder(entry.id)),
+            "stages": str(stages_folder(self.folder.path.parent)),
             "checkpoint_every": resources.checkpoint_every,
             "threads": max(1, int(resources.cpus)),
             "gpus": resources.gpus,

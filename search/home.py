@@ -24,6 +24,11 @@ def home(given: str | os.PathLike[str] | None = None) -> Path:
     return Path(chosen).expanduser().resolve()
 
 
+def stages_folder(root: Path) -> Path:
+    """Where full-precision stages are kept, for all searches of a home."""
+    return root / "pretrained"
+
+
 @dataclass(frozen=True)
 class SearchFolder:
     """One search on disk."""

@@ -7,13 +7,35 @@ from pathlib import Path
 from typing import Any
 
 from search import terminal
-from search.config import SearchConfig
-from search.home import SearchFolder, write_atomically
+from search.config import MLFLOW_RUN, SearchConfig, from_source
+from search.home import SearchFolder, stages_folder, write_atomically
 from search.results import Results, stored_config
+from search.yaml_source import parse
 from trainables.registry import UserError
 
 # What may differ between two turns at the same search: how much, where and how it is shown.
-MAY_CHANGE = ("search.trials", "resources", "tracking", "description", "task.data_dir")
+# A checkpoint is known by its hash, not by where it lies.
+MAY_CHANGE = (
+    "search.trials",
+    "resources",
+    "tracking",
+    "description",
+    "task.data_dir",
+    "task.pretrain.checkpoint",
+)
+
+
+def fetched(config: SearchConfig, root: Path) -> SearchConfig:
+    """The configuration with a checkpoint of an MLflow run as a file here, checked like one."""
+    checkpoint = config.task.pretrain.checkpoint
+    if checkpoint is None or not checkpoint.startswith(MLFLOW_RUN):
+        return config
+    from search.tracking import fetch_artifact, tracking_uri
+
+    run = checkpoint.removeprefix(MLFLOW_RUN).partition("/")[0]
+    folder = stages_folder(root) / "mlflow" / run
+    path = fetch_artifact(checkpoint, tracking_uri(config, root), folder)
+    return from_source(parse(config.dump(), "search.yaml"), [f"task.pretrain.checkpoint={path}"])
 
 
 def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> SearchFolder:
@@ -103,6 +125,8 @@ def _drive(
     if not quiet:
         how = f"{session.ended} trials done, " if session.ended else ""
         terminal.show(f"search {config.name}: {how}{max(0, left)} to go, in {folder.path}")
+        for line in starting_point(config):
+            terminal.show(line)
     complete = False
     try:
         if left > 0 or session.ledger.interrupted():
@@ -117,6 +141,21 @@ def _drive(
         if tracker is not None:
             _close_tracker(tracker, folder, complete, quiet)
     return complete
+
+
+def starting_point(config: SearchConfig) -> list[str]:
+    """What trials that do not train end-to-end start from, and what that costs once."""
+    from search.space_config import stage_epochs
+    from trainables.pretraining import check_checkpoint
+
+    lines = []
+    if config.task.pretrain.checkpoint is not None:
+        lines.append(check_checkpoint(config.task).text())
+    epochs = stage_epochs(config)
+    if epochs:
+        told = " or ".join(str(n) for n in epochs)
+        lines.append(f"trials start from {told} epochs in full precision, trained once and shared")
+    return lines
 
 
 def _close_tracker(tracker: Any, folder: SearchFolder, complete: bool, quiet: bool) -> None:

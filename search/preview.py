@@ -13,8 +13,8 @@ from search import terminal
 from search.bounds import cost_bounds, extreme_specs, feasible_share
 from search.config import SearchConfig
 from search.progress import duration
-from search.space_config import build_space
-from trainables.task import TrialSpec
+from search.space_config import build_space, stage_epochs
+from trainables.task import PretrainSpec, TrialSpec
 
 TIMED_STEPS = 8
 # Ray and the imports of two workers, measured on two cores.
@@ -31,6 +31,8 @@ class Preview:
     trial_seconds: tuple[float, float]
     concurrent: int
     trials: int
+    stage_epochs: list[int]
+    stage_seconds: float
     eta_seconds: float
 
     def as_json(self) -> dict[str, Any]:
@@ -57,9 +59,19 @@ class Preview:
                 "",
                 f"one trial: {low:.1f} to {high:.1f} s; {self.concurrent} at once; "
                 f"about {duration(self.eta_seconds)} in all",
+                *self._stage(),
                 "nothing was started",
             ]
         )
+
+    def _stage(self) -> list[str]:
+        if not self.stage_epochs:
+            return []
+        told = " or ".join(str(n) for n in self.stage_epochs)
+        return [
+            f"of which {self.stage_seconds:.1f} s or less for {told} epochs in full precision, "
+            "trained once for each network"
+        ]
 
 
 def preview_search(config: SearchConfig) -> Preview:
@@ -73,6 +85,8 @@ def preview_search(config: SearchConfig) -> Preview:
     fits = max(1, int((os.cpu_count() or 1) // config.resources.cpus))
     concurrent = min(fits, config.resources.concurrent or fits)
     mean = sum(seconds) / 2
+    lengths = stage_epochs(config)
+    stage = max((trial_seconds(_full(by_cost[-1], n), config) for n in lengths[-1:]), default=0.0)
     trials = int(min(config.search.trials, size))
     return Preview(
         search=config.name,
@@ -83,17 +97,27 @@ def preview_search(config: SearchConfig) -> Preview:
         trial_seconds=(seconds[0], seconds[-1]),
         concurrent=concurrent,
         trials=config.search.trials,
-        eta_seconds=START_SECONDS + mean * math.ceil(trials / concurrent),
+        stage_epochs=lengths,
+        stage_seconds=stage,
+        eta_seconds=START_SECONDS + stage + mean * math.ceil(trials / concurrent),
     )
 
 
+def _full(spec: TrialSpec, epochs: int) -> TrialSpec:
+    """The full-precision stage of that many epochs."""
+    task = spec.task.model_copy(update={**spec.task.stage_settings, "epochs": epochs})
+    return TrialSpec(task=task, plan="F" * len(spec.plan))
+
+
 def trial_seconds(spec: TrialSpec, config: SearchConfig) -> float:
-    """What the trial would take here, from a few steps of it and one validation."""
+    """What the trial itself would take here, from a few steps of it and one validation."""
     import torch
 
     from trainables.training import Training, evaluate, search_data
 
     torch.set_num_threads(max(1, int(config.resources.cpus)))
+    task = spec.task.model_copy(update={"pretrain": PretrainSpec()})
+    spec = spec.model_copy(update={"task": task})
     train, validation = search_data(spec.task)
     batch = spec.task.batch_size
     few = train.subset(torch.arange(min(len(train), batch * TIMED_STEPS)))

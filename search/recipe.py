@@ -142,18 +142,26 @@ def train_recipe(
     gpus: float = 1.0,
     threads: int | None = None,
     note: Callable[[str], None] = lambda text: None,
+    stages: Path | None = None,
 ) -> FinalResult:
     """Train on train + validation for every seed, test, and write the packed networks. A seed
-    that was interrupted goes on from its last epoch; one that is done is not trained again."""
+    that was interrupted goes on from its last epoch; one that is done is not trained again. A
+    full-precision stage is trained on train + validation too, and kept in `stages`."""
     import torch
 
     from trainables import packed
     from trainables.data import load_test, load_train
+    from trainables.pretraining import StageCache, check_checkpoint
     from trainables.training import Training, device_from_resources, load_state, save_state
 
     if threads is not None:
         torch.set_num_threads(threads)
     task = recipe.spec.task.model_copy(update={"epochs": recipe.final.epochs})
+    if task.pretrain.checkpoint is not None:
+        note(check_checkpoint(task).text())
+    if task.pretrain.epochs:
+        note(f"starts from {task.pretrain.epochs} epochs in full precision, trained once")
+    cache = StageCache(stages or out / "pretrained")
     data_dir = data_dir or task.data_dir
     train, test = load_train(task.dataset, data_dir), load_test(task.dataset, data_dir)
     device = device_from_resources(gpus)
@@ -169,7 +177,7 @@ def train_recipe(
             continue
         started = time.perf_counter()
         state = out / f"seed{seed}-{identity}.state"
-        training = Training(spec, train, test, device, validate_each_epoch=False)
+        training = Training(spec, train, test, device, validate_each_epoch=False, stages=cache)
         if load_state(training, state):
             note(f"seed {seed}: continued after epoch {training.epochs_done}")
         while not training.done:

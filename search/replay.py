@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from search import terminal
-from search.home import list_searches
+from search.home import list_searches, stages_folder
 from search.results import Results
 from search.study import Entry
 from trainables.registry import UserError
@@ -88,6 +88,7 @@ def replay_trial(
 ) -> ReplayReport:
     import torch
 
+    from trainables.pretraining import StageCache
     from trainables.training import Training, device_from_resources, search_data
 
     if entry.state != "complete":
@@ -99,7 +100,8 @@ def replay_trial(
         task = spec.task.model_copy(update={"data_dir": data_dir})
         spec = spec.model_copy(update={"task": task})
     device = device_from_resources(results.config.resources.gpus)
-    training = Training(spec, *search_data(spec.task), device)
+    stages = StageCache(stages_folder(results.folder.path.parent))
+    training = Training(spec, *search_data(spec.task), device, stages=stages)
     while not training.done:
         metrics = training.epoch()
         if note is not None:

@@ -23,6 +23,7 @@ TASK_KEYS = (
     "augmentation",
     "precision",
     "epochs",
+    "pretrain.epochs",
     *(f"optimizer.{key}" for key in OptimizerSpec.model_fields),
     *(f"schedule.{key}" for key in LearningRateSpec.model_fields if key != "at"),
     *(f"loss.{key}" for key in LossSpec.model_fields),
@@ -54,6 +55,13 @@ def build_space(config: SearchConfig) -> Space:
             raise KeyProblem(("task", "model"), str(error)) from None
         _check_plan_fits(space, plan, [layer.name for layer in table.plan_layers], table)
     return space
+
+
+def stage_epochs(config: SearchConfig) -> list[int]:
+    """Lengths of the full-precision stages trials may start from; none: all train end-to-end."""
+    given = config.space.get("pretrain.epochs", config.task.pretrain.epochs)
+    lengths = ends(parse_domain(("space", "pretrain.epochs"), given))
+    return sorted(int(n) for n in lengths if int(n) > 0)
 
 
 def _known_keys(raw: dict[str, Any], config: SearchConfig) -> None:

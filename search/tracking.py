@@ -20,6 +20,7 @@ from typing import Any
 from search.config import SearchConfig
 from search.study import Entry
 from trainables.methods import METHODS
+from trainables.registry import UserError
 
 FLUSH_SECONDS = 1.0
 LONGEST_BACKOFF = 30.0
@@ -31,6 +32,24 @@ def tracking_uri(config: SearchConfig, home: Path) -> str:
     """The YAML, else MLFLOW_TRACKING_URI, else a SQLite file beside the searches."""
     default = f"sqlite:///{home / 'mlflow.db'}"
     return config.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or default
+
+
+def fetch_artifact(artifact: str, uri: str, folder: Path) -> Path:
+    """A file of an MLflow run (`runs:/RUN/FILE`), copied into `folder`."""
+    import mlflow
+
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        found = mlflow.artifacts.download_artifacts(
+            artifact, dst_path=str(folder), tracking_uri=uri
+        )
+    except Exception as error:  # every store has its own types
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{artifact}: MLflow at {uri} does not have it: {first}") from None
+    path = Path(found)
+    if not path.is_file():
+        raise UserError(f"{artifact}: a folder; name the file of the weights in it")
+    return path
 
 
 def experiment_name(config: SearchConfig) -> str:

@@ -34,13 +34,15 @@ def _results(args: Namespace, name: str | None = None) -> Results:
 
 
 def run(args: Namespace) -> int:
-    from search.launch import launch, prepare
+    from search.launch import fetched, launch, prepare
 
     config = _config(args)
     if args.dry_run:
         return preview(args)
     warm = _results(args, args.warm_start) if args.warm_start else None
-    folder = prepare(config, home.home(args.home), args.ledger)
+    root = home.home(args.home)
+    config = fetched(config, root)
+    folder = prepare(config, root, args.ledger)
     if warm is not None and not warm.front:
         raise UserError(f"search '{warm.config.name}' has no front to start from")
     if warm is not None and warm.folder.path == folder.path:
@@ -257,7 +259,10 @@ def train(args: Namespace) -> int:
         recipe.final.seeds = list(range(_positive(args.seeds, "--seeds")))
     out = Path(args.output or path.with_name(f"{path.stem}-trained"))
     note = (lambda text: None) if args.quiet or args.json else terminal.show
-    result = train_recipe(recipe, out, args.data_dir, threads=args.threads, note=note)
+    stages = home.stages_folder(home.home(args.home))
+    result = train_recipe(
+        recipe, out, args.data_dir, threads=args.threads, note=note, stages=stages
+    )
     if args.json:
         terminal.show_json(result.as_json())
         return 0

@@ -26,7 +26,12 @@ _Loader.add_implicit_resolver(
 
 
 # Keys that a single word may stand for, and what the word is then.
-_SHORT_FOR = {"model": "name", "optimizer": "name", "schedule": "shape"}
+_SHORT_FOR = {
+    "model": "name",
+    "optimizer": "name",
+    "schedule": "shape",
+    "pretrain": "checkpoint",
+}
 
 
 @dataclass

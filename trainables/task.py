@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -70,6 +71,45 @@ class LossSpec(Strict):
     """share of the target spread over all classes"""
 
 
+# What a full-precision stage takes from the task as it is written, unless it has its own.
+STAGE_KEYS = ("batch_size", "optimizer", "schedule", "loss", "augmentation", "precision")
+
+
+class PretrainSpec(Strict):
+    """What a trial's training starts from: nothing (end-to-end), a full-precision network trained
+    first, a checkpoint, or a checkpoint trained further in full precision."""
+
+    epochs: Annotated[int, Field(ge=0)] = 0
+    """of a full-precision stage before the trial; trained once, shared by all trials; 0: none"""
+    checkpoint: str | None = None
+    """weights to start from: a state dict (torch, safetensors) or `runs:/RUN/FILE` of MLflow"""
+    sha256: str | None = None
+    """of the checkpoint; filled in when it is not given, so that another file is noticed"""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """of the stage, whatever the seed of the trial"""
+    batch_size: Annotated[int, Field(ge=2)] | None = None
+    """of the stage; this and the keys below: the task's as it is written, when not given"""
+    optimizer: OptimizerSpec | None = None
+    """of the stage"""
+    schedule: LearningRateSpec | None = None
+    """of the stage"""
+    loss: LossSpec | None = None
+    """of the stage"""
+    augmentation: Literal["default", "none", "crop-flip"] | None = None
+    """of the stage"""
+    precision: Literal["fp32", "bf16"] | None = None
+    """of the stage"""
+
+    @property
+    def active(self) -> bool:
+        return self.epochs > 0 or self.checkpoint is not None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_stand_for_specs(cls, data: Any) -> Any:
+        return _expanded(data, (("optimizer", "name"), ("schedule", "shape")))
+
+
 class Task(Strict):
     """Dataset + model + epochs + loss: what a trial trains."""
 
@@ -87,6 +127,9 @@ class Task(Strict):
     """the learning rate, in fractions of training"""
     loss: LossSpec = Field(default_factory=LossSpec)
     """cross-entropy and its options"""
+    pretrain: PretrainSpec = Field(default_factory=PretrainSpec)
+    """what training starts from; `pretrain: 20` is short for its epochs, `pretrain: FILE` for a
+    checkpoint; end-to-end when not given"""
     augmentation: Literal["default", "none", "crop-flip"] = "default"
     """default: what the dataset declares"""
     binarize: Literal["body", "all"] = "body"
@@ -105,13 +148,34 @@ class Task(Strict):
     @model_validator(mode="before")
     @classmethod
     def _names_stand_for_specs(cls, data: Any) -> Any:
-        """`model: cresnet20` and `schedule: cosine` are short for their long forms."""
-        if isinstance(data, dict):
-            data = dict(data)
-            for key, field in (("model", "name"), ("optimizer", "name"), ("schedule", "shape")):
-                if isinstance(data.get(key), str):
-                    data[key] = {field: data[key]}
+        """`model: cresnet20`, `schedule: cosine` and `pretrain: 20` are short for long forms."""
+        short = (("model", "name"), ("optimizer", "name"), ("schedule", "shape"))
+        data = _expanded(data, (*short, ("pretrain", "checkpoint")))
+        if isinstance(data, dict) and type(data.get("pretrain")) is int:
+            data["pretrain"] = {"epochs": data["pretrain"]}
         return data
+
+    @property
+    def stage_settings(self) -> dict[str, Any]:
+        """How the full-precision stage is trained: its own settings, else the task's."""
+        own = {key: getattr(self.pretrain, key) for key in STAGE_KEYS}
+        return {k: getattr(self, k) if v is None else v for k, v in own.items()}
+
+    def with_settled_stage(self) -> Task:
+        """The same task with the stage's settings written out: what a search changes between
+        trials then changes nothing about the stage they share."""
+        pretrain = self.pretrain.model_copy(update=self.stage_settings)
+        return self.model_copy(update={"pretrain": pretrain})
+
+
+def _expanded(data: Any, short: Sequence[tuple[str, str]]) -> Any:
+    """The mapping with every single word under a key of `short` written as `{field: word}`."""
+    if not isinstance(data, dict):
+        return data
+    return {
+        **data,
+        **{k: {field: data[k]} for k, field in short if isinstance(data.get(k), str)},
+    }
 
 
 class TrialSpec(Strict):
@@ -134,13 +198,24 @@ class TrialSpec(Strict):
         params = METHODS.get(self.method)(self.params).values
         return self.model_copy(update={"params": params})
 
-    def fingerprint(self, search: str = "") -> str:
+    def fingerprint(self, search: str = "", length: int = 8) -> str:
         """The trial's id: a short hash of the search's name, the parameters and the seed. Where
-        the data lies is no part of it."""
+        the data and a checkpoint lie is no part of it."""
         content = self.canonical().model_dump(mode="json")
         content["task"].pop("data_dir")
+        content["task"] |= _what_it_starts_from(self.task.pretrain, content["task"].pop("pretrain"))
         text = json.dumps([search, content], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:8]
+        return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def _what_it_starts_from(pretrain: PretrainSpec, content: dict[str, Any]) -> dict[str, Any]:
+    """The part of `pretrain` that makes a difference, under its key; nothing end-to-end."""
+    if not pretrain.active:
+        return {}
+    if not pretrain.epochs:
+        return {"pretrain": {"checkpoint": pretrain.sha256 or pretrain.checkpoint}}
+    checkpoint = pretrain.sha256 or pretrain.checkpoint
+    return {"pretrain": {**content, "checkpoint": checkpoint, "sha256": None}}
 
 
 def with_overrides(task: Task, overrides: dict[str, Any]) -> Task:

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trainables import phases
 from trainables.binary import BinaryLayer, apply_plan, verify_binary
 from trainables.data import DATASETS, Arrays, Batches, in_order, load_train, split
 from trainables.methods import build_method
@@ -23,6 +24,9 @@ from trainables.models import build_model
 from trainables.plan import check_plan, plan_layers
 from trainables.schedules import Schedule, Steps, fraction
 from trainables.task import LearningRateSpec, OptimizerSpec, Task, TrialSpec
+
+if TYPE_CHECKING:
+    from trainables.pretraining import StageCache
 
 EVALUATION_BATCH = 512
 # Enough to settle running statistics (methods.md 4.8 uses 200 batches; their error falls with the
@@ -81,7 +85,11 @@ class Network:
 
 
 class Training:
-    """One training run: `epoch()` until `done`; `state_dict()` after any epoch continues it."""
+    """One training run: `epoch()` until `done`; `state_dict()` after any epoch continues it.
+
+    A task that begins with pretraining gets its first weights when the first epoch begins, from
+    `stages`, where all trials share them; without one the stage is trained here and not kept.
+    """
 
     def __init__(
         self,
@@ -90,9 +98,11 @@ class Training:
         validation: Arrays,
         device: torch.device | str = "cpu",
         validate_each_epoch: bool = True,
+        stages: StageCache | None = None,
     ) -> None:
         self.spec = spec
         self.validate_each_epoch = validate_each_epoch
+        self.stages = stages
         self.device = torch.device(device)
         torch.manual_seed(spec.seed)
         self.network = Network(spec, self.device)
@@ -105,11 +115,12 @@ class Training:
         if augmentation == "default":
             augmentation = DATASETS.get(task.dataset).augmentation
         self.batches = Batches(self.train, task.batch_size, spec.seed, augmentation)
-        self.steps = task.epochs * len(self.batches)
-        self.optimizer = make_optimizer(self.model, task.optimizer)
+        self.phases = phases.check(self.method.phases(task.epochs), task.epochs)
+        self._prepare_phase(0)
         self.learning_rate = LearningRate(task.optimizer.lr, task.schedule)
         self.epochs_done = 0
         self.history: list[dict[str, float]] = []
+        self.best: dict[str, Any] = {}
 
     @property
     def done(self) -> bool:
@@ -118,6 +129,9 @@ class Training:
     def epoch(self) -> dict[str, float]:
         """Train one epoch, evaluate with hard-binarized weights, return the metrics."""
         started = time.perf_counter()
+        index, first = phases.locate(self.phases, self.epochs_done)
+        if self.epochs_done == first:
+            self._begin_phase(index)
         train_loss = self._train_epoch()
         self.epochs_done += 1
         if not math.isfinite(train_loss) or not self._parameters_finite():
@@ -129,15 +143,45 @@ class Training:
             raise DivergedError(f"the validation loss is not finite in epoch {self.epochs_done}")
         metrics["seconds"] = time.perf_counter() - started
         self.history.append(metrics)
+        self._keep_best(index, metrics)
         return metrics
+
+    def _begin_phase(self, index: int) -> None:
+        """The weights a phase starts from, then what the method and the optimizer make of them."""
+        if index == 0:
+            from trainables.pretraining import load_starting_weights
+
+            if load_starting_weights(self):
+                self.method.enter(self.phases[0])
+            return
+        if self.best:
+            self.model.load_state_dict(self.best["model"])
+            self.best = {}
+        self._prepare_phase(index)
+
+    def _prepare_phase(self, index: int) -> None:
+        self.method.enter(self.phases[index])
+        self.optimizer = make_optimizer(self.model, self.spec.task.optimizer)
+
+    def _keep_best(self, index: int, metrics: dict[str, float]) -> None:
+        """The best weights of a phase, where the next one begins with them. Final training has no
+        validation set to choose by; its next phase begins with the last weights."""
+        wanted = index + 1 < len(self.phases) and self.phases[index + 1].best
+        if not wanted or not self.validate_each_epoch:
+            return
+        if metrics["val_accuracy"] > self.best.get("accuracy", -1.0):
+            model = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+            self.best = {"accuracy": metrics["val_accuracy"], "model": model}
 
     def _train_epoch(self) -> float:
         task, model = self.spec.task, self.model
         model.train()
-        step = self.epochs_done * len(self.batches)
+        index, first = phases.locate(self.phases, min(self.epochs_done, task.epochs - 1))
+        steps = self.phases[index].epochs * len(self.batches)
+        step = (self.epochs_done - first) * len(self.batches)
         total = torch.zeros((), device=self.device)
         for x, y in self.batches:
-            passed = fraction(step, self.steps)
+            passed = fraction(step, steps)
             rate = self.learning_rate.at(passed)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
@@ -186,11 +230,16 @@ class Training:
             "epochs_done": self.epochs_done,
             "history": self.history,
         }
+        if self.best:
+            state["best"] = self.best
         if self.device.type == "cuda":
             state["random_cuda"] = torch.cuda.get_rng_state(self.device)
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["epochs_done"]:
+            index, _ = phases.locate(self.phases, state["epochs_done"] - 1)
+            self._prepare_phase(index)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.batches.load_state_dict(state["batches"])
@@ -199,6 +248,7 @@ class Training:
             torch.cuda.set_rng_state(state["random_cuda"].cpu(), self.device)
         self.epochs_done = state["epochs_done"]
         self.history = list(state["history"])
+        self.best = state.get("best", {})
 
 
 def save_state(training: Training, path: Path) -> None:

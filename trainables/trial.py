@@ -44,6 +44,7 @@ class Trial(tune.Trainable):
     def _build(self) -> None:
         import torch
 
+        from trainables.pretraining import StageCache
         from trainables.training import Training, device_from_resources, load_state, search_data
 
         _collect_garbage()
@@ -54,7 +55,8 @@ class Trial(tune.Trainable):
             torch.cuda.empty_cache()
             torch.backends.cudnn.deterministic = True
         spec = TrialSpec.model_validate(config["spec"])
-        self._training = Training(spec, *search_data(spec.task), device)
+        stages = StageCache(Path(config["stages"])) if "stages" in config else None
+        self._training = Training(spec, *search_data(spec.task), device, stages=stages)
         if load_state(self._training, self._state):
             self._resumed_from = self._training.epochs_done
             self._just_resumed = True

@@ -162,3 +162,68 @@ def test_a_network_for_images_refuses_points(make_config):
 def test_any_text_is_a_configuration_or_a_clear_error(text):
     with contextlib.suppress(UserError):
         config_module.from_source(config_module.yaml_source.parse(text, "x.yaml"))
+
+
+# --- what trials start from ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def weights(make_config, tmp_path):
+    """A checkpoint of the tiny search's network."""
+    import torch
+
+    from trainables.models import build_model
+
+    path = tmp_path / "weights.pt"
+    torch.save(build_model("mlp", {"depth": 5, "width": 16}, (1, 8, 8), 10).state_dict(), path)
+    return path
+
+
+def test_a_stage_keeps_the_settings_the_task_is_written_with(make_space):
+    _, space = make_space("task.pretrain=2", "space.optimizer.lr=0.03")
+    spec = space.walk(lambda name, domain: domain.values[0] if name == "method" else "F")
+    assert spec.task.optimizer.lr == 0.03
+    assert spec.task.pretrain.optimizer.lr == 0.01
+    assert spec.task.pretrain.epochs == 2
+
+
+def test_end_to_end_and_fine_tuning_can_be_searched(make_space):
+    import random
+
+    config, space = make_space("space.pretrain.epochs=[0, 4]")
+    assert config.task.pretrain.optimizer.lr == 0.01
+    rng = random.Random(0)
+    drawn = {space.random_point(rng).task.pretrain.epochs for _ in range(20)}
+    assert drawn == {0, 4}
+
+
+def test_a_checkpoint_is_known_by_what_is_in_it(make_config, weights, tmp_path):
+    from search.launch import differences
+
+    one = make_config(f"task.pretrain={weights}")
+    moved = tmp_path / "moved.pt"
+    moved.write_bytes(weights.read_bytes())
+    assert one.task.pretrain.sha256
+    assert not differences(one, make_config(f"task.pretrain.checkpoint={moved}"))
+    with moved.open("ab") as file:
+        file.write(b"more")
+    other = make_config(f"task.pretrain.checkpoint={moved}")
+    assert [d.partition(":")[0] for d in differences(one, other)] == ["task.pretrain.sha256"]
+
+
+@pytest.mark.parametrize(
+    ("assignments", "expected"),
+    [
+        (["task.pretrain=-1"], "task.pretrain.epochs: should be greater than or equal to 0"),
+        (["task.pretrain.epoch=2"], "task.pretrain.epoch: unknown key, did you mean 'epochs'?"),
+        (["task.pretrain=nowhere.pt"], "nowhere.pt: no such file"),
+        (["task.pretrain=WEIGHTS", "space.model.width=[16, 8]"], "no weight of the network"),
+        (["task.pretrain=WEIGHTS", "task.pretrain.sha256=abc"], "its sha256 differs"),
+        (["space.pretrain.epochs=[0, -2]"], "-2 should be greater than or equal to 0"),
+    ],
+)
+def test_a_start_that_cannot_be_is_found_before_anything_starts(
+    make_config, weights, assignments, expected
+):
+    given = [a.replace("WEIGHTS", str(weights)) for a in assignments]
+    assert expected in problem(make_config, *given)

@@ -399,7 +399,7 @@ def test_mu_is_annealed_from_the_first_step_to_the_last(
         lambda: (values.append(training.method.annealed.value), after_step()),
     )
     finish(training)
-    assert len(values) == training.steps == 20
+    assert len(values) == 20
     assert values[0] == pytest.approx(first)
     assert values[-1] == pytest.approx(last)
     assert values == sorted(values)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainables.parameters import Param, Value, resolve
+from trainables.phases import Phase
 from trainables.registry import Registry
 
 if TYPE_CHECKING:
@@ -60,8 +61,17 @@ class Method:
     def bind(self, layers: Sequence[BinaryLayer]) -> None:
         self.layers = list(layers)
 
+    def phases(self, epochs: int) -> Sequence[Phase]:
+        """How the epochs of a trial are shared out; schedules and optimizer start anew in each."""
+        return [Phase("train", epochs)]
+
+    def enter(self, phase: Phase) -> None:
+        """Called when a phase begins, with its first weights in place, and before the state of a
+        run interrupted inside it is brought back. A second call with other weights, and the
+        optimizer made, may follow in the first phase."""
+
     def before_step(self, fraction: float) -> None:
-        """Called before every optimizer step with the fraction of training that has passed."""
+        """Called before every optimizer step with the fraction of the phase that has passed."""
 
     def after_step(self) -> None:
         """Called after every optimizer step."""
