@@ -25,6 +25,11 @@ METRIC_KEYS = (
     "val_loss",
     "val_accuracy_raw",
     "acc_soft",
+    "soft_gap",
+    "flip_rate",
+    "dead_share",
+    "distance_to_binary",
+    "overflow_rate",
     "seconds",
 )
 

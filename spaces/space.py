@@ -160,7 +160,7 @@ def costs_of(spec: TrialSpec) -> dict[str, float]:
     """Every cost of a trial, known before it runs."""
     table = task_cost_table(spec.task)
     method = METHODS.get(spec.method)(dict(spec.params))
-    totals = table.totals(spec.plan, method.scale)
+    totals = table.totals(spec.plan, method.scale, method.shifts_inputs)
     totals["parameters"] = float(table.parameters)
     return totals
 

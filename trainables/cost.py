@@ -9,6 +9,8 @@ Conventions (methods.md 4.3, 5.6; design.md 5), with n MACs and e output element
   bops   n times weight bits times activation bits: F 1024 n, W 32 n, B n; every layer
   bytes  what the packed checkpoint's tensors take: 1 bit a binary weight, 4 bytes a scale and
          anything else
+
+A costs what B costs: no convention counts the width of accumulators.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ from functools import lru_cache
 from typing import Any
 
 from trainables.models import MODELS, Shape, build_model
-from trainables.plan import PlanLayer, check_plan, plan_layers
+from trainables.plan import BINARY_INPUTS, PlanLayer, check_plan, plan_layers
 from trainables.task import Task
 
 CONVENTIONS = ("flops", "ops64", "bops", "bytes")
 # Multiplications and additions a MAC is worth, by level.
-FLOPS_PER_MAC = {"F": 1.0, "W": 1 / 2, "B": 1 / 64}
-OPS64_PER_MAC = {"F": 1.0, "W": 1.0, "B": 1 / 64}
-BITS = {"F": 32 * 32, "W": 1 * 32, "B": 1 * 1}
+FLOPS_PER_MAC = {"F": 1.0, "W": 1 / 2, "B": 1 / 64, "A": 1 / 64}
+OPS64_PER_MAC = {"F": 1.0, "W": 1.0, "B": 1 / 64, "A": 1 / 64}
+BITS = {"F": 32 * 32, "W": 1 * 32, "B": 1 * 1, "A": 1 * 1}
 PER_ELEMENT = 3
 
 
@@ -39,6 +41,7 @@ class LayerTrace:
     elements: int
     weights: int
     channels: int
+    inputs: int
     planned: bool
 
 
@@ -66,33 +69,36 @@ class CostTable:
     other_bytes: int
     parameters: int
 
-    def rows(self, plan: str, scale: str = "none") -> list[LayerCost]:
+    def rows(self, plan: str, scale: str = "none", shifts: bool = False) -> list[LayerCost]:
+        """A row a layer. `shifts`: layers with binary inputs keep a number an input channel."""
         check_plan(plan, self.plan_layers)
         level_of = {layer.name: plan[i] for i, layer in enumerate(self.plan_layers)}
-        return [_row(layer, level_of.get(layer.name, "F"), scale) for layer in self.layers]
+        return [_row(layer, level_of.get(layer.name, "F"), scale, shifts) for layer in self.layers]
 
-    def totals(self, plan: str, scale: str = "none") -> dict[str, float]:
+    def totals(self, plan: str, scale: str = "none", shifts: bool = False) -> dict[str, float]:
         """All costs of the plan and `flops_pct` against the full-precision network."""
-        totals = self._sums(plan, scale)
-        full = self._sums("F" * len(plan), scale)["flops"]
+        totals = self._sums(plan, scale, shifts)
+        full = self._sums("F" * len(plan), scale, shifts)["flops"]
         totals["flops_pct"] = 100.0 * totals["flops"] / full if full else 100.0
         return totals
 
-    def _sums(self, plan: str, scale: str) -> dict[str, float]:
-        rows = self.rows(plan, scale)
+    def _sums(self, plan: str, scale: str, shifts: bool) -> dict[str, float]:
+        rows = self.rows(plan, scale, shifts)
         sums = {c: float(sum(getattr(row, c) for row in rows)) for c in CONVENTIONS}
         sums["bytes"] += self.other_bytes
         return sums
 
 
-def _row(layer: LayerTrace, level: str, scale: str) -> LayerCost:
+def _row(layer: LayerTrace, level: str, scale: str, shifts: bool) -> LayerCost:
     counted = layer.kind != "classifier" or layer.planned
     flops = layer.macs * FLOPS_PER_MAC[level] + PER_ELEMENT * layer.elements if counted else 0.0
     if level == "F":
         size = 4 * layer.weights
     else:
-        scales = {"none": 0, "layer": 1, "channel": layer.channels}[scale]
-        size = (layer.weights + 7) // 8 + 4 * scales
+        floats = {"none": 0, "layer": 1}.get(scale, layer.channels)
+        if shifts and level in BINARY_INPUTS:
+            floats += layer.inputs
+        size = (layer.weights + 7) // 8 + 4 * floats
     return LayerCost(
         name=layer.name,
         kind=layer.kind,
@@ -153,6 +159,7 @@ def trace(model: Any, shape: Shape, scope: str = "body") -> CostTable:
                 elements,
                 module.weight.numel(),
                 module.weight.shape[0],
+                module.in_channels if isinstance(module, nn.Conv2d) else module.in_features,
                 name in planned,
             )
         )

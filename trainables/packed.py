@@ -16,10 +16,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from trainables.binary import SignInput, quantize_input
+from trainables.binary import Accumulator, SignInput, accumulate_fixed, quantize_input
 from trainables.data import DATASETS
+from trainables.methods import build_method
 from trainables.models import build_model
-from trainables.plan import binary_layers, plan_layers
+from trainables.plan import BINARY_INPUTS, binary_layers, plan_layers
 from trainables.registry import UserError
 from trainables.task import TrialSpec
 from trainables.training import Network, memory_format
@@ -109,16 +110,26 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
     model = build_model(spec.task.model.name, spec.task.model.params, info.shape, info.classes)
     layers = plan_layers(model, spec.task.binarize)
     modules = dict(model.named_modules())
-    state = {key: t for key, t in tensors.items() if not key.endswith((".bits", ".scale"))}
+    method = build_method(spec.method, dict(spec.params))
+    own = (".weight.bits", ".weight.scale", ".input_quantizer.shift")
+    state = {key: t for key, t in tensors.items() if not key.endswith(own)}
+    quantizers: dict[str, SignInput] = {}
     for layer, level in binary_layers(spec.plan, layers):
         module = modules[layer.name]
         weight: Tensor = module.weight
         signs = unpack_bits(tensors[f"{layer.name}.weight.bits"], tuple(weight.shape))
         scale = tensors.get(f"{layer.name}.weight.scale")
+        if level == "A":
+            bits, slope = int(method.values["acc_bits"]), float(method.values["acc_slope"])
+            accumulate_fixed(module, Accumulator(bits, slope), scale)
+            scale = None
         state[f"{layer.name}.weight"] = signs if scale is None else signs * scale
-        if level == "B":
-            quantize_input(module, SignInput())
+        if level in BINARY_INPUTS:
+            shift = tensors.get(f"{layer.name}.input_quantizer.shift")
+            quantizers[layer.name] = SignInput(shift)
     missing, unexpected = model.load_state_dict(state, strict=False)
+    for name, quantizer in quantizers.items():
+        quantize_input(modules[name], quantizer)
     missing = [key for key in missing if not key.endswith("num_batches_tracked")]
     if missing or unexpected:
         raise KeyError(f"missing {missing}, unexpected {unexpected}")

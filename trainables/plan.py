@@ -1,5 +1,6 @@
 """Plans: which layers of a network are binary. One letter a layer: F full precision, W binary
-weights, B binary weights and activations. The one place that applies a plan to a network."""
+weights, B binary weights and activations, A with narrow accumulators too. What a plan does to a
+network is in `binary`."""
 
 from __future__ import annotations
 
@@ -16,8 +17,10 @@ LEVELS = {
     "F": "full precision",
     "W": "binary weights",
     "B": "binary weights and activations",
+    "A": "binary weights and activations, narrow accumulators",
 }
-BINARY_LEVELS = "WB"
+# The levels whose layers take binary inputs.
+BINARY_INPUTS = "BA"
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,9 @@ def plan_layers(model: nn.Module, scope: str = "body") -> list[PlanLayer]:
     return [PlanLayer(n, n.rpartition(".")[0] or n, n.partition(".")[0]) for n in names]
 
 
-def check_plan(plan: str, layers: Sequence[PlanLayer], levels: Sequence[str] | str = "FWB") -> str:
+def check_plan(
+    plan: str, layers: Sequence[PlanLayer], levels: Sequence[str] | str = "".join(LEVELS)
+) -> str:
     """The plan, or an error that says what is wrong with it."""
     if len(plan) != len(layers):
         raise UserError(
@@ -62,7 +67,7 @@ def check_plan(plan: str, layers: Sequence[PlanLayer], levels: Sequence[str] | s
         if level != "F" and level not in levels:
             raise UserError(
                 f"plan: letter {index + 1} is '{level}', but the method takes only "
-                + ", ".join(sorted({"F", *levels}, key="FWB".index))
+                + ", ".join(sorted({"F", *levels}, key=list(LEVELS).index))
             )
     return plan
 

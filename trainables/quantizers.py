@@ -8,6 +8,7 @@ The autograd functions compute the same in as few passes over memory as torch al
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,39 @@ def sign_swish_slope(w: Tensor, mu: float) -> Tensor:
     x = 0.5 * mu * w
     t = torch.tanh(x)
     return mu * (1 - x * t) * (1 - t * t)
+
+
+def piecewise_linear(w: Tensor, rho: float, varrho: float) -> Tensor:
+    """L_rho^varrho, the sign with a ramp of width 1 - rho that starts at varrho (methods.md 1.3).
+    It is odd, so one line serves both sides; the ramp is gone once rho is 1."""
+    if rho >= 1:
+        return sign(w)
+    start = min(1.0, varrho)
+    return sign(w).mul_(start).add_(w, alpha=(1 - start) / (1 - rho)).clamp_(-1, 1)
+
+
+def triangle_slope(w: Tensor, height: float, edge: float) -> Tensor:
+    """height max(0, edge - |w|): the slope of Bi-Real and R-BNN (methods.md 1.5, 1.6)."""
+    return (edge - w.abs()).clamp_min_(0).mul_(height)
+
+
+def triangle_primitive(w: Tensor, height: float, edge: float) -> Tensor:
+    """The odd primitive of `triangle_slope`: height c (edge - |c| / 2), c = w within the edges."""
+    c = w.clamp(-edge, edge)
+    return c.abs().mul_(-0.5).add_(edge).mul_(c).mul_(height)
+
+
+BI_REAL = (2.0, 1.0)
+
+
+def r_bnn_triangle(t: float) -> tuple[float, float]:
+    """(height, edge) of R-BNN's slope k max(0, sqrt(2) t - t^2 |w|), k = max(1/t, 1)."""
+    return max(1 / t, 1.0) * t * t, math.sqrt(2) / t
+
+
+def ede_shape(t: float) -> tuple[float, float]:
+    """(k, t) of the error decay estimator k tanh(t w), k = max(1/t, 1) (methods.md 1.7)."""
+    return max(1 / t, 1.0), t
 
 
 def _sign_swish_parts(w: Tensor, mu: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -114,16 +148,147 @@ class SignSwish(torch.autograd.Function):
         return grad * slope, None
 
 
+class Identity(torch.autograd.Function):
+    """F = w, B = 1: weights that are binarized when training is over."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, value: float) -> Tensor:
+        return w.view_as(w)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return grad, None
+
+
+class PiecewiseLinear(torch.autograd.Function):
+    """F = L_rho^varrho, B = 1: the slope of L is not used (methods.md 1.13)."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, rho: float, varrho: float) -> Tensor:
+        return piecewise_linear(w, rho, varrho)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return grad, None, None
+
+
+class SignWithTriangleSlope(torch.autograd.Function):
+    """F = sign, B = height max(0, edge - |w|)."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, height: float, edge: float) -> Tensor:
+        ctx.save_for_backward(w)
+        ctx.shape = height, edge
+        return sign(w)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (w,) = ctx.saved_tensors
+        return triangle_slope(w, *ctx.shape).mul_(grad), None, None
+
+
+class TrianglePrimitive(torch.autograd.Function):
+    """F = the primitive of B, B = height max(0, edge - |w|)."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, height: float, edge: float) -> Tensor:
+        ctx.save_for_backward(w)
+        ctx.shape = height, edge
+        return triangle_primitive(w, height, edge)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (w,) = ctx.saved_tensors
+        return triangle_slope(w, *ctx.shape).mul_(grad), None, None
+
+
+class ShiftedSign(torch.autograd.Function):
+    """F = sign(w - a) with a learnable shift a, B = the triangle at w - a; the shift hears
+    -sum of what w hears (methods.md 1.8)."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, height: float, edge: float, shift: Tensor) -> Tensor:
+        ctx.save_for_backward(w, shift)
+        ctx.shape = height, edge
+        return sign(w - shift)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        w, shift = ctx.saved_tensors
+        heard = triangle_slope(w - shift, *ctx.shape).mul_(grad)
+        return heard, None, None, heard.sum_to_size(shift.shape).neg()
+
+
+class SignWithTanhSlope(torch.autograd.Function):
+    """F = sign, B = k t (1 - tanh^2(t w))."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, k: float, t: float) -> Tensor:
+        ctx.save_for_backward(w)
+        ctx.shape = k, t
+        return sign(w)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (w,) = ctx.saved_tensors
+        k, t = ctx.shape
+        s = torch.sigmoid((2 * t) * w)  # 1 - tanh^2(t w) = 4 s (1 - s)
+        return torch.addcmul(s, s, s, value=-1).mul_(4 * k * t).mul_(grad), None, None
+
+
+class Tanh(torch.autograd.Function):
+    """F = k tanh(t w), B = its derivative. Made from the output, which the layer keeps anyway."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, k: float, t: float) -> Tensor:
+        out = torch.sigmoid((2 * t) * w).mul_(2 * k).sub_(k)
+        ctx.save_for_backward(out)
+        ctx.shape = k, t
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (out,) = ctx.saved_tensors
+        k, t = ctx.shape
+        # k t (1 - tanh^2) = k t - (t / k) out^2
+        slope = torch.addcmul(out.new_full((), k * t), out, out, value=-t / k)
+        return slope.mul_(grad), None, None
+
+
+def _as_it_is(value: float) -> tuple[float, ...]:
+    return (value,)
+
+
 @dataclass(frozen=True)
 class Pair:
-    """A quantizer pair. `soft` says that F is not the sign during training, so that evaluation
-    with the sign is a different network than the one trained (methods.md 6.4)."""
+    """A quantizer pair. `arguments` makes of the annealed value what the function takes. `soft`
+    says that F is not the sign during training, so that evaluation with the sign is a different
+    network than the one trained (methods.md 6.4). A shifted pair takes a learnable shift too."""
 
     function: type[torch.autograd.Function]
     soft: bool = False
+    arguments: Callable[[float], tuple[float, ...]] = _as_it_is
+    shifted: bool = False
 
-    def __call__(self, w: Tensor, value: float) -> Tensor:
-        return self.function.apply(w, value)
+    def __call__(self, w: Tensor, value: float, shift: Tensor | None = None) -> Tensor:
+        more = () if shift is None else (shift,)
+        return self.function.apply(w, *self.arguments(value), *more)
+
+
+def pc_pair(varrho: float) -> Pair:
+    """L with its vertical shift as a share of the horizontal one."""
+    return Pair(PiecewiseLinear, soft=True, arguments=lambda rho: (rho, varrho * rho))
+
+
+def _bi_real(value: float) -> tuple[float, ...]:
+    return BI_REAL
 
 
 PAIRS: dict[str, Pair] = {
@@ -131,4 +296,42 @@ PAIRS: dict[str, Pair] = {
     "bnn": Pair(SignClipped),
     "bnn+": Pair(SignWithSwishSlope),
     "bnn++": Pair(SignSwish, soft=True),
+    "pc": pc_pair(1.0),
+    "bi-real": Pair(SignWithTriangleSlope, arguments=_bi_real),
+    "r-bnn": Pair(SignWithTriangleSlope, arguments=r_bnn_triangle),
+    "poly+": Pair(TrianglePrimitive, soft=True, arguments=r_bnn_triangle),
+    "ede": Pair(SignWithTanhSlope, arguments=ede_shape),
+    "ede+": Pair(Tanh, soft=True, arguments=ede_shape),
+    "react": Pair(ShiftedSign, arguments=_bi_real, shifted=True),
+    "ptb": Pair(Identity, soft=True),
 }
+
+
+# --- the accumulator of level A, methods.md 1.9 -------------------------------------------------
+
+
+def wrapped(z: Tensor, bits: int) -> Tensor:
+    """((z + M) mod 2^b) - M with M = 2^(b-1): what an accumulator of b bits holds."""
+    m = 2.0 ** (bits - 1)
+    return torch.remainder(z + m, 2 * m).sub_(m)
+
+
+class CyclicActivation(torch.autograd.Function):
+    """c_k(wrap_b(z)) = sign(m) min(|m|, k (M - |m|)), m = wrap_b(z): continuous and periodic, so
+    that an overflow changes nothing. Its slope is 1, and -k in the outer zones; one bool an
+    element is kept for that."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, bits: int, slope: float) -> Tensor:
+        m = wrapped(z, bits)
+        magnitude = m.abs()
+        falling = magnitude.mul(-slope).add_(slope * 2.0 ** (bits - 1))
+        ctx.slope = slope
+        ctx.save_for_backward(falling < magnitude)
+        return torch.copysign(torch.minimum(magnitude, falling, out=falling), m)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (outer,) = ctx.saved_tensors
+        return torch.addcmul(grad, grad, outer.to(grad.dtype), value=-1 - ctx.slope), None, None

@@ -32,6 +32,9 @@ EVALUATION_BATCH = 512
 # Enough to settle running statistics (methods.md 4.8 uses 200 batches; their error falls with the
 # root of the number of examples).
 RECALIBRATION_EXAMPLES = 4096
+# The gap between the network as it is trained and the hard one is a diagnostic: before the end it
+# is measured on this many examples.
+GAP_EXAMPLES = 1024
 
 
 class DivergedError(Exception):
@@ -139,6 +142,7 @@ class Training:
         metrics = {"epoch": self.epochs_done, "train_loss": train_loss}
         if self.done or self.validate_each_epoch:
             metrics |= self._validate()
+            metrics |= self.method.diagnose()
         if not math.isfinite(metrics.get("val_loss", 0.0)):
             raise DivergedError(f"the validation loss is not finite in epoch {self.epochs_done}")
         metrics["seconds"] = time.perf_counter() - started
@@ -180,6 +184,7 @@ class Training:
         steps = self.phases[index].epochs * len(self.batches)
         step = (self.epochs_done - first) * len(self.batches)
         total = torch.zeros((), device=self.device)
+        self.method.before_epoch()
         for x, y in self.batches:
             passed = fraction(step, steps)
             rate = self.learning_rate.at(passed)
@@ -188,8 +193,12 @@ class Training:
             self.method.before_step(passed)
             with torch.autocast(self.device.type, torch.bfloat16, task.precision == "bf16"):
                 loss = F.cross_entropy(model(x), y, label_smoothing=task.loss.label_smoothing)
+            penalty = self.method.penalty()
+            if penalty is not None:
+                loss = loss + penalty
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()
+            self.method.after_backward()
             self.optimizer.step()
             self.method.after_step()
             total += loss.detach()
@@ -204,17 +213,24 @@ class Training:
             return evaluate(self.model, self.validation)
         if self.done:
             raw = evaluate(self.model, self.validation)["val_accuracy"]
-            soft = self._accuracy_as_trained()
+            soft = self._accuracy_as_trained(self.validation)
             recalibrate(self.model, self.train, self.spec.task.batch_size)
             hard = evaluate(self.model, self.validation)
-            return {**hard, "val_accuracy_raw": raw, "acc_soft": soft}
+            gap = soft - hard["val_accuracy"]
+            return {**hard, "val_accuracy_raw": raw, "acc_soft": soft, "soft_gap": gap}
+        some = first_examples(self.validation, GAP_EXAMPLES)
+        soft = self._accuracy_as_trained(some)
         with kept_statistics(self.model):
             recalibrate(self.model, self.train, self.spec.task.batch_size)
-            return evaluate(self.model, self.validation)
+            hard = evaluate(self.model, self.validation)
+            of_some = hard
+            if len(some) < len(self.validation):
+                of_some = evaluate(self.model, some)
+        return {**hard, "soft_gap": soft - of_some["val_accuracy"]}
 
-    def _accuracy_as_trained(self) -> float:
+    def _accuracy_as_trained(self, arrays: Arrays) -> float:
         with self.method.as_trained():
-            return evaluate(self.model, self.validation)["val_accuracy"]
+            return evaluate(self.model, arrays)["val_accuracy"]
 
     def _parameters_finite(self) -> bool:
         norms = torch._foreach_norm([p.detach() for p in self.model.parameters()])
@@ -320,6 +336,10 @@ def evaluate(model: nn.Module, arrays: Arrays) -> dict[str, float]:
         loss += F.cross_entropy(logits, y, reduction="sum")
     n = len(arrays)
     return {"val_accuracy": int(correct) / n, "val_loss": float(loss) / n}
+
+
+def first_examples(arrays: Arrays, count: int) -> Arrays:
+    return arrays if len(arrays) <= count else Arrays(arrays.x[:count], arrays.y[:count])
 
 
 def _norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:

@@ -12,7 +12,7 @@ from trainables.phases import Phase
 from trainables.registry import Registry
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from trainables.binary import BinaryLayer
 
@@ -42,16 +42,26 @@ class Method:
 
     @property
     def scale(self) -> str:
-        """How many scales a binary layer keeps: none, one a layer, one an output channel."""
+        """How many scales a binary layer keeps: none, one a layer, one an output channel (any
+        other word)."""
         return str(self.values.get("scale", "none"))
+
+    @property
+    def shifts_inputs(self) -> bool:
+        """Whether B and A layers keep a number for every channel of their input."""
+        return False
 
     def weight_quantizer(self, layer: nn.Module) -> nn.Module:
         """The parametrization of one binary layer's weight."""
         raise NotImplementedError(f"{self.name} makes no binary layers")
 
     def input_quantizer(self, layer: nn.Module) -> nn.Module:
-        """What is applied to the input of one layer of level B."""
+        """What is applied to the input of one layer of level B or A."""
         raise NotImplementedError(f"{self.name} makes no binary activations")
+
+    def accumulate(self, layer: nn.Module, quantizer: nn.Module) -> None:
+        """Give one layer of level A its accumulator; `quantizer` is that of its weight."""
+        raise NotImplementedError(f"{self.name} makes no narrow accumulators")
 
     @contextmanager
     def as_trained(self) -> Iterator[None]:
@@ -70,11 +80,25 @@ class Method:
         run interrupted inside it is brought back. A second call with other weights, and the
         optimizer made, may follow in the first phase."""
 
+    def before_epoch(self) -> None:
+        """Called before the first step of every epoch."""
+
     def before_step(self, fraction: float) -> None:
         """Called before every optimizer step with the fraction of the phase that has passed."""
 
+    def penalty(self) -> Tensor | None:
+        """What the last forward pass adds to the loss."""
+        return None
+
+    def after_backward(self) -> None:
+        """Called when gradients are there and the optimizer has not used them yet."""
+
     def after_step(self) -> None:
         """Called after every optimizer step."""
+
+    def diagnose(self) -> dict[str, float]:
+        """What is worth knowing of the latents at the end of an epoch."""
+        return {}
 
     @classmethod
     def describe(cls) -> dict[str, Any]:

@@ -1,20 +1,22 @@
 """The ProxConnect++ family: a latent weight, a forward quantizer F and a backward quantizer B,
-w* <- w* - eta B(w*) g(F(w*)) (methods.md 1.1, 1.2)."""
+w* <- w* - eta B(w*) g(F(w*)) (methods.md 1.1, 1.2); and the schemes it is compared with, which take
+the gradient or make the step elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from trainables.methods.base import METHODS, Method
-from trainables.parameters import Choice, Float, Param
+from trainables.parameters import Choice, Float, Int, Param
+from trainables.phases import Phase
 from trainables.schedules import Schedule
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
-    from trainables.binary import Annealed
+    from trainables.binary import Accumulator, Annealed
     from trainables.quantizers import Pair
 
 PCPP = (
@@ -24,13 +26,54 @@ PCPP = (
 
 SCALE = Param(
     "none",
-    Choice(("none", "layer", "channel")),
-    "mean |w| as scale of the binary weights: none, one a layer, one an output channel",
+    Choice(("none", "layer", "channel", "power2", "learned")),
+    "of the binary weights: none; mean |w| of the layer, of the output channel, or that as a "
+    "power of two; or learned, one an output channel",
 )
+# Where training does not multiply with the scale, it cannot be learned.
+FIXED_SCALE = Param(
+    "none",
+    Choice(("none", "layer", "channel", "power2")),
+    "of the binary weights: none; mean |w| of the layer, of the output channel, or that as a "
+    "power of two",
+)
+
+ACCUMULATOR = {
+    "acc_bits": Param(
+        8, Int(2, 24), "of the accumulators of A layers", search=Choice((6, 8, 10, 12))
+    ),
+    "acc_slope": Param(
+        2.0,
+        Float(0.1, 64.0),
+        "how fast the cyclic activation of A layers falls at the ends of its range",
+        search=Choice((1.0, 2.0, 4.0, 8.0)),
+    ),
+    "acc_penalty": Param(
+        0.0,
+        Float(0.0, 10.0),
+        "weight in the loss of how far sums of A layers exceed the accumulator",
+        search=Float(1e-5, 1e-2, log=True),
+    ),
+}
 
 
 def clamp(default: bool) -> Param:
     return Param(default, Choice((True, False)), "clip latents to [-1, 1] after each step")
+
+
+def scheduled(name: str, start: Param, end: Param, shape: str = "linear") -> dict[str, Param]:
+    """The four parameters of a value that is annealed, as the `schedule` form of the YAML wants
+    them."""
+    return {
+        f"{name}_start": start,
+        f"{name}_end": end,
+        f"{name}_until": Param(
+            1.0, Float(0.01, 1.0), f"fraction of training at which {name}_end is reached"
+        ),
+        f"{name}_shape": Param(
+            shape, Choice(("linear", "cosine", "exponential")), f"of {name}'s path"
+        ),
+    }
 
 
 @METHODS.register("fp")
@@ -43,19 +86,28 @@ class FullPrecision(Method):
 
 
 class QuantizerPair(Method):
-    """Latents through one (F, B) pair, inputs of B layers through the same one."""
+    """Latents through one (F, B) pair, inputs of B and A layers through the same one."""
 
     family = "pcpp"
     paper = PCPP
-    levels = "FWB"
+    levels = "FWBA"
+    # The least annealed value inputs are quantized with.
+    input_floor: ClassVar[float] = 0.0
 
     def __init__(self, given: dict[str, object] | None = None) -> None:
         super().__init__(given)
         self._schedule = self._make_schedule()
         self._annealed: Annealed | None = None
+        self._accumulators: list[Accumulator] = []
+        self._signs: list[Tensor] = []
 
     def _make_schedule(self) -> Schedule:
         return Schedule(1.0, 1.0, "constant")
+
+    def _declared_schedule(self, name: str) -> Schedule:
+        v = self.values
+        start, end, until = (float(v[f"{name}_{part}"]) for part in ("start", "end", "until"))
+        return Schedule(start, end, str(v[f"{name}_shape"]), until=until)
 
     @property
     def annealed(self) -> Annealed:
@@ -87,35 +139,71 @@ class QuantizerPair(Method):
     def weight_quantizer(self, layer: nn.Module) -> nn.Module:
         from trainables.binary import WeightQuantizer
 
-        return WeightQuantizer(self.annealed, self.scale)
+        weight: Any = layer.weight
+        return WeightQuantizer(self.annealed, self.scale, weight, self.before_sign(weight))
+
+    def before_sign(self, weight: Tensor) -> nn.Module | None:
+        """What the latent goes through before it is quantized."""
+        return None
 
     def input_quantizer(self, layer: nn.Module) -> nn.Module:
         from trainables.binary import InputQuantizer
 
-        return InputQuantizer(self.annealed)
+        return InputQuantizer(self.annealed, layer, self.input_floor)
+
+    def accumulate(self, layer: nn.Module, quantizer: nn.Module) -> None:
+        from trainables.binary import Accumulator, accumulate
+
+        bits, slope = int(self.values["acc_bits"]), float(self.values["acc_slope"])
+        accumulator = Accumulator(bits, slope, penalized=float(self.values["acc_penalty"]) > 0)
+        self._accumulators.append(accumulator)
+        accumulate(layer, accumulator, quantizer)
+
+    def penalty(self) -> Tensor | None:
+        excess = [a.excess for a in self._accumulators if a.excess is not None]
+        if not excess:
+            return None
+        for accumulator in self._accumulators:
+            accumulator.excess = None
+        return float(self.values["acc_penalty"]) * sum(excess[1:], excess[0])
+
+    def enter(self, phase: Phase) -> None:
+        for layer in self.layers:
+            layer.quantizer.start(layer.latent.detach())  # type: ignore[operator]
+
+    def before_epoch(self) -> None:
+        self._signs = [layer.hard_parts()[0] for layer in self.layers]
 
     def before_step(self, fraction: float) -> None:
         self.annealed.value = self._schedule.at(fraction)
 
     def after_step(self) -> None:
-        if self.values["clamp"]:
+        if self.values.get("clamp"):
             from trainables.binary import clamp_latents
 
             clamp_latents(self.layers)
+
+    def diagnose(self) -> dict[str, float]:
+        """methods.md 1.16: the share of weights that changed sign in this epoch, that hear nearly
+        nothing (|B| < 1e-3), and the mean |F - sign|; of A layers the share of sums that overflowed
+        in validation."""
+        from trainables.binary import diagnose
+
+        return diagnose(self.layers, self._signs, self._accumulators)
 
 
 @METHODS.register("bc")
 class BinaryConnect(QuantizerPair):
     name = "bc"
     doc = "F = sign, B = 1 (BinaryConnect)"
-    params: ClassVar = {"scale": SCALE, "clamp": clamp(True)}
+    params: ClassVar = {"scale": SCALE, "clamp": clamp(True), **ACCUMULATOR}
 
 
 @METHODS.register("bnn")
 class BNN(QuantizerPair):
     name = "bnn"
     doc = "F = sign, B = 1[|w| <= 1]"
-    params: ClassVar = {"scale": SCALE, "clamp": clamp(True)}
+    params: ClassVar = {"scale": SCALE, "clamp": clamp(True), **ACCUMULATOR}
 
 
 @METHODS.register("bnn+")
@@ -126,6 +214,7 @@ class BNNPlus(QuantizerPair):
         "mu": Param(5.0, Float(0.1, 1000.0), "sharpness", search=Float(2.0, 10.0, log=True)),
         "scale": SCALE,
         "clamp": clamp(False),
+        **ACCUMULATOR,
     }
 
     def _make_schedule(self) -> Schedule:
@@ -137,21 +226,212 @@ class BNNPlusPlus(QuantizerPair):
     name = "bnn++"
     doc = "F = SS_mu, B = SS'_mu, mu annealed; evaluated with the sign"
     params: ClassVar = {
-        "mu_start": Param(5.0, Float(0.1, 1000.0), "mu at first", search=Choice((2.0, 5.0, 10.0))),
-        "mu_end": Param(
-            30.0, Float(0.1, 10000.0), "mu at last", search=Float(10.0, 100.0, log=True)
+        **scheduled(
+            "mu",
+            Param(5.0, Float(0.1, 1000.0), "mu at first", search=Choice((2.0, 5.0, 10.0))),
+            Param(30.0, Float(0.1, 10000.0), "mu at last", search=Float(10.0, 100.0, log=True)),
         ),
-        "mu_until": Param(1.0, Float(0.01, 1.0), "fraction of training at which mu_end is reached"),
-        "mu_shape": Param("linear", Choice(("linear", "cosine", "exponential")), "of mu's path"),
         "scale": SCALE,
         "clamp": clamp(False),
+        **ACCUMULATOR,
     }
 
     def _make_schedule(self) -> Schedule:
-        v = self.values
-        return Schedule(
-            float(v["mu_start"]),
-            float(v["mu_end"]),
-            str(v["mu_shape"]),
-            until=float(v["mu_until"]),
-        )
+        return self._declared_schedule("mu")
+
+
+RHO = {
+    **scheduled(
+        "rho",
+        Param(0.01, Float(0.0, 10.0), "width of the step of L at first"),
+        Param(
+            10.0,
+            Float(0.0, 100.0),
+            "at last; L is the sign once rho is 1, with 10 after a tenth of training",
+            search=Choice((1.0, 2.0, 5.0, 10.0)),
+        ),
+    ),
+    "varrho": Param(
+        1.0,
+        Float(0.0, 10.0),
+        "height of the step of L as a share of rho",
+        search=Choice((0.0, 0.5, 1.0)),
+    ),
+}
+
+
+class Piecewise(QuantizerPair):
+    """Methods built on the piecewise-linear quantizer L (methods.md 1.3)."""
+
+    def _make_schedule(self) -> Schedule:
+        return self._declared_schedule("rho")
+
+    def pair(self) -> Pair:
+        from trainables.quantizers import pc_pair
+
+        return pc_pair(float(self.values["varrho"]))
+
+
+@METHODS.register("pc")
+class ProxConnect(Piecewise):
+    name = "pc"
+    doc = "F = L_rho, a sign with a ramp that vanishes, B = 1 (ProxConnect)"
+    params: ClassVar = {**RHO, "scale": SCALE, "clamp": clamp(True), **ACCUMULATOR}
+
+
+class Projected(Piecewise):
+    """Schemes that step from P(w*) = L_rho(w*) instead of from w* (methods.md 1.1): the parameter
+    itself is projected."""
+
+    params: ClassVar = {**RHO, "scale": FIXED_SCALE, **ACCUMULATOR}
+
+    def weight_quantizer(self, layer: nn.Module) -> nn.Module:
+        from trainables.binary import UpdatedWeight
+
+        weight: Any = layer.weight
+        return UpdatedWeight(self.annealed, self.scale, weight)
+
+    def _project(self) -> None:
+        from trainables.binary import project_latents
+
+        rho = self.annealed.value
+        project_latents(self.layers, rho, float(self.values["varrho"]) * rho)
+
+
+@METHODS.register("pq")
+class ProxQuant(Projected):
+    name = "pq"
+    doc = "w* <- P(w*) - eta g(P(w*)), P = L_rho (ProxQuant); rho_end: 1 is the more useful setting"
+
+    def before_step(self, fraction: float) -> None:
+        super().before_step(fraction)
+        self._project()
+
+
+@METHODS.register("rpc")
+class ReverseProxConnect(Projected):
+    name = "rpc"
+    doc = "w* <- P(w*) - eta g(w*), P = L_rho (reverse ProxConnect)"
+
+    def after_backward(self) -> None:
+        self._project()
+
+
+@METHODS.register("ptb")
+class PostTraining(QuantizerPair):
+    name = "ptb"
+    doc = "trained in full precision, the sign taken once at the end"
+    levels = "FW"
+    params: ClassVar = {"scale": FIXED_SCALE}
+
+    def weight_quantizer(self, layer: nn.Module) -> nn.Module:
+        from trainables.binary import UpdatedWeight
+
+        weight: Any = layer.weight
+        return UpdatedWeight(self.annealed, self.scale, weight)
+
+
+@METHODS.register("bi-real")
+class BiReal(QuantizerPair):
+    name = "bi-real"
+    paper = "Liu et al., Bi-Real Net, ECCV 2018"
+    doc = "F = sign, B = max(0, 2 - 2 |w|)"
+    params: ClassVar = {"scale": SCALE, "clamp": clamp(False), **ACCUMULATOR}
+
+
+def _sharpness(start: float) -> dict[str, Param]:
+    return scheduled(
+        "t",
+        Param(start, Float(1e-4, 100.0), "sharpness at first", search=Choice((1e-3, 1e-2, 1e-1))),
+        Param(10.0, Float(1e-4, 1000.0), "sharpness at last", search=Choice((5.0, 10.0, 20.0))),
+        shape="exponential",
+    )
+
+
+class Sharpening(QuantizerPair):
+    """Pairs with a sharpness t that grows exponentially and a gain k = max(1/t, 1)."""
+
+    def _make_schedule(self) -> Schedule:
+        return self._declared_schedule("t")
+
+
+@METHODS.register("r-bnn")
+class RotatedBNN(Sharpening):
+    name = "r-bnn"
+    paper = "Lin et al., Rotated Binary Neural Network, NeurIPS 2020"
+    doc = "F = sign, B = k max(0, sqrt(2) t - t^2 |w|), t annealed; the rotation is an option"
+    # Inputs are quantized with k = 1 (methods.md 1.6).
+    input_floor = 1.0
+    params: ClassVar = {
+        **_sharpness(1e-2),
+        "rotate": Param(
+            False,
+            Choice((True, False)),
+            "standardize the latents and rotate them towards the corners, anew each epoch",
+        ),
+        "scale": SCALE,
+        "clamp": clamp(False),
+        **ACCUMULATOR,
+    }
+
+    def before_sign(self, weight: Tensor) -> nn.Module | None:
+        from trainables.binary import Rotated
+
+        return Rotated(weight) if self.values["rotate"] else None
+
+    def before_epoch(self) -> None:
+        if self.values["rotate"]:
+            for layer in self.layers:
+                layer.quantizer.before.estimate(layer.latent.detach())  # type: ignore[union-attr, operator]
+        super().before_epoch()
+
+
+@METHODS.register("poly+")
+class PolyPlus(Sharpening):
+    name = "poly+"
+    doc = "F = the primitive of R-BNN's slope, B = that slope, t annealed; evaluated with the sign"
+    input_floor = 1.0
+    params: ClassVar = {**_sharpness(1e-2), "scale": SCALE, "clamp": clamp(False), **ACCUMULATOR}
+
+
+class ErrorDecay(Sharpening):
+    paper = "Qin et al., Forward and Backward Information Retention (IR-Net), CVPR 2020"
+    params: ClassVar = {
+        **_sharpness(1e-1),
+        "standardize": Param(
+            False, Choice((True, False)), "latents to mean 0 and deviation 1 in each channel first"
+        ),
+        "scale": SCALE,
+        "clamp": clamp(False),
+        **ACCUMULATOR,
+    }
+
+    def before_sign(self, weight: Tensor) -> nn.Module | None:
+        from trainables.binary import Standardized
+
+        return Standardized() if self.values["standardize"] else None
+
+
+@METHODS.register("ede")
+class EDE(ErrorDecay):
+    name = "ede"
+    doc = "F = sign, B = k t (1 - tanh^2(t w)), t annealed (IR-Net's error decay estimator)"
+
+
+@METHODS.register("ede+")
+class EDEPlus(ErrorDecay):
+    name = "ede+"
+    paper = PCPP
+    doc = "F = k tanh(t w), B = its slope, t annealed; evaluated with the sign"
+
+
+@METHODS.register("react")
+class ReAct(QuantizerPair):
+    name = "react"
+    paper = "Liu et al., ReActNet, ECCV 2020"
+    doc = "F = sign(w - a), B = max(0, 2 - 2 |w - a|), a shift a learned for every channel"
+    params: ClassVar = {"scale": SCALE, "clamp": clamp(False), **ACCUMULATOR}
+
+    @property
+    def shifts_inputs(self) -> bool:
+        return True
