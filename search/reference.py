@@ -41,7 +41,8 @@ A plan is one of
 
 | form | meaning |
 |---|---|
-| `FBBF` | one letter a layer: F full precision, W binary weights, B weights and activations |
+| `FBBF` | one letter a layer: F full precision, W binary weights, B weights and activations, \
+A with narrow accumulators too |
 | `B` | one letter for every layer |
 | `{per: layer, levels: [F, B]}` | a level drawn for every `layer`, `block` or `stage` |
 | `{selector: front, budget: [80, 40], rule: at_least}` | by a selector, for % of the FP flops |

@@ -132,6 +132,17 @@ def test_a_binary_weight_takes_a_bit_and_a_scale_four_bytes(cresnet20: CostTable
         assert cresnet20.totals("F" * 18, scale)["bytes"] == full
 
 
+def test_an_accumulator_costs_what_binary_activations_cost(cresnet20: CostTable) -> None:
+    assert cresnet20.totals("A" * 18) == cresnet20.totals("B" * 18)
+
+
+def test_shifts_of_inputs_take_four_bytes_a_channel(cresnet20: CostTable) -> None:
+    inputs = 16 * 7 + 32 * 6 + 64 * 5
+    for level, floats in (("F", 0), ("W", 0), ("B", inputs), ("A", inputs)):
+        plain, shifted = (cresnet20.totals(level * 18, shifts=s)["bytes"] for s in (False, True))
+        assert shifted - plain == 4 * floats
+
+
 def test_a_byte_that_is_not_full_counts_whole() -> None:
     table = cost_table("mlp", {"depth": 3, "width": 5}, (2,), 2)
     plans = table.rows("FF")[1], table.rows("WF")[1]

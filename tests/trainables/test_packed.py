@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
+from spaces.space import costs_of
 from trainables import packed
 from trainables.cost import task_cost_table
 from trainables.packed import pack_bits, unpack_bits
@@ -30,6 +31,14 @@ CASES = [
     ("bnn++", NARROW, "FWBFWB", "body", {}),
     ("bnn", WIDE, "WBBFBB", "body", {"scale": "layer"}),
     ("bnn++", WIDE, "BBBBBBWBBB", "all", {"scale": "channel"}),
+    ("bnn", MLP, "AAAA", "all", {"scale": "channel", "acc_bits": 4}),
+    ("ede+", NARROW, "AWBFAA", "body", {"scale": "layer", "standardize": True}),
+    ("bc", NARROW, "AAWBAA", "body", {"acc_bits": 5, "acc_slope": 4.0}),
+    ("react", NARROW, "ABWFBA", "body", {"scale": "learned"}),
+    ("react", MLP, "BABA", "all", {}),
+    ("r-bnn", NARROW, "WABBAF", "body", {"scale": "power2", "rotate": True}),
+    ("pq", MLP, "WBAF", "all", {"scale": "channel"}),
+    ("ptb", MLP, "WWWW", "all", {}),
 ]
 
 
@@ -85,8 +94,7 @@ def test_the_reloaded_network_has_the_same_logits_bit_for_bit(
     )
     assert str(tmp_path) not in path.read_bytes().decode("latin1")
     assert notes == {"test_accuracy": 0.25}
-    totals = task_cost_table(spec.task).totals(plan, str(params.get("scale", "none")))
-    assert size == totals["bytes"]
+    assert size == costs_of(spec)["bytes"]
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 

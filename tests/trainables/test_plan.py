@@ -18,7 +18,7 @@ from trainables.registry import UserError
 THREE = [PlanLayer(name, name, "body") for name in ("one", "two", "three")]
 
 
-@given(st.text("FWB", min_size=3, max_size=3))
+@given(st.text("FWBA", min_size=3, max_size=3))
 def test_every_word_of_the_right_letters_and_length_is_a_plan(plan: str) -> None:
     assert check_plan(plan, THREE) == plan
 
@@ -31,6 +31,7 @@ def test_every_word_of_the_right_letters_and_length_is_a_plan(plan: str) -> None
         ("", "FWB", "has 0 letters"),
         ("FXB", "FWB", "letter 2 is 'X', a plan has the letters F .full precision., W"),
         ("fFF", "FWB", "letter 1 is 'f'"),
+        ("FFA", "FWB", "letter 3 is 'A', but the method takes only F, W, B"),
         ("FFB", "FW", "letter 3 is 'B', but the method takes only F, W"),
         ("WFF", "F", "letter 1 is 'W', but the method takes only F"),
         ("WFF", "B", "letter 1 is 'W', but the method takes only F, B"),

@@ -281,9 +281,20 @@ class ProxConnect(Piecewise):
 
 class Projected(Piecewise):
     """Schemes that step from P(w*) = L_rho(w*) instead of from w* (methods.md 1.1): the parameter
-    itself is projected."""
+    itself is projected. With varrho = rho each step adds rho to every |w|, so the corners are
+    reached when the sum of rho over the steps is 1, long before rho is."""
 
-    params: ClassVar = {**RHO, "scale": FIXED_SCALE, **ACCUMULATOR}
+    params: ClassVar = {
+        **RHO,
+        "rho_end": Param(
+            10.0,
+            Float(0.0, 100.0),
+            "at last; rho adds up over steps: small values leave time to learn",
+            search=Float(1e-3, 10.0, log=True),
+        ),
+        "scale": FIXED_SCALE,
+        **ACCUMULATOR,
+    }
 
     def weight_quantizer(self, layer: nn.Module) -> nn.Module:
         from trainables.binary import UpdatedWeight
@@ -301,7 +312,7 @@ class Projected(Piecewise):
 @METHODS.register("pq")
 class ProxQuant(Projected):
     name = "pq"
-    doc = "w* <- P(w*) - eta g(P(w*)), P = L_rho (ProxQuant); rho_end: 1 is the more useful setting"
+    doc = "w* <- P(w*) - eta g(P(w*)), P = L_rho (ProxQuant)"
 
     def before_step(self, fraction: float) -> None:
         super().before_step(fraction)
