@@ -210,23 +210,27 @@ class Training:
         weights, batch-norm statistics are re-estimated for the hard ones first, and both that
         number and the one without are reported at the end (methods.md 6.4)."""
         if not self.method.soft or not self.network.binary:
-            return evaluate(self.model, self.validation)
+            return self._evaluate_hard()
         if self.done:
             raw = evaluate(self.model, self.validation)["val_accuracy"]
             soft = self._accuracy_as_trained(self.validation)
             recalibrate(self.model, self.train, self.spec.task.batch_size)
-            hard = evaluate(self.model, self.validation)
+            hard = self._evaluate_hard()
             gap = soft - hard["val_accuracy"]
             return {**hard, "val_accuracy_raw": raw, "acc_soft": soft, "soft_gap": gap}
         some = first_examples(self.validation, GAP_EXAMPLES)
         soft = self._accuracy_as_trained(some)
         with kept_statistics(self.model):
             recalibrate(self.model, self.train, self.spec.task.batch_size)
-            hard = evaluate(self.model, self.validation)
+            hard = self._evaluate_hard()
             of_some = hard
             if len(some) < len(self.validation):
                 of_some = evaluate(self.model, some)
         return {**hard, "soft_gap": soft - of_some["val_accuracy"]}
+
+    def _evaluate_hard(self) -> dict[str, float]:
+        self.method.before_evaluation()
+        return evaluate(self.model, self.validation)
 
     def _accuracy_as_trained(self, arrays: Arrays) -> float:
         with self.method.as_trained():

@@ -174,3 +174,29 @@ def test_the_address_comes_from_the_yaml_then_the_environment_then_a_file(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking")
     assert tracking_uri(make_config(), tmp_path) == "http://tracking"
     assert tracking_uri(make_config("tracking.uri=http://mine"), tmp_path) == "http://mine"
+
+
+def test_trials_can_start_from_a_file_of_an_mlflow_run(make_config, tmp_path):
+    import torch
+
+    from search.launch import fetched
+    from trainables.models import build_model
+    from trainables.registry import UserError
+
+    home = tmp_path / "home"
+    home.mkdir()
+    client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    experiment = client.create_experiment("weights", str(tmp_path / "artifacts"))
+    run = client.create_run(experiment).info.run_id
+    file = tmp_path / "model.pt"
+    torch.save(build_model("mlp", {"depth": 5, "width": 16}, (1, 8, 8), 10).state_dict(), file)
+    client.log_artifact(run, str(file))
+    config = make_config(f"task.pretrain=runs:/{run}/model.pt")
+    assert config.task.pretrain.sha256 is None
+    here = fetched(config, home).task.pretrain
+    assert here.checkpoint.startswith(str(home / "pretrained"))
+    assert here.sha256 == fetched(config, home).task.pretrain.sha256
+    with pytest.raises(
+        UserError, match=r"runs:/.*/other\.pt: MLflow at sqlite:.* does not have it"
+    ):
+        fetched(make_config(f"task.pretrain=runs:/{run}/other.pt"), home)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from trainables.methods import METHODS
 from trainables.task import TrialSpec
 from trainables.training import DivergedError, Training
 from trainables.trial import STATE_FILE, Trial, reason_of
@@ -102,6 +103,22 @@ def test_nothing_of_the_trial_before_survives(make_spec, tmp_path: Path, stop_af
     assert reused.reset_config(config_of(spec, tmp_path / "after"))
     assert facts(run(reused)) == facts(expected)
     assert same(weights(reused), weights(alone))
+
+
+LEVELS = [(name, level) for name in METHODS for level in METHODS.get(name).levels if level != "F"]
+
+
+@pytest.mark.parametrize(("name", "level"), LEVELS)
+def test_no_method_leaves_a_trace_in_the_actor(make_spec, tmp_path: Path, name, level) -> None:
+    """The same network under the same method again, after another seed and another method."""
+    spec = make_spec(name, level, model=DROPOUT, epochs=1)
+    expected = run(Trial(config=config_of(spec, tmp_path / "alone")))
+    reused = Trial(config=config_of(make_spec(name, level, seed=3, epochs=1), tmp_path / "seed"))
+    run(reused)
+    for number, other in enumerate((make_spec("react", "A", epochs=1), spec)):
+        reused.reset_config(config_of(other, tmp_path / str(number)))
+        results = run(reused)
+    assert facts(results) == facts(expected)
 
 
 def test_a_failed_trial_leaves_a_usable_actor(make_spec, tmp_path: Path) -> None:

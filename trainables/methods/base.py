@@ -96,6 +96,9 @@ class Method:
     def after_step(self) -> None:
         """Called after every optimizer step."""
 
+    def before_evaluation(self) -> None:
+        """Called before the hard-binarized network is evaluated; `diagnose` follows."""
+
     def diagnose(self) -> dict[str, float]:
         """What is worth knowing of the latents at the end of an epoch."""
         return {}

@@ -183,6 +183,10 @@ class QuantizerPair(Method):
 
             clamp_latents(self.layers)
 
+    def before_evaluation(self) -> None:
+        for accumulator in self._accumulators:
+            accumulator.take_counts()
+
     def diagnose(self) -> dict[str, float]:
         """methods.md 1.16: the share of weights that changed sign in this epoch, that hear nearly
         nothing (|B| < 1e-3), and the mean |F - sign|; of A layers the share of sums that overflowed
