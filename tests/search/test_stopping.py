@@ -256,7 +256,7 @@ def test_a_stopped_trial_is_told_as_pruned_with_its_curve_and_is_on_no_front(
     assert all(stored[i].values is None for i in stopped)
     # Stopped when at its best of all so far, a trial is still not the best.
     finished = [quality_of(e) for i, e in stored.items() if i not in stopped]
-    assert session.best_accuracy == pytest.approx(max(finished))
+    assert session.best == pytest.approx(max(finished))
 
 
 def test_control_trials_run_to_the_end_and_say_what_would_have_been(open_session):
