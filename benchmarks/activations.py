@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--subset", type=int, default=8000)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--method", default="bnn")
+    parser.add_argument("--method", default="bi-real")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
     points = [(a, level) for level in PAPER for a in PAPER[level]]

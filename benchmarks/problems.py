@@ -5,7 +5,7 @@ random, so that nothing is special about plans of one letter."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -62,9 +62,8 @@ class Problem:
 
     def space(self) -> KnownSpace:
         base = build_space(self.config)
-        return KnownSpace(
-            base.task, base.method, base.plan, base.overrides, base.method_params, self.price
-        )
+        parts = {part.name: getattr(base, part.name) for part in fields(base)}
+        return KnownSpace(**parts, price=self.price)
 
     def answer(self, seed: int) -> Callable[[Entry], list[float]]:
         return lambda entry: self.observed(self.bits(entry.spec.plan), seed)

@@ -2,6 +2,7 @@
 
     python -m benchmarks.search                 # everything but gp and nothing slow: about an hour
     python -m benchmarks.search --samplers gp --seeds 3 --trials 150   # Optuna's GP is slow to ask
+    pip install syne-tune && python -m benchmarks.search --samplers moasha
     python -m benchmarks.search --quick         # two problems, two seeds: minutes
     python -m benchmarks.search --plot          # the picture and the bars from the kept CSV
     python -m benchmarks.search --asks          # the time of an ask, at 300 and 3,000 trials
@@ -18,16 +19,21 @@ import statistics
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import SimpleNamespace
 
 from benchmarks.problems import Problem, synthetic, table
 from benchmarks.simulator import Replayed, simulate
 from benchmarks.table import RESULTS, Row, bar, csv_path, format_table, write_csv
 from search.config import EarlyStoppingSpec
+from search.stopping import EarlyStopping
+from search.stopping import Row as Row_
+from search.study import Entry
 
 MARKS = (25, 50, 100, 150, 200)
 OPTUNA = ("random", "tpe-independent", "tpe", "nsga2", "gp")
 OURS = "free-cost"
 STOPPING = "free-cost, early stopping"
+PEER = "moasha"
 PACKAGES = ("optuna",)
 
 
@@ -44,18 +50,39 @@ def problems() -> dict[str, Callable[[int], Problem]]:
     return found
 
 
+class Moasha(EarlyStopping):
+    """Syne Tune's MOASHA with its default settings, asked at every epoch. It draws its points at
+    random; which ones the product's random sampler decides."""
+
+    def __init__(self, epochs: int, seed: int) -> None:
+        from syne_tune.optimizer.schedulers.multiobjective.moasha import MOASHA
+
+        super().__init__(EarlyStoppingSpec(control=0), [])
+        self._peer = MOASHA({}, ["loss", "cost"], time_attr="epoch", max_t=epochs, random_seed=seed)
+        self._begun: set[str] = set()
+
+    def gives_up(self, entry: Entry, row: Row_) -> float | None:
+        trial = SimpleNamespace(trial_id=entry.id, config={})
+        if entry.id not in self._begun:
+            self._begun.add(entry.id)
+            self._peer.on_trial_add(trial)
+        told = {"epoch": row["epoch"], "loss": -row["val_accuracy"], "cost": entry.costs["flops"]}
+        stop = self._peer.on_trial_result(trial, told) == "STOP"
+        return row["epoch"] / entry.spec.task.epochs if stop else None
+
+
 def run(problem: Problem, sampler: str, trials: int, workers: int, seed: int) -> Replayed:
-    stopping = sampler == STOPPING
     search = problem.config.search.model_copy(
         update={
-            "sampler": OURS if stopping else sampler,
+            "sampler": {STOPPING: OURS, PEER: "random"}.get(sampler, sampler),
             "trials": trials,
             "seed": seed,
-            "early_stopping": EarlyStoppingSpec() if stopping else None,
+            "early_stopping": EarlyStoppingSpec() if sampler == STOPPING else None,
         }
     )
     config = problem.config.model_copy(update={"search": search})
-    return simulate(config, problem.space(), problem.answer(seed), workers)
+    peer = Moasha(config.task.epochs, seed) if sampler == PEER else None
+    return simulate(config, problem.space(), problem.answer(seed), workers, peer)
 
 
 def shares(problem: Problem, replayed: Replayed, marks: Iterable[int]) -> dict[int, float]:
@@ -92,7 +119,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
                     problem = known[name](seed)
                     trials = args.trials
                     # Stopped trials are cheap: as many as the same epochs pay for.
-                    asked = 3 * trials // 2 if sampler == STOPPING else trials
+                    asked = {STOPPING: 3 * trials // 2, PEER: 4 * trials}.get(sampler, trials)
                     asked = min(asked, 2**problem.layers)
                     began = time.perf_counter()
                     replayed = finished_only(run(problem, sampler, asked, workers, seed))
@@ -252,7 +279,9 @@ def asks() -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     default = [s for s in OPTUNA if s != "gp"] + [OURS, STOPPING]
-    parser.add_argument("--samplers", nargs="+", default=default, choices=[*OPTUNA, OURS, STOPPING])
+    parser.add_argument(
+        "--samplers", nargs="+", default=default, choices=[*OPTUNA, OURS, STOPPING, PEER]
+    )
     parser.add_argument("--problems", nargs="+", choices=list(problems()))
     parser.add_argument("--workers", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--seeds", type=int, default=10)

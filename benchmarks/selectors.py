@@ -8,7 +8,9 @@ Regret, in points of validation accuracy: the best plan of the table that costs 
 selector's plan, less the selector's plan, both trained as the table's trials were. Accuracies are
 means over the table's seeds. A selector works on the table's own task, with `--seeds` seeds of its
 own; random and pseudo-random draw 200 and 50 plans for each. Epochs are what a selector trains
-before its plan is known, for all budgets together."""
+before its plan is known, for all budgets together. Where not every budget can be met (the first
+layer of a perceptron is most of it), a budget is a share of the way from the cheapest plan to full
+precision. Network slimming, the structured-pruning baseline, is trained here at every budget."""
 
 from __future__ import annotations
 
@@ -31,6 +33,8 @@ BUDGETS = (80, 60, 40, 20, 10)
 RULE = "nearest"
 DRAWS = {"random": 200, "pseudo-random": 50}
 BARS = (40, 20, 10)
+# Half a hundred trainings a table: short ones.
+QUICK: dict[str, dict[str, Any]] = {"iterative": {"epochs": 3}}
 SETTINGS: dict[str, dict[str, tuple[Any, ...]]] = {
     "mixbin-loss": {
         "direction": ("bin2fp", "fp2bin"),
@@ -67,9 +71,10 @@ class Problem:
         least = float(self.pct.min())
         return budget if least <= min(BUDGETS) else least + budget / 100 * (100 - least)
 
-    def regret(self, plan: str) -> float:
-        within = self.pct <= self.cost[plan] + 1e-9
-        return 100 * float(self.truth.final[within].max() - self.accuracy[plan])
+    def regret(self, cost: float, accuracy: float) -> float:
+        """Points to the best plan that costs no more, or to the cheapest where none does."""
+        within = self.pct <= max(cost, float(self.pct.min())) + 1e-9
+        return 100 * (float(self.truth.final[within].max()) - accuracy)
 
     def spec(self, selector: str, params: dict[str, Any], seed: int) -> SelectionSpec:
         task = self.truth.config.task.model_copy(update={"data_dir": self.data_dir})
@@ -89,7 +94,7 @@ def regrets(problem: Problem, found: Selection, budget: float) -> list[float]:
         plan = selector.plan(
             problem.table, order, problem.budget_pct(budget), RULE, level, 1000 * seed + draw
         )
-        out.append(problem.regret(plan))
+        out.append(problem.regret(problem.cost[plan], problem.accuracy[plan]))
     return out
 
 
@@ -99,13 +104,32 @@ def measure(
     """A row: mean regret at every budget, and what the selector took."""
     found = [select(problem.spec(selector, params, seed), stages, stages) for seed in range(seeds)]
     row: dict[str, Any] = {"table": problem.name, "selector": selector}
-    row["switches"] = ", ".join(str(v) for v in params.values())
+    row["switches"] = ", ".join(f"{k} {v}" for k, v in params.items())
     for budget in BUDGETS:
         values = [r for selection in found for r in regrets(problem, selection, budget)]
         row[f"regret@{budget}"] = statistics.fmean(values)
     row["mean@40,20,10"] = statistics.fmean(row[f"regret@{b}"] for b in BARS)
     row["epochs"] = found[0].training_epochs
     row["examples scored"] = found[0].scored_examples
+    return row
+
+
+def measure_slimming(problem: Problem, seeds: int) -> dict[str, Any]:
+    """Channels removed from a full-precision network instead of bits, at the same budgets."""
+    from trainables.slimming import slim
+    from trainables.training import search_data
+
+    task = problem.spec("front", {}, 0).task
+    row: dict[str, Any] = {"table": problem.name, "selector": "network slimming", "switches": ""}
+    for budget in BUDGETS:
+        found = [
+            slim(task, problem.budget_pct(budget), search_data(task), seed=seed)
+            for seed in range(seeds)
+        ]
+        values = [problem.regret(f.flops_pct, f.val_accuracy) for f in found]
+        row[f"regret@{budget}"] = statistics.fmean(values)
+    row["mean@40,20,10"] = statistics.fmean(row[f"regret@{b}"] for b in BARS)
+    row["epochs"] = float(len(BUDGETS) * found[0].training_epochs)
     return row
 
 
@@ -120,11 +144,15 @@ def compare(problems: list[Problem], seeds: int, switches: bool, stages: Path) -
     rows = []
     for problem in problems:
         for name in SELECTORS:
-            for params in settings(name) if switches and name in SETTINGS else [{}]:
+            for params in (
+                settings(name) if switches and name in SETTINGS else [QUICK.get(name, {})]
+            ):
                 if switches and name not in {*SETTINGS, "random"}:
                     continue
                 rows.append(measure(problem, name, params, seeds, stages))
                 print(format_table([rows[-1]]).splitlines()[-1], flush=True)
+        if not switches:
+            rows.append(measure_slimming(problem, seeds))
     return rows
 
 
@@ -153,7 +181,8 @@ def scoring_seconds(threads: int) -> list[dict[str, Any]]:
 
     torch.set_num_threads(threads)
     task = Task.model_validate({"dataset": "cifar10", "model": "cresnet20", "batch_size": 128})
-    spec = SelectionSpec(selector="mixbin-grad", task=task)
+    greedy = {"direction": "bin2fp", "update": "greedy"}
+    spec = SelectionSpec(selector="mixbin-grad", params=greedy, task=task)
     noise = Arrays(torch.randn(5000, 3, 32, 32), torch.arange(5000) % 10)
     scoring = Scoring(spec, data=(noise, noise))
     weights = weights_of(Network(scoring.trial("B" * scoring.layers)).model)

@@ -17,6 +17,7 @@ from typing import Any
 from search.config import SearchConfig
 from search.driver import Session
 from search.home import SearchFolder
+from search.stopping import EarlyStopping
 from search.study import Entry
 from search.tuner import LedgerSearcher, Searcher, make_scheduler
 from spaces.space import Space
@@ -49,10 +50,18 @@ class Replayed:
     """simulated: an epoch takes about 1"""
 
 
-def simulate(config: SearchConfig, space: Space, answer: Answer, workers: int) -> Replayed:
-    """Run the search to the end of its budget on this many simulated workers."""
+def simulate(
+    config: SearchConfig,
+    space: Space,
+    answer: Answer,
+    workers: int,
+    stopping: EarlyStopping | None = None,
+) -> Replayed:
+    """Run the search to the end of its budget on this many simulated workers; `stopping` is
+    another rule for early stopping than the one of the configuration."""
     with tempfile.TemporaryDirectory() as folder:
         session = Session(config, space, MemoryFolder(Path(folder)), tracker=None, quiet=True)
+        session.stopping = stopping or session.stopping
         searcher = LedgerSearcher(session, workers)
         scheduler = make_scheduler(session)
         replayed = Replayed(session)

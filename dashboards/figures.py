@@ -49,7 +49,8 @@ _AXES = (Objective("accuracy", maximize=True), Objective("cost", maximize=False)
 
 @dataclass(frozen=True)
 class FrontPoint:
-    """One finished trial. Accuracy is a fraction; `cost_pct` is against the FP model."""
+    """One finished trial. Accuracy, or whatever quality the labels name, is a fraction;
+    `cost_pct` is against the FP model."""
 
     trial: str
     method: str
@@ -262,14 +263,14 @@ def front_png(
     return path
 
 
-def front_csv(points: Sequence[FrontPoint]) -> str:
+def front_csv(points: Sequence[FrontPoint], quality: str = "accuracy") -> str:
     """All points as CSV text: the fixed columns, then every extra in alphabetical order."""
     extras = sorted({name for point in points for name in point.extra})
     if clash := set(extras) & set(CSV_COLUMNS):
         raise ValueError(f"extra {sorted(clash)} would repeat a column of the table")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*CSV_COLUMNS, *extras])
+    writer.writerow([*(quality if c == "accuracy" else c for c in CSV_COLUMNS), *extras])
     for point in points:
         fixed = [getattr(point, name) for name in CSV_COLUMNS]  # None is written as nothing
         writer.writerow([*fixed, *(point.extra.get(name, "") for name in extras)])

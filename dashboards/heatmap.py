@@ -21,7 +21,8 @@ COLOURS = "cividis"
 
 @dataclass(frozen=True)
 class Cell:
-    """One finished trial: the part that was binary in it, and its accuracy as a fraction."""
+    """One finished trial: the part that was binary in it, and its accuracy, or whatever quality
+    the label names, as a fraction."""
 
     method: str
     part: str
@@ -47,7 +48,11 @@ def _grid(cells: Sequence[Cell], parts: Sequence[str]) -> _Grid:
 
 
 def heat_map_figure(
-    cells: Sequence[Cell], parts: Sequence[str], title: str, part_label: str
+    cells: Sequence[Cell],
+    parts: Sequence[str],
+    title: str,
+    part_label: str,
+    quality_label: str = ACCURACY_LABEL,
 ) -> "go.Figure":
     """`parts` in the order of the network; a part without a trial stays empty."""
     import plotly.graph_objects as go
@@ -60,7 +65,7 @@ def heat_map_figure(
             z=grid.values,
             colorscale=COLOURS,
             texttemplate="%{z:.1f}",
-            colorbar={"title": {"text": ACCURACY_LABEL, "side": "right"}},
+            colorbar={"title": {"text": quality_label, "side": "right"}},
             hovertemplate="%{y}, only %{x} binary: %{z:.2f} %<extra></extra>",
             hoverongaps=False,
         )
@@ -78,9 +83,15 @@ def heat_map_figure(
     return figure
 
 
-def heat_map_html(cells: Sequence[Cell], parts: Sequence[str], title: str, part_label: str) -> str:
+def heat_map_html(
+    cells: Sequence[Cell],
+    parts: Sequence[str],
+    title: str,
+    part_label: str,
+    quality_label: str = ACCURACY_LABEL,
+) -> str:
     """One page that needs no network."""
-    plot = heat_map_figure(cells, parts, title, part_label).to_html(
+    plot = heat_map_figure(cells, parts, title, part_label, quality_label).to_html(
         full_html=False,
         include_plotlyjs=True,
         div_id="heatmap",
@@ -95,7 +106,12 @@ def heat_map_html(cells: Sequence[Cell], parts: Sequence[str], title: str, part_
 
 
 def heat_map_png(
-    cells: Sequence[Cell], parts: Sequence[str], title: str, part_label: str, path: str | Path
+    cells: Sequence[Cell],
+    parts: Sequence[str],
+    title: str,
+    part_label: str,
+    path: str | Path,
+    quality_label: str = ACCURACY_LABEL,
 ) -> Path:
     """The same picture, drawn by matplotlib: Plotly's static export needs a browser."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -109,7 +125,7 @@ def heat_map_png(
     words: dict[str, Any] = {"fontsize": 13, "color": INK, "parse_math": False}
     if grid.methods:
         image = axes.imshow(numbers, cmap=COLOURS, aspect="auto")
-        figure.colorbar(image, ax=axes).set_label(ACCURACY_LABEL, **words)
+        figure.colorbar(image, ax=axes).set_label(quality_label, **words)
     axes.set_xticks(range(len(grid.parts)), grid.parts, rotation=90, fontsize=10)
     axes.set_yticks(range(len(grid.methods)), grid.methods, fontsize=11)
     axes.set_title(title, **{**words, "fontsize": 16})

@@ -3,7 +3,6 @@ share, and for the fixed reference point hypervolumes are measured against."""
 
 from __future__ import annotations
 
-import math
 import random
 
 from search.config import COSTS, REFERENCE_FACTOR, KeyProblem, SearchConfig
@@ -104,16 +103,15 @@ def feasible_share(config: SearchConfig, space: Space, draws: int = 400) -> floa
 
 
 def reference_point(config: SearchConfig, space: Space) -> list[float]:
-    """Fixed before the first trial and stated with every hypervolume: chance for accuracy, the
-    loss of a uniform guess, 1.1 times the dearest full-precision point for a cost."""
-    classes = DATASETS.get(config.task.dataset).classes
+    """Fixed before the first trial and stated with every hypervolume: a metric's chance level,
+    1.1 times the dearest full-precision point for a cost."""
+    info, kind = DATASETS.get(config.task.dataset), config.kind
+    metrics = [metric.name for metric in kind.metrics]
     full = space.full_costs()
     point = []
     for name in config.objectives:
-        if name == "val_accuracy":
-            point.append(1.0 / classes)
-        elif name == "val_loss":
-            point.append(math.log(classes))
+        if name in metrics:
+            point.append(kind.chance(name, info))
         else:
             point.append(REFERENCE_FACTOR * max(costs[name] for costs in full))
     return point

@@ -104,7 +104,10 @@ def build_parser() -> argparse.ArgumentParser:
         help="the best point within: 40%% of the flops of the dearest network in FP, or a cost",
     )
     which.add_argument(
-        "--min-accuracy", metavar="ACC", help="the cheapest point with: 0.97 or 97%%"
+        "--min-accuracy",
+        "--min-quality",
+        metavar="ACC",
+        help="the cheapest point with: 0.97 or 97%%",
     )
     which.add_argument("--knee", action="store_true", help="where the front bends most")
     which.add_argument("--trial", metavar="ID", help="this trial")

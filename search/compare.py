@@ -44,8 +44,7 @@ class Comparison:
         return [(key[0], key[2:]) for key in front.keys]
 
     def best_at(self, results: Results, budget: float) -> float | None:
-        points = [[e.metrics["val_accuracy"], e.costs["flops_pct"]] for e in results.front]
-        both = [Objective("val_accuracy", True), Objective("flops_pct", False)]
+        points, both = results.quality_and("flops_pct")
         index = best_under_budget(points, both, budget)
         return None if index is None else points[index][0]
 
@@ -90,12 +89,13 @@ class Comparison:
             ],
             ["on the joint front", str(a["on_joint_front"]), str(b["on_joint_front"])],
         ]
+        quality = self.a.config.quality
         for budget in BUDGETS:
             rows.append(
                 [
-                    f"best val acc % at <= {budget} % flops",
-                    terminal.percent(a["best_under_budget"][str(budget)], 2),
-                    terminal.percent(b["best_under_budget"][str(budget)], 2),
+                    f"best val {terminal.short(quality)} at <= {budget} % flops",
+                    quality.number(a["best_under_budget"][str(budget)]),
+                    quality.number(b["best_under_budget"][str(budget)]),
                 ]
             )
         reference = ", ".join(f"{k} {v:.4g}" for k, v in report["reference"].items())

@@ -7,19 +7,23 @@ import re
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from search import yaml_source
 from search.front import Objective
 from search.yaml_source import Source
+from trainables.kinds import KINDS, METRIC_NAMES, Kind, Metric, kind_of
 from trainables.parameters import Value
 from trainables.registry import UserError, did_you_mean
 from trainables.task import Strict, Task
 
-METRICS = ("val_accuracy", "val_loss")
+if TYPE_CHECKING:
+    from trainables.data import DatasetInfo
+
+METRICS = tuple(METRIC_NAMES)
 COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "parameters")
 # The dearest full-precision network itself should count, so the reference point lies beyond it.
 REFERENCE_FACTOR = 1.1
@@ -139,8 +143,8 @@ class PaperRow(Strict):
     label: str
     """as the paper calls it"""
     value: float | None = None
-    """the paper's number, in the unit of `paper.metric`: accuracies are fractions; none where
-    only the cost of the row is known"""
+    """the paper's number, in the unit of `paper.metric`: an accuracy or AUC is a fraction;
+    none where only the cost of the row is known"""
     spread: Annotated[float, Field(ge=0)] | None = None
     """the paper's standard deviation, where it prints one"""
     flops_pct: Annotated[float, Field(gt=0, le=100)] | None = None
@@ -171,10 +175,6 @@ class PaperSpec(Strict):
     """of the table"""
 
 
-def _accuracy_and_flops() -> dict[str, Literal["max", "min"]]:
-    return {"val_accuracy": "max", "flops": "min"}
-
-
 class SearchConfig(Strict):
     """A space + objectives + a budget of trials."""
 
@@ -186,8 +186,9 @@ class SearchConfig(Strict):
     """what a trial trains"""
     space: dict[str, Any] = Field(default_factory=dict)
     """what may change between trials"""
-    objectives: dict[str, Literal["max", "min"]] = Field(default_factory=_accuracy_and_flops)
-    """metrics and costs to optimize"""
+    objectives: dict[str, Literal["max", "min"]] = Field(default_factory=dict)
+    """metrics and costs to optimize; default: the quality of the task (`val_accuracy: max` for
+    classification, `val_auc: max` for tracking) and `flops: min`"""
     limits: dict[str, Limit] = Field(default_factory=dict)
     """costs a trial must satisfy, checked before it is trained"""
     search: SearchSpec = Field(default_factory=SearchSpec)
@@ -199,6 +200,28 @@ class SearchConfig(Strict):
     paper: PaperSpec | None = None
     """published rows: `bitfront compare NAME --paper` prints ours beside them"""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _quality_and_flops(cls, data: Any) -> Any:
+        """What is optimized when the search does not say."""
+        if isinstance(data, dict) and "objectives" not in data:
+            task = data.get("task")
+            dataset = task.get("dataset") if isinstance(task, dict) else None
+            quality = _default_quality(str(dataset))
+            mode = "max" if quality.maximize else "min"
+            data = {**data, "objectives": {quality.name: mode, "flops": "min"}}
+        return data
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.task.dataset)
+
+    @property
+    def quality(self) -> Metric:
+        """What points are chosen and shown by besides their cost: the first metric that is
+        optimized."""
+        return self.kind.metric(next(name for name in self.objectives if name not in COSTS))
+
     @property
     def front_objectives(self) -> list[Objective]:
         return [Objective(name, mode == "max") for name, mode in self.objectives.items()]
@@ -206,6 +229,13 @@ class SearchConfig(Strict):
     def dump(self) -> str:
         """The resolved configuration as YAML, every default written out."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _default_quality(dataset: str) -> Metric:
+    try:
+        return kind_of(dataset).quality
+    except UserError:  # told where the dataset itself is checked
+        return KINDS.get("classification").quality
 
 
 class ConfigError(UserError):
@@ -287,7 +317,7 @@ def _settled(config: SearchConfig) -> SearchConfig:
 def check(config: SearchConfig) -> list[KeyProblem]:
     """What the types alone cannot see: names, objectives, limits, the space."""
     from search.space_config import build_space, distillations
-    from trainables.data import DATASETS, pixel_statistics
+    from trainables.data import pixel_statistics
     from trainables.models import MODELS
 
     problems: list[KeyProblem] = []
@@ -305,7 +335,9 @@ def check(config: SearchConfig) -> list[KeyProblem]:
         problems.append(
             KeyProblem(("name",), f"'{config.name}': letters, digits, '-', '_' and '.', 64 at most")
         )
-    for group, known in (("objectives", METRICS + COSTS), ("limits", COSTS)):
+    dataset = attempt(("task", "dataset"), lambda: _settled_dataset(config.task))
+    metrics = METRICS if dataset is None else tuple(m.name for m in config.kind.metrics)
+    for group, known in (("objectives", metrics + COSTS), ("limits", COSTS)):
         for key in getattr(config, group):
             if key not in known:
                 problems.append(
@@ -316,7 +348,7 @@ def check(config: SearchConfig) -> list[KeyProblem]:
     elif not set(config.objectives) & set(METRICS):
         problems.append(
             KeyProblem(
-                ("objectives",), f"nothing to learn: name one of {', '.join(METRICS)} as well"
+                ("objectives",), f"nothing to learn: name one of {', '.join(metrics)} as well"
             )
         )
     for key, limit in config.limits.items():
@@ -324,8 +356,7 @@ def check(config: SearchConfig) -> list[KeyProblem]:
             problems.append(KeyProblem(("limits", key), "give a min, a max or a number"))
         elif limit.min is not None and limit.max is not None and limit.min > limit.max:
             problems.append(KeyProblem(("limits", key), "min is above max"))
-    problems += _paper_problems(config)
-    dataset = attempt(("task", "dataset"), lambda: DATASETS.get(config.task.dataset))
+    problems += _paper_problems(config, metrics)
     model = attempt(("task", "model", "name"), lambda: MODELS.get(config.task.model.name))
     if model is not None:
         for key, value in config.task.model.params.items():
@@ -333,15 +364,25 @@ def check(config: SearchConfig) -> list[KeyProblem]:
     if dataset is None or model is None or problems:
         return problems
     attempt(("task", "normalize"), lambda: pixel_statistics(dataset, config.task.normalize))
-    other = config.task.pretrain.binary_dataset
-    if other is not None:
-        attempt(("task", "pretrain", "binary_dataset"), partial(_same_shape, dataset, other))
-    if config.task.augmentation == "crop-flip" and len(dataset.shape) != 3:
+    if config.task.pretrain.binary_dataset is not None:
+        attempt(("task", "pretrain", "binary_dataset"), lambda: _settle_other(config.task, dataset))
+    augmentation = config.task.augmentation
+    single = len(dataset.shape) == 3 and dataset.kind == "classification"
+    if augmentation not in ("default", "none") and not single:
         problems.append(
             KeyProblem(
-                ("task", "augmentation"), f"crop-flip is for images, {dataset.name} has none"
+                ("task", "augmentation"),
+                f"{augmentation} is for single images, {dataset.name} has none",
             )
         )
+    if model.kind != dataset.kind:
+        problems.append(
+            KeyProblem(
+                ("task", "model", "name"),
+                f"{model.name} is for {model.kind}, {dataset.name} for {dataset.kind}",
+            )
+        )
+        return problems
     if model.image and len(dataset.shape) != 3:
         problems.append(
             KeyProblem(
@@ -367,29 +408,36 @@ def check(config: SearchConfig) -> list[KeyProblem]:
     return problems
 
 
-def _same_shape(dataset: Any, other: str) -> None:
+def _settle_other(task: Task, dataset: DatasetInfo) -> None:
+    """The dataset of the binary epochs must be like that of the task, and is counted as that is."""
     from trainables.data import DATASETS
 
-    shape = DATASETS.get(other).shape
-    if shape != dataset.shape:
-        raise UserError(f"{other} has shape {shape}, {dataset.name} has {dataset.shape}")
+    assert task.pretrain.binary_dataset is not None
+    name = DATASETS.settle(task.pretrain.binary_dataset, task.data_dir)
+    task.pretrain.binary_dataset = name
+    other = DATASETS.get(name)
+    if other.kind != dataset.kind:
+        raise UserError(f"{name} is for {other.kind}, {dataset.name} for {dataset.kind}")
+    if other.shape != dataset.shape:
+        raise UserError(f"{name} has shape {other.shape}, {dataset.name} has {dataset.shape}")
 
 
-def _paper_problems(config: SearchConfig) -> list[KeyProblem]:
-    """Rows that no trial of this search could answer."""
+def _paper_problems(config: SearchConfig, metrics: tuple[str, ...]) -> list[KeyProblem]:
+    """Rows that no trial of this search, which measures `metrics`, could answer."""
     paper = config.paper
     if paper is None:
         return []
     problems = []
-    if paper.metric not in METRICS:
-        hint = did_you_mean(paper.metric, METRICS)
+    if paper.metric not in metrics:
+        hint = did_you_mean(paper.metric, metrics)
         problems.append(KeyProblem(("paper", "metric"), f"'{paper.metric}' is no metric, {hint}"))
+    shares = {m.name for _, kind in KINDS.items() for m in kind.metrics if m.share}
     known = [*config.space, "method", *PLAN_KEYS]
     for index, row in enumerate(paper.rows):
         path = ("paper", "rows", index)
-        if paper.metric.endswith("accuracy") and not 0 <= (row.value or 0) <= 1:
+        if paper.metric in shares and not 0 <= (row.value or 0) <= 1:
             problems.append(
-                KeyProblem((*path, "value"), f"accuracies are fractions, got {row.value:g}")
+                KeyProblem((*path, "value"), f"{paper.metric} is a fraction, got {row.value:g}")
             )
         for key in row.where:
             if key not in known:
@@ -398,6 +446,14 @@ def _paper_problems(config: SearchConfig) -> list[KeyProblem]:
                     KeyProblem((*path, "where", key), f"is no key of this space, {hint}")
                 )
     return problems
+
+
+def _settled_dataset(task: Task) -> DatasetInfo:
+    """A user's own data are counted once, here; the task then says how many classes they have."""
+    from trainables.data import DATASETS
+
+    task.dataset = DATASETS.settle(task.dataset, task.data_dir)
+    return DATASETS.get(task.dataset)
 
 
 def _without_prefix(message: str, path: yaml_source.Path_) -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from search.config import COSTS
 from search.front import Objective
 from search.study import Entry
+from trainables.kinds import Metric
 
 # What another seed is taken to change before any point has two: half a point of accuracy, as sure
 # of it as of three measurements.
@@ -95,9 +96,10 @@ def probabilities(points: Sequence[Entry], objectives: Sequence[Objective]) -> l
     return [float(f) for f in found]
 
 
-def cautious(entry: Entry) -> float:
-    """Accuracy less the error of its mean: of two points as good, the one with more seeds."""
-    return entry.metrics["val_accuracy"] - (entry.spread or 0.0) / math.sqrt(entry.seeds)
+def cautious(entry: Entry, quality: Metric) -> float:
+    """Quality less the error of its mean: of two points as good, the one with more seeds."""
+    error = (entry.spread or 0.0) / math.sqrt(entry.seeds)
+    return entry.metrics[quality.name] + (-error if quality.maximize else error)
 
 
 def next_repeat(

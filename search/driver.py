@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
-from search.config import SearchConfig
+from search.config import METRICS, SearchConfig
 from search.confirm import merged
 from search.front import Front, hypervolume_share
 from search.home import SearchFolder, stages_folder
@@ -21,9 +21,8 @@ from spaces.space import Space
 METRIC_KEYS = (
     "epoch",
     "train_loss",
-    "val_accuracy",
-    "val_loss",
-    "val_accuracy_raw",
+    *METRICS,
+    *(f"{name}_raw" for name in METRICS),
     "acc_soft",
     "soft_gap",
     "flip_rate",
@@ -51,18 +50,18 @@ class Session:
         self.ledger = Ledger(folder.ledger_url, config, space, first)
         self.tracker = tracker
         self.front = Front(config.front_objectives)
-        self.best_accuracy: float | None = None
+        self.best: float | None = None
         self._ideal = ideal_point(config)
         self._points: set[str] = set()
         spec = config.search.early_stopping
-        self._stopping = EarlyStopping(spec, config.front_objectives) if spec else None
+        self.stopping = EarlyStopping(spec, config.front_objectives) if spec else None
         self._stopped: dict[str, float] = {}
         self._spared: dict[str, float] = {}
         self._curves: dict[str, list[dict[str, float]]] = {}
         for entry in self.ledger.entries.values():
             self._count(entry)
-            if self._stopping is not None:
-                self._stopping.remember(entry)
+            if self.stopping is not None:
+                self.stopping.remember(entry)
         self.progress = Progress(self, quiet)
 
     @property
@@ -109,14 +108,16 @@ class Session:
         self.progress.changed(ended=False)
 
     def gives_up(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Whether the trial ends here for its rank among the others. A control trial does not."""
+        """Whether the trial ends here for its rank among the others. A control trial does not,
+        and a repeat has been asked for because its end is wanted."""
         entry = self.ledger.entries[trial_id]
-        if self._stopping is None or "failure" in result or result.get("done"):
+        repeat = entry.spec.seed != self.config.search.seed
+        if self.stopping is None or repeat or "failure" in result or result.get("done"):
             return False
-        rung = self._stopping.gives_up(entry, _metrics(result))
+        rung = self.stopping.gives_up(entry, _metrics(result))
         if rung is None:
             return False
-        if self._stopping.is_control(entry):
+        if self.stopping.is_control(entry):
             self._spared.setdefault(trial_id, rung)
             return False
         self._stopped[trial_id] = rung
@@ -148,7 +149,8 @@ class Session:
             self._curves.setdefault(trial_id, []).append(_metrics(result))
 
     def fail(self, trial_id: str, reason: str, message: str) -> None:
-        self._end(trial_id, "failed", failure=reason, message=message)
+        history = self._curves.get(trial_id, [])
+        self._end(trial_id, "failed", history=history, failure=reason, message=message)
 
     def recovered(self, trial_id: str) -> None:
         """The worker of a trial died and another one took the trial over."""
@@ -169,11 +171,12 @@ class Session:
 
     def _count(self, entry: Entry) -> bool:
         """Enter a trial that ended; True when the front changed."""
-        accuracy = entry.metrics.get("val_accuracy")
+        quality = self.config.quality
+        value = entry.metrics.get(quality.name)
         if entry.state != "complete" or entry.values is None:
             return False
-        if accuracy is not None and (self.best_accuracy is None or accuracy > self.best_accuracy):
-            self.best_accuracy = accuracy
+        if value is not None and (self.best is None or quality.better(value, self.best)):
+            self.best = value
         if entry.point in self._points:
             return self._recount()
         self._points.add(entry.point)

@@ -9,7 +9,7 @@ quality expected of them, so that parallel asks do not collide."""
 
 from __future__ import annotations
 
-import math
+import itertools
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,8 @@ from search.surrogate import (
     additive_front,
     staircase_index,
 )
-from spaces.space import FreePlan, random_value
+from spaces.space import FreePlan, ends
+from trainables.methods import METHODS
 from trainables.parameters import Choice, Domain
 
 # Random points after the ends, before the model has a say.
@@ -41,7 +42,7 @@ CANDIDATES = 1000
 CLIMBS = 3
 CLIMBERS = 6
 DOUBLES = 16
-ENDS = 16
+CORNERS = 64
 
 
 @dataclass(frozen=True)
@@ -121,10 +122,12 @@ class FreeCostSampler(BaseSampler):
     def _end(self, dear: bool) -> list[tuple[Context, Codes]]:
         """One end of the cost axis: the dearer or cheaper level in every layer of the dearest or
         cheapest model, all other settings in the middle. Repaired where a limit forbids it."""
+        space = self._problem.space
+        models = {k: ends(d) for k, d in space.overrides.items() if k.startswith("model.")}
+        planned = [str(m) for m in space.method.values if METHODS.get(str(m)).levels != "F"]
         found: list[tuple[float, Context, Codes]] = []
-        models = {k: d for k, d in self._problem.space.overrides.items() if k.startswith("model.")}
-        for _ in range(ENDS if models else 1):
-            drawn = {name: random_value(domain, self._random) for name, domain in models.items()}
+        for corner in itertools.islice(itertools.product(*models.values()), CORNERS):
+            drawn = dict(zip(models, corner, strict=True)) | {"method": planned[0]}
             context = self._atlas.context(drawn)
             price = context.deltas @ self._scalar.cost
             codes = (price.argmax(1) if dear else price.argmin(1))[None]
@@ -229,7 +232,11 @@ class FreeCostSampler(BaseSampler):
         points = seen + pending
         expected, _ = model.predict(self._rows(points))
         cost = self._scalar_costs(points)
-        stairs = Staircase.of(expected, cost, *self._worst())
+        # A stopped plan cannot stand on the front, whatever is thought of it.
+        may = np.array(
+            [done[i].state == TrialState.COMPLETE for i in useful] + [True] * len(pending)
+        )
+        stairs = Staircase.of(expected[may], cost[may], *self._worst())
         front = [points[i] for i in staircase_index(expected, cost)]
         taken = {(k.context.key, k.codes.tobytes()) for k in points}
         blocks = self._pool(model, front)
@@ -267,8 +274,12 @@ class FreeCostSampler(BaseSampler):
         stopped = [i for i, t in enumerate(done) if t.state == TrialState.PRUNED]
         if stopped:
             curves = [self._curve(t) for t in done]
+            whole = [c for c, q in zip(curves, quality, strict=True) if len(c) and np.isfinite(q)]
+            lines = {n: Extrapolation.of(whole, n) for n in {len(curves[i]) for i in stopped}}
             for i in stopped:
-                quality[i], noise[i] = _extrapolated(i, curves, quality)
+                line = lines[len(curves[i])]
+                if line is not None:
+                    quality[i], noise[i] = line.end(float(curves[i][-1])), line.variance
         return quality, noise
 
     def _curve(self, trial: Any) -> Floats:
@@ -415,27 +426,34 @@ class FreeCostSampler(BaseSampler):
         return blocks
 
 
-def _extrapolated(index: int, curves: list[Floats], quality: Floats) -> tuple[float, float]:
-    """What a trial stopped after some epochs would have come to, from those that went on: a line
-    through their values then and at the end. Half of nothing is known from fewer than four."""
-    epochs = len(curves[index])
-    if not epochs:
-        return math.nan, 0.0
-    pairs = [
-        (curve[epochs - 1], curve[-1])
-        for i, curve in enumerate(curves)
-        if i != index and len(curve) > epochs and np.isfinite(quality[i])
-    ]
-    if len(pairs) < 4:
-        return math.nan, 0.0
-    then, end = np.array(pairs).T
-    spread = float(then.var())
-    slope = float(np.cov(then, end, bias=True)[0, 1]) / spread if spread > 1e-12 else 0.0
-    # A line of few points is drawn towards the plainest guess, that the order stays as it is.
-    slope = (len(pairs) * slope + 4.0) / (len(pairs) + 4)
-    guess = float(end.mean() + slope * (curves[index][-1] - then.mean()))
-    residual = end - end.mean() - slope * (then - then.mean())
-    return guess, float(residual.var()) + 1e-8
+@dataclass(frozen=True)
+class Extrapolation:
+    """What trials came to that had a value after so many epochs: a line through those that went
+    on, and how far they were from it."""
+
+    then: float
+    ends: float
+    slope: float
+    variance: float
+
+    @staticmethod
+    def of(curves: Sequence[Floats], epochs: int) -> Extrapolation | None:
+        """From whole curves; None where too few tell of that epoch."""
+        pairs = [(c[epochs - 1], c[-1]) for c in curves if len(c) > epochs] if epochs else []
+        if len(pairs) < 4:
+            return None
+        then, ends = np.array(pairs).T
+        spread = float(then.var())
+        slope = float(np.cov(then, ends, bias=True)[0, 1]) / spread if spread > 1e-12 else 0.0
+        # A line of few points is drawn towards the plainest guess, that differences stay.
+        slope = (len(pairs) * slope + 4.0) / (len(pairs) + 4)
+        residual = ends - ends.mean() - slope * (then - then.mean())
+        return Extrapolation(
+            float(then.mean()), float(ends.mean()), slope, float(residual.var()) + 1e-8
+        )
+
+    def end(self, value: float) -> float:
+        return self.ends + self.slope * (value - self.then)
 
 
 def _fresh(blocks: Iterable[Block], taken: set[Any]) -> list[Block]:

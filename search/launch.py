@@ -117,7 +117,7 @@ def _drive(
         tracker = Tracker(config, folder.identity, folder.path.parent)
     if not DATASETS.get(config.task.dataset).embedded:
         # A missing dataset is an error now, not the failure of every trial.
-        load_train(config.task.dataset, config.task.data_dir)
+        load_train(config.task.dataset, config.task.data_dir, config.task.normalize)
     note = (lambda text: None) if quiet else terminal.show
     space = settle(config, build_space(config), folder, address, note)
     first = start_points(space)
@@ -190,7 +190,7 @@ def write_figures(results: Results) -> dict[str, str | Path]:
     )
     out = results.folder.path
     (out / "front.html").write_text(front_html(points, title, **labels), encoding="utf-8")
-    (out / "front.csv").write_text(front_csv(points), encoding="utf-8")
+    (out / "front.csv").write_text(front_csv(points, results.figure_quality.bare), encoding="utf-8")
     front_png(points, title, out / "front.png", **labels)
     names = ["front.html", "front.png", "front.csv", *_write_heat_map(results, title)]
     made = [out / name for name in names]
@@ -214,16 +214,18 @@ def _write_heat_map(results: Results, title: str) -> list[str]:
         Cell(
             entry.spec.method,
             space.plan.chosen(table, entry.spec.plan),
-            entry.metrics["val_accuracy"],
+            entry.metrics[results.figure_quality.name],
         )
         for entry in results.entries
         if entry.state == "complete" and set(entry.spec.plan) != {"F"}
     ]
     label = f"the one {space.plan.per} that is binary ({space.plan.level})"
     out = results.folder.path
-    (out / "heatmap.html").write_text(heat_map_html(cells, parts, title, label), encoding="utf-8")
+    shown = results.figure_labels()["accuracy_label"]
+    page = heat_map_html(cells, parts, title, label, shown)
+    (out / "heatmap.html").write_text(page, encoding="utf-8")
     (out / "heatmap.csv").write_text(heat_map_csv(cells, parts), encoding="utf-8")
-    heat_map_png(cells, parts, title, label, out / "heatmap.png")
+    heat_map_png(cells, parts, title, label, out / "heatmap.png", shown)
     return ["heatmap.html", "heatmap.png", "heatmap.csv"]
 
 

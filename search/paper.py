@@ -11,6 +11,7 @@ from search import terminal
 from search.config import PaperRow, PaperSpec, SearchConfig
 from search.results import Results
 from search.study import Entry
+from trainables.kinds import Metric
 from trainables.models import MODELS
 from trainables.registry import UserError
 
@@ -35,6 +36,10 @@ class PaperComparison:
         assert paper is not None
         return paper
 
+    @property
+    def metric(self) -> Metric:
+        return self.ours.config.kind.metric(self.paper.metric)
+
     def answer(self, row: PaperRow) -> Entry | None:
         """Our trial nearest in cost; of equally near ones, or without a cost, the best."""
         pool = self.ours.front
@@ -46,7 +51,7 @@ class PaperComparison:
             if self.paper.metric in e.metrics
             and all(trial_value(e, key) == value for key, value in row.where.items())
         ]
-        best_first = 1 if self.paper.metric.endswith("loss") else -1
+        best_first = -1 if self.metric.maximize else 1
 
         def rank(entry: Entry) -> tuple[float, float]:
             cost = entry.costs["flops_pct"]
@@ -95,13 +100,7 @@ class PaperComparison:
 
     def text(self) -> str:
         config, paper = self.ours.config, self.paper
-        as_percent = paper.metric.endswith("accuracy")
-
-        def number(value: float | None) -> str:
-            if value is None:
-                return "-"
-            return terminal.percent(value, 2) if as_percent else f"{value:.4g}"
-
+        number = self.metric.number
         rows = []
         for told in self.rows():
             theirs, ours = told["paper"], told["ours"] or {}
@@ -119,13 +118,15 @@ class PaperComparison:
                 ]
             )
         headers = ["row", "flops %", "paper", "flops %", "ours", "diff", "trial"]
-        unit = ", %" if as_percent else ""
+        unit = ", %" if self.metric.share else ""
         epochs = f", {paper.epochs} epochs" if paper.epochs else ""
+        count = train_examples(config)
+        examples = "" if count is None else f"{count:,} training examples, "
         heads = [
             f"paper: {paper.title}, {paper.table}: {paper.dataset}, {paper.model}{epochs}, "
             f"test set{unit}",
             f"ours: search {config.name}: {config.task.dataset}, "
-            f"{train_examples(config):,} training examples, {config.task.model.name}, "
+            f"{examples}{config.task.model.name}, "
             f"{config.task.epochs} epochs, {paper.metric} (hard-binarized){unit}",
         ]
         if paper.note:
@@ -138,12 +139,15 @@ def _cost(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def train_examples(config: SearchConfig) -> int:
-    """How many examples a trial trains on, validation taken off."""
+def train_examples(config: SearchConfig) -> int | None:
+    """How many examples a trial trains on, validation taken off; None: the declaration of a user's
+    own data does not say."""
     from trainables.data import DATASETS
 
     task = config.task
     size = DATASETS.get(task.dataset).train_size
+    if not size:
+        return None
     size = min(size, task.subset or size)
     return size - round(size * task.val_fraction)
 

@@ -114,7 +114,7 @@ def trial_seconds(spec: TrialSpec, config: SearchConfig) -> float:
     import torch
 
     from trainables.distillation import make_loss
-    from trainables.training import Network, Training, evaluate, search_data
+    from trainables.training import Network, Training, search_data
 
     torch.set_num_threads(max(1, int(config.resources.cpus)))
     task = spec.task.model_copy(update={"pretrain": PretrainSpec()})
@@ -130,7 +130,7 @@ def trial_seconds(spec: TrialSpec, config: SearchConfig) -> float:
     training._train_epoch()
     step = (time.perf_counter() - started) / len(training.batches)
     started = time.perf_counter()
-    evaluate(training.model, validation)
+    training.kind.evaluate(training.model, validation)
     validate = time.perf_counter() - started
     steps = max(1, len(train) // batch)
     return spec.task.epochs * (steps * step + validate)

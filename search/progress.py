@@ -71,7 +71,7 @@ class Progress:
 
     def line(self) -> str:
         s = self.session
-        best = f"{100 * s.best_accuracy:.1f} %" if s.best_accuracy is not None else "-"
+        best = s.config.quality.text(s.best, 1)
         return (
             f"{s.ended}/{s.budget} trials, {s.running} running, {s.failed} failed"
             f" | best {best} | front {len(s.front)}"
@@ -86,7 +86,7 @@ class Progress:
         table = Table(title=f"search {s.config.name}", title_justify="left", expand=False)
         for column in ("trials", "running", "failed", "best", "front", "hypervolume", "ETA"):
             table.add_column(column, justify="right")
-        best = f"{100 * s.best_accuracy:.1f} %" if s.best_accuracy is not None else "-"
+        best = s.config.quality.text(s.best, 1)
         table.add_row(
             f"{s.ended}/{s.budget}",
             str(s.running),

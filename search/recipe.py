@@ -18,6 +18,7 @@ from search.home import write_atomically
 from search.results import Results
 from search.study import Entry
 from search.yaml_source import read as read_yaml
+from trainables.kinds import Kind, Metric, kind_of
 from trainables.registry import UserError
 from trainables.task import Strict, TrialSpec
 
@@ -51,6 +52,16 @@ class Recipe(Strict):
     expected: dict[str, float] = Field(default_factory=dict)
     provenance: Provenance | None = None
 
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.spec.task.dataset)
+
+    @property
+    def quality(self) -> Metric:
+        """What the search chose the point by."""
+        known = [m for m in self.kind.metrics if m.name in self.expected]
+        return known[0] if known else self.kind.quality
+
 
 def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[int]) -> Recipe:
     from search.tracking import version_of
@@ -58,9 +69,10 @@ def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[in
     if entry.state != "complete":
         raise UserError(f"trial {entry.id} is {entry.state}: only a complete one can be exported")
     task = entry.spec.task.model_copy(update={"data_dir": None})
-    expected = {"val_accuracy": entry.metrics["val_accuracy"], **entry.costs, "seeds": entry.seeds}
+    quality = results.config.quality.name
+    expected = {quality: entry.metrics[quality], **entry.costs, "seeds": entry.seeds}
     if entry.spread is not None:
-        expected["val_accuracy_std"] = entry.spread
+        expected[f"{quality}_std"] = entry.spread
     return Recipe(
         name=f"{results.config.name}-{entry.id}",
         spec=entry.spec.model_copy(update={"task": task}),
@@ -77,8 +89,9 @@ def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[in
 
 
 def save_recipe(recipe: Recipe, path: Path) -> None:
+    reached = recipe.quality.text(recipe.expected[recipe.quality.name])
     head = (
-        f"# A bitfront recipe: {100 * recipe.expected['val_accuracy']:.2f} % validation accuracy, "
+        f"# A bitfront recipe: {reached} validation {recipe.quality.label}, "
         f"{recipe.expected['flops']:,.0f} FLOPs (MixBin convention).\n"
         f"# Final training: bitfront train {path.name}\n"
     )
@@ -104,11 +117,14 @@ def load_recipe(path: Path) -> Recipe:
 @dataclass
 class SeedResult:
     seed: int
-    test_accuracy: float
-    test_loss: float
+    metrics: dict[str, float]
     checkpoint: str
     bytes: int
     seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        flat = asdict(self)
+        return {**flat.pop("metrics"), **flat}
 
 
 @dataclass
@@ -116,25 +132,34 @@ class FinalResult:
     """What final training reports."""
 
     recipe: str
+    quality: str
     epochs: int
     train_examples: int
     seeds: list[SeedResult]
 
     @property
-    def accuracies(self) -> list[float]:
-        return [seed.test_accuracy for seed in self.seeds]
+    def values(self) -> list[float]:
+        """The quality on the test set, by seed."""
+        return [seed.metrics[self.quality] for seed in self.seeds]
 
     @property
     def mean(self) -> float:
-        return statistics.fmean(self.accuracies)
+        return statistics.fmean(self.values)
 
     @property
     def spread(self) -> float:
         """Sample standard deviation over seeds; 0 for one seed."""
-        return statistics.stdev(self.accuracies) if len(self.seeds) > 1 else 0.0
+        return statistics.stdev(self.values) if len(self.seeds) > 1 else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "test_accuracy_mean": self.mean, "test_accuracy_std": self.spread}
+        return {
+            "recipe": self.recipe,
+            "epochs": self.epochs,
+            "train_examples": self.train_examples,
+            "seeds": [seed.as_json() for seed in self.seeds],
+            f"{self.quality}_mean": self.mean,
+            f"{self.quality}_std": self.spread,
+        }
 
 
 def train_recipe(
@@ -158,7 +183,6 @@ def train_recipe(
     from trainables.training import (
         Training,
         device_from_resources,
-        evaluate,
         load_state,
         save_state,
     )
@@ -176,6 +200,7 @@ def train_recipe(
     train = load_train(task.dataset, data_dir, task.normalize)
     test = load_test(task.dataset, data_dir, task.normalize)
     device = device_from_resources(gpus)
+    quality, tested = recipe.quality, f"test_{recipe.quality.bare}"
     done: list[SeedResult] = []
     for seed in recipe.final.seeds:
         result_file = out / f"seed{seed}.json"
@@ -185,7 +210,7 @@ def train_recipe(
             identity += f"-{recipe.final.rest}"
         finished = _finished(result_file, identity)
         if finished is not None:
-            note(f"seed {seed}: already trained, {100 * finished.test_accuracy:.2f} % test")
+            note(f"seed {seed}: already trained, {quality.text(finished.metrics[tested])} test")
             done.append(finished)
             continue
         started = time.perf_counter()
@@ -199,22 +224,22 @@ def train_recipe(
             loss = metrics["train_loss"]
             note(f"seed {seed}: epoch {metrics['epoch']}/{task.epochs}, loss {loss:.4f}")
         training.network.verify()
-        measured = training.history[-1]
+        last = training.history[-1]
         if recipe.final.rest != "float32":
             packed.round_rest(training.network, recipe.final.rest)
-            measured = evaluate(training.model, training.validation)
+            last = recipe.kind.evaluate(training.model, training.validation)
+        measured = {f"test_{m.bare}": last[m.name] for m in recipe.kind.metrics}
         checkpoint = out / f"seed{seed}.safetensors"
         size = packed.save(
             training.network,
             spec,
             checkpoint,
-            {"test_accuracy": measured["val_accuracy"], "recipe": recipe.name},
+            {tested: measured[tested], "recipe": recipe.name},
             recipe.final.rest,
         )
         result = SeedResult(
             seed=seed,
-            test_accuracy=measured["val_accuracy"],
-            test_loss=measured["val_loss"],
+            metrics=measured,
             checkpoint=str(checkpoint),
             bytes=size,
             seconds=time.perf_counter() - started,
@@ -222,8 +247,8 @@ def train_recipe(
         write_atomically(result_file, json.dumps({"identity": identity, **asdict(result)}))
         state.unlink(missing_ok=True)
         done.append(result)
-        note(f"seed {seed}: {100 * result.test_accuracy:.2f} % test accuracy")
-    final = FinalResult(recipe.name, task.epochs, len(train), done)
+        note(f"seed {seed}: {quality.text(measured[tested])} test {quality.label}")
+    final = FinalResult(recipe.name, tested, task.epochs, len(train), done)
     write_atomically(out / "result.json", json.dumps(final.as_json(), indent=2))
     return final
 

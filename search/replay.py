@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from search import terminal
 from search.home import list_searches, stages_folder
 from search.results import Results
 from search.study import Entry
+from trainables.kinds import Metric
 from trainables.registry import UserError
-
-COMPARED = ("train_loss", "val_loss", "val_accuracy")
 
 
 @dataclass
@@ -22,7 +20,8 @@ class ReplayReport:
     trial: str
     epochs: int
     differing: list[dict[str, float]]
-    accuracy: tuple[float, float]
+    quality: Metric
+    values: tuple[float, float]
     threads: int
 
     @property
@@ -35,23 +34,22 @@ class ReplayReport:
             "trial": self.trial,
             "equal": self.equal,
             "epochs": self.epochs,
-            "recorded_accuracy": self.accuracy[0],
-            "replayed_accuracy": self.accuracy[1],
+            f"recorded_{self.quality.bare}": self.values[0],
+            f"replayed_{self.quality.bare}": self.values[1],
             "threads": self.threads,
             "first_difference": self.differing[0] if self.differing else None,
         }
 
     def text(self) -> str:
-        recorded, replayed = self.accuracy
+        recorded, replayed = map(self.quality.text, self.values)
         if self.equal:
             return (
                 f"trial {self.trial}: replayed bit for bit, {self.epochs} epochs, "
-                f"{100 * replayed:.2f} % validation accuracy"
+                f"{replayed} validation {self.quality.label}"
             )
         first = self.differing[0]
         return (
-            f"trial {self.trial}: {100 * recorded:.2f} % recorded, "
-            f"{100 * replayed:.2f} % replayed\n"
+            f"trial {self.trial}: {recorded} recorded, {replayed} replayed\n"
             f"  first difference in epoch {first['epoch']:g}: {first['metric']} "
             f"{first['recorded']!r} recorded, {first['replayed']!r} replayed "
             f"(here: {self.threads} threads)\n"
@@ -102,15 +100,17 @@ def replay_trial(
     device = device_from_resources(results.config.resources.gpus)
     stages = StageCache(stages_folder(results.folder.path.parent))
     training = Training(spec, *search_data(spec.task), device, stages=stages)
+    quality = results.config.quality
+    compared = ["train_loss", *(metric.name for metric in results.config.kind.metrics)]
     while not training.done:
         metrics = training.epoch()
         if note is not None:
-            accuracy = terminal.percent(metrics["val_accuracy"], 2)
-            note(f"epoch {metrics['epoch']:g}/{spec.task.epochs}: {accuracy} %")
+            reached = quality.text(metrics[quality.name])
+            note(f"epoch {metrics['epoch']:g}/{spec.task.epochs}: {reached}")
     training.network.verify()
     differing: list[dict[str, Any]] = []
     for old, new in zip(entry.history, training.history, strict=True):
-        for metric in COMPARED:
+        for metric in compared:
             if old[metric] != new[metric]:
                 differing.append(
                     {
@@ -125,6 +125,7 @@ def replay_trial(
         trial=entry.id,
         epochs=spec.task.epochs,
         differing=differing,
-        accuracy=(entry.metrics["val_accuracy"], training.history[-1]["val_accuracy"]),
+        quality=quality,
+        values=(entry.metrics[quality.name], training.history[-1][quality.name]),
         threads=threads,
     )

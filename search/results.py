@@ -10,12 +10,13 @@ import yaml
 from pydantic import ValidationError
 
 from dashboards.figures import FrontPoint, Labels
-from search.config import REFERENCE_FACTOR, SearchConfig
+from search.config import METRICS, REFERENCE_FACTOR, SearchConfig
 from search.confirm import merged, probabilities
-from search.front import Front, hypervolume, hypervolume_share
+from search.front import Front, Objective, hypervolume, hypervolume_share
 from search.home import SearchFolder
 from search.stopping import StoppingReport, report
 from search.study import Entry, read_entries, read_reference
+from trainables.kinds import Metric
 from trainables.registry import UserError, did_you_mean
 
 COST_LABELS = {
@@ -150,7 +151,7 @@ class Results:
             "front": len(self.front),
             "hypervolume": self.hypervolume,
             "hypervolume_share": self.hypervolume_share,
-            "best_accuracy": best_accuracy(self.entries),
+            f"best_{self.config.quality.bare}": self.best,
             "early_stopping": asdict(stopping) if (stopping := self.stopping) else None,
         }
 
@@ -162,6 +163,19 @@ class Results:
             return None
         front = {entry.id for entry in self.front}
         return report(spec, self.config.front_objectives, self.entries, front)
+
+    @property
+    def best(self) -> float | None:
+        """The best quality of any trial."""
+        quality = self.config.quality
+        found = [e.metrics[quality.name] for e in self.entries if quality.name in e.metrics]
+        return (max if quality.maximize else min)(found, default=None)
+
+    def quality_and(self, cost: str) -> tuple[list[list[float]], list[Objective]]:
+        """The front's points in quality and that cost, and which way each is better."""
+        quality = self.config.quality
+        points = [[e.metrics[quality.name], e.costs[cost]] for e in self.front]
+        return points, [Objective(quality.name, quality.maximize), Objective(cost, False)]
 
     @property
     def full_flops(self) -> float:
@@ -180,25 +194,34 @@ class Results:
     def figure_points(self) -> list[FrontPoint]:
         on_front = {entry.id for entry in self.front}
         points = merged(self.entries, self.config.front_objectives)
-        cost = self.cost_name
+        cost, quality = self.cost_name, self.figure_quality.name
         in_percent = self._in_percent
         return [
             FrontPoint(
                 trial=e.id,
                 method=e.spec.method,
                 plan=e.spec.plan,
-                accuracy=e.metrics["val_accuracy"],
+                accuracy=e.metrics[quality],
                 cost=e.costs[cost],
                 cost_pct=e.costs["flops_pct"] if in_percent else None,
                 on_front=e.id in on_front,
                 extra={k: f"{v:g}" for k, v in e.costs.items() if k not in (cost, "flops_pct")},
             )
             for e in points
-            if "val_accuracy" in e.metrics
+            if quality in e.metrics
         ]
 
     def figure_labels(self) -> Labels:
-        return {"cost_label": COST_LABELS["flops_pct" if self._in_percent else self.cost_name]}
+        return {
+            "accuracy_label": f"validation {self.figure_quality.label}, %",
+            "cost_label": COST_LABELS["flops_pct" if self._in_percent else self.cost_name],
+        }
+
+    @property
+    def figure_quality(self) -> Metric:
+        """The axis of a figure is in percent: a search for the least loss shows the accuracy."""
+        quality = self.config.quality
+        return quality if quality.share else self.config.kind.quality
 
     @property
     def _in_percent(self) -> bool:
@@ -209,12 +232,9 @@ class Results:
 
 
 def ideal_point(config: SearchConfig) -> list[float]:
-    return [1.0 if name == "val_accuracy" else 0.0 for name in config.objectives]
-
-
-def best_accuracy(entries: list[Entry]) -> float | None:
-    found = [e.metrics["val_accuracy"] for e in entries if "val_accuracy" in e.metrics]
-    return max(found, default=None)
+    """A perfect network that costs nothing."""
+    ideal = {metric.name: metric.ideal for metric in config.kind.metrics}
+    return [ideal.get(name, 0.0) for name in config.objectives]
 
 
 def point_json(entry: Entry) -> dict[str, Any]:
@@ -223,7 +243,7 @@ def point_json(entry: Entry) -> dict[str, Any]:
         "number": entry.number,
         "method": entry.spec.method,
         "plan": entry.spec.plan,
-        **{k: entry.metrics[k] for k in ("val_accuracy", "val_loss") if k in entry.metrics},
+        **{k: entry.metrics[k] for k in METRICS if k in entry.metrics},
         **entry.costs,
         "params": entry.drawn,
         "model": entry.spec.task.model.model_dump(),

@@ -264,6 +264,9 @@ def _check_selecting(space: Space) -> None:
         path = ("space", "plan") if space.start_from is None else ("search", "start_from")
         try:
             tasks = [using.task(space.task)]
+            dataset = DATASETS.get(tasks[0].dataset)
+        except UserError as error:
+            raise KeyProblem((*path, "trained_on", "dataset"), str(error)) from None
         except (ValidationError, KeyError, TypeError) as error:
             known = [*TASK_KEYS, "dataset", "subset", "data_dir"]
             key, hint = str(next(iter(using.trained_on))), ""
@@ -273,10 +276,11 @@ def _check_selecting(space: Space) -> None:
             if key not in known:
                 hint = f"unknown key, {did_you_mean(key, known)}"
             raise KeyProblem((*path, "trained_on", key), hint) from None
-        if tasks[0].dataset not in DATASETS:
-            hint = did_you_mean(tasks[0].dataset, DATASETS)
+        kind = DATASETS.get(space.task.dataset).kind
+        if dataset.kind != kind:
             raise KeyProblem(
-                (*path, "trained_on", "dataset"), f"unknown dataset '{tasks[0].dataset}', {hint}"
+                (*path, "trained_on", "dataset"),
+                f"{dataset.name} is for {dataset.kind}, not {kind}",
             )
         if not any(SELECTORS.get(name).trained for name in using.names):
             continue

@@ -65,7 +65,7 @@ class EarlyStopping:
         """Enter the trial at the rung this epoch is, if it is one."""
         epochs = entry.spec.task.epochs
         for share in self.spec.rungs:
-            at = math.ceil(share * epochs)
+            at = rung_epoch(share, epochs)
             if row.get("epoch") == at and at < epochs:
                 known = {**entry.costs, **row}
                 values = [float(known.get(o.name, math.nan)) for o in self.objectives]
@@ -85,6 +85,11 @@ class EarlyStopping:
             if objective.name in COSTS and not min(costs) <= here <= max(costs):
                 return True
         return False
+
+
+def rung_epoch(share: float, epochs: int) -> int:
+    """The first epoch at which so much of the training is done; rounding errors are no epoch."""
+    return math.ceil(share * epochs - 1e-9)
 
 
 def family(entry: Entry) -> str:
@@ -121,7 +126,7 @@ class StoppingReport:
 
     @property
     def saved(self) -> float:
-        return 1 - self.epochs_trained / max(1, self.epochs_in_full)
+        return 1 - self.epochs_trained / self.epochs_in_full if self.epochs_in_full else 0.0
 
     @property
     def front_points_lost(self) -> float | None:
@@ -172,7 +177,7 @@ def _correlations(
     for share in spec.rungs:
         pairs = []
         for entry in control:
-            at = math.ceil(share * entry.spec.task.epochs)
+            at = rung_epoch(share, entry.spec.task.epochs)
             row = next((r for r in entry.history if r.get("epoch") == at), {})
             if quality.name in row and quality.name in entry.metrics:
                 pairs.append((row[quality.name], entry.metrics[quality.name]))

@@ -117,7 +117,8 @@ class QualityModel:
         self, rows: Rows, quality: Floats, extra_noise: Floats, rng: np.random.Generator
     ) -> None:
         """`extra_noise` is the variance a row has beyond that of a finished trial."""
-        self._groups = max(1, round(float(rows.levels[0].sum())))
+        self._groups = round(float(rows.levels[0].sum()))
+        self._levels = rows.levels.shape[1] // max(1, self._groups)
         self._shift = float(quality.mean())
         self._scale = float(quality.std()) or 1.0
         self._rows = rows
@@ -181,15 +182,22 @@ class QualityModel:
                 settings -= scales["mismatch"] * relations.mismatches
             joint = joint + settings
         kernel = 1.0 + scales["trend"] * relations.trend
-        kernel += scales["layers"] * (2 - 4 * relations.differing / self._groups)
+        if self._groups:
+            # Centred over the levels: 2 for equal plans of two levels, -2 for opposite ones.
+            share = relations.differing / self._groups
+            kernel += 4 * scales["layers"] * (1 - 1 / self._levels - share)
         kernel += scales["joint"] * np.exp(joint)
         if settings is not None:
             kernel += scales["settings"] * np.exp(settings)
         return kernel
 
     def _own_variance(self, rows: Rows) -> Floats:
-        own = 1.0 + scales_sum(self._scales, ("joint", "settings")) + 2 * self._scales["layers"]
-        return own + self._scales["trend"] * 2 * (rows.trend**2).sum(1)
+        own = 1.0 + self._scales["joint"] + 2 * self._scales["trend"] * (rows.trend**2).sum(1)
+        if self._groups:
+            own += 4 * self._scales["layers"] * (1 - 1 / self._levels)
+        if "settings" in self._scales.names:
+            own += self._scales["settings"]
+        return np.asarray(own)
 
     def _fit(self, rng: np.random.Generator) -> _Scales:
         """Coordinate search: few parameters, a likelihood of a millisecond, no gradients."""
@@ -219,19 +227,18 @@ class QualityModel:
         return float(-0.5 * half @ half - np.log(np.diag(factor)).sum()) + scales.log_prior
 
 
-def scales_sum(scales: _Scales, names: tuple[str, ...]) -> float:
-    return sum(scales[name] for name in names if name in scales.names)
-
-
 def _cholesky(kernel: Floats, noise: Floats | float) -> Floats:
-    matrix = kernel.copy()
-    diagonal = np.diag_indices_from(matrix)
-    matrix[diagonal] += noise + JITTER
-    while True:
+    """The factor of kernel and noise; rounding is made up for by a little more noise."""
+    diagonal = np.diag_indices_from(kernel)
+    size = float(np.abs(kernel[diagonal]).mean())
+    for more in (JITTER, 1e-4 * size, 1e-2 * size):
+        matrix = kernel.copy()
+        matrix[diagonal] += noise + more
         try:
             return np.asarray(np.linalg.cholesky(matrix))
         except np.linalg.LinAlgError:
-            matrix[diagonal] += 1e-3 * float(matrix[diagonal].mean())
+            continue
+    raise ValueError("the kernel is not positive definite")
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 from search.progress import duration
 from search.results import Results
 from search.study import Entry
+from trainables.kinds import Metric
 
 NUMERIC = set("0123456789.,%-+ ")
 
@@ -71,13 +72,13 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: int =
     return "\n".join([line(headers), rule, *(line(row) for row in cells)])
 
 
-def front_table(entries: Sequence[Entry]) -> str:
+def front_table(entries: Sequence[Entry], quality: Metric) -> str:
     rows = [
         [
             e.id,
             e.spec.method,
             e.spec.plan,
-            accuracy(e),
+            measured(e, quality),
             "-" if e.confidence is None else f"{100 * e.confidence:.0f}",
             f"{e.costs['flops_pct']:.1f}",
             count(e.costs["flops"]),
@@ -85,28 +86,33 @@ def front_table(entries: Sequence[Entry]) -> str:
         ]
         for e in entries
     ]
-    headers = ["trial", "method", "plan", "val acc %", "sure %", "flops %", "flops", "bytes"]
+    shown = short(quality)
+    headers = ["trial", "method", "plan", f"val {shown}", "sure %", "flops %", "flops", "bytes"]
     return table(headers, rows, flexible=2)
 
 
-def accuracy(entry: Entry) -> str:
-    """In percent; with its spread and the number of seeds where there are several."""
-    mean = percent(entry.metrics.get("val_accuracy"), 2)
+def short(quality: Metric) -> str:
+    """A metric at the head of a column."""
+    return {"accuracy": "acc"}.get(quality.bare, quality.bare) + quality.unit
+
+
+def measured(entry: Entry, quality: Metric) -> str:
+    """With its spread and the number of seeds where there are several."""
+    mean = quality.number(entry.metrics.get(quality.name))
     if entry.seeds == 1 or entry.spread is None:
         return mean
-    return f"{mean} ± {100 * entry.spread:.2f} ({entry.seeds})"
+    return f"{mean} ± {quality.number(entry.spread)} ({entry.seeds})"
 
 
-def expectation(entry: Entry) -> str:
+def expectation(entry: Entry, quality: Metric) -> str:
     """What training the point again should give."""
-    mean = percent(entry.metrics["val_accuracy"], 2)
+    mean = f"{quality.text(entry.metrics[quality.name])} validation {quality.label}"
     if entry.spread is None:
-        return f"{mean} % validation accuracy"
+        return mean
     basis = f"mean of {entry.seeds} seeds" if entry.seeds > 1 else "one seed, not confirmed"
-    return (
-        f"{mean} % validation accuracy ({basis}); "
-        f"trained again, expect within {100 * 2 * entry.spread:.2f} points of it"
-    )
+    points = " points" if quality.share else ""
+    within = quality.number(2 * entry.spread) + points
+    return f"{mean} ({basis}); trained again, expect within {within} of it"
 
 
 def front_summary(results: Results) -> str:
@@ -120,7 +126,7 @@ def front_summary(results: Results) -> str:
         f"Front of {config.name}: {len(results.front)} of {results.counts()['complete']} complete "
         f"trials",
         "",
-        front_table(results.front),
+        front_table(results.front, config.quality),
         "",
         textwrap.fill(
             f"hypervolume {100 * results.hypervolume_share:.2f} % of the box from the reference "
@@ -143,11 +149,11 @@ def next_commands(results: Results) -> str:
     name = results.config.name
     lines = ["Next:"]
     if results.state == "interrupted":
-        lines.append(f"  bitfront resume {name}".ljust(44) + "continue where it stopped")
+        lines.append(f"  bitfront resume {name}".ljust(43) + " continue where it stopped")
     lines += [
-        f"  bitfront ui {name}".ljust(44) + "compare the runs in MLflow",
-        f"  bitfront export {name} --budget 40%".ljust(44) + "a point of the front as recipe.yaml",
-        "  bitfront train recipe.yaml".ljust(44) + "final training, packed checkpoint",
+        f"  bitfront ui {name}".ljust(43) + " compare the runs in MLflow",
+        f"  bitfront export {name} --budget 40%".ljust(43) + " a point of the front as recipe.yaml",
+        "  bitfront train recipe.yaml".ljust(43) + " final training, packed checkpoint",
     ]
     return "\n".join(lines)
 
@@ -166,11 +172,11 @@ def status_line(results: Results) -> list[str]:
         f"{done}/{s['budget']}",
         str(trials["running"]),
         f"{trials['failed']}" + (f" ({failures})" if failures else ""),
-        percent(s["best_accuracy"]),
+        results.config.quality.number(results.best, 1),
         str(s["front"]),
         percent(s["hypervolume_share"]),
         spent,
     ]
 
 
-STATUS_HEADERS = ["search", "state", "trials", "run", "failed", "best %", "front", "hv %", "time"]
+STATUS_HEADERS = ["search", "state", "trials", "run", "failed", "best", "front", "hv %", "time"]

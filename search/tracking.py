@@ -19,6 +19,7 @@ from typing import Any
 
 from search.config import SearchConfig
 from search.study import Entry
+from trainables.kinds import kind_of
 from trainables.methods import METHODS
 from trainables.registry import UserError
 
@@ -57,10 +58,11 @@ def experiment_name(config: SearchConfig) -> str:
 
 
 def run_name(entry: Entry) -> str:
-    """Readable in a list: number, method, share of the flops, accuracy."""
+    """Readable in a list: number, method, share of the flops, accuracy or other quality."""
     name = f"t{entry.number:04d} {entry.spec.method} {entry.costs['flops_pct']:.0f} %"
-    accuracy = entry.metrics.get("val_accuracy")
-    return f"{name} {100 * accuracy:.1f}" if accuracy is not None else name
+    quality = kind_of(entry.spec.task.dataset).quality
+    value = entry.metrics.get(quality.name)
+    return f"{name} {quality.number(value, 1)}" if value is not None else name
 
 
 def end_tags(entry: Entry) -> dict[str, str]:

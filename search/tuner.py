@@ -42,7 +42,8 @@ class LedgerSearcher(Searcher):
     """Hands Ray the trials the ledger asks for and brings their ends back."""
 
     def __init__(self, session: Session, concurrent: int) -> None:
-        super().__init__(metric="val_accuracy", mode="max")
+        quality = session.config.quality
+        super().__init__(metric=quality.name, mode="max" if quality.maximize else "min")
         self.session = session
         self.concurrent = concurrent
         self.trials: dict[str, str] = {}
@@ -97,7 +98,7 @@ class Watcher(Callback):
 
 
 def make_scheduler(session: Session) -> TrialScheduler:
-    return FrontScheduler(session) if session.config.search.early_stopping else FIFOScheduler()
+    return FIFOScheduler() if session.stopping is None else FrontScheduler(session)
 
 
 def run_tasks(

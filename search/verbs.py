@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from search import home, terminal
 from trainables.registry import UserError
@@ -140,14 +140,25 @@ def front(args: Namespace) -> int:
     elif args.csv:
         from dashboards.figures import front_csv
 
-        sys.stdout.write(front_csv(results.figure_points()))
+        quality = results.figure_quality.bare
+        sys.stdout.write(front_csv(results.figure_points(), quality))
     else:
         terminal.show(terminal.front_summary(results))
         if args.plot:
-            from dashboards.figures import front_text
-
-            terminal.show("\n" + front_text(results.figure_points(), min(100, terminal.width())))
+            terminal.show("\n" + _plot(results))
     return 0
+
+
+def _plot(results: Results) -> str:
+    from dashboards.figures import front_text
+
+    labels = results.figure_labels()
+    return front_text(
+        results.figure_points(),
+        min(100, terminal.width()),
+        accuracy_label=labels["accuracy_label"],
+        cost_label=labels["cost_label"],
+    )
 
 
 def compare(args: Namespace) -> int:
@@ -187,7 +198,7 @@ def export(args: Namespace) -> int:
     share = 100 * entry.costs["flops"] / results.full_flops
     terminal.show(
         f"{path}: trial {entry.id}, {entry.spec.method} {entry.spec.plan}\n"
-        f"  {terminal.expectation(entry)}\n"
+        f"  {terminal.expectation(entry, results.config.quality)}\n"
         f"  {terminal.count(entry.costs['flops'])} flops "
         f"({share:.1f} % of the dearest network in full precision)\n"
         f"  bitfront train {path}"
@@ -207,8 +218,9 @@ def _chosen(results: Results, args: Namespace) -> Entry:
         cost, budget = results.cost_name, _number(args.budget.rstrip("%"), "--budget")
         if args.budget.endswith("%"):
             cost, budget = "flops", results.full_flops * budget / 100
-        points = [[cautious(e), e.costs[cost]] for e in results.front]
-        index = best_under_budget(points, _accuracy_and(cost), budget)
+        _, both = results.quality_and(cost)
+        points = [[cautious(e, results.config.quality), e.costs[cost]] for e in results.front]
+        index = best_under_budget(points, both, budget)
         if index is None:
             cheapest = min(e.costs[cost] for e in results.front)
             raise UserError(
@@ -219,24 +231,20 @@ def _chosen(results: Results, args: Namespace) -> Entry:
         text = args.min_accuracy
         wanted = _number(text.rstrip("%"), "--min-accuracy")
         wanted = wanted / 100 if text.endswith("%") or wanted > 1 else wanted
-        cost = results.cost_name
-        points = [[e.metrics["val_accuracy"], e.costs[cost]] for e in results.front]
-        index = cheapest_reaching(points, _accuracy_and(cost), wanted)
+        cost, quality = results.cost_name, results.config.quality
+        if not quality.share:
+            raise UserError(f"--min-accuracy is a share, this search is for {quality.label}")
+        points, both = results.quality_and(cost)
+        index = cheapest_reaching(points, both, wanted)
         if index is None:
-            best = max(point[0] for point in points)
+            best = quality.text(max(point[0] for point in points))
             raise UserError(
-                f"no point of the front reaches {100 * wanted:g} %; the best has {100 * best:.2f} %"
+                f"no point of the front reaches {100 * wanted:g} %; the best has {best}"
             )
         return results.front[index]
     if args.knee:
         return results.front[knee(results.front_values, objectives)]
     raise UserError("which point? give --budget, --min-accuracy, --knee, --trial or --all")
-
-
-def _accuracy_and(cost: str) -> list[Any]:
-    from search.front import Objective
-
-    return [Objective("val_accuracy", True), Objective(cost, False)]
 
 
 def _positive(value: int, option: str) -> int:
@@ -272,16 +280,25 @@ def train(args: Namespace) -> int:
     if args.json:
         terminal.show_json(result.as_json())
         return 0
+    quality = recipe.quality
+    metrics = [m for m in recipe.kind.metrics if m.share]
     rows = [
-        [str(s.seed), terminal.percent(s.test_accuracy, 2), terminal.count(s.bytes), s.checkpoint]
+        [
+            str(s.seed),
+            *(m.number(s.metrics[f"test_{m.bare}"]) for m in metrics),
+            terminal.count(s.bytes),
+            s.checkpoint,
+        ]
         for s in result.seeds
     ]
-    terminal.show("\n" + terminal.table(["seed", "test acc %", "bytes", "packed checkpoint"], rows))
-    spread = f" ± {100 * result.spread:.2f}" if len(result.seeds) > 1 else ""
-    expected = recipe.expected.get("val_accuracy")
-    known = f" (validation accuracy in the search: {100 * expected:.2f} %)" if expected else ""
+    headers = ["seed", *(f"test {terminal.short(m)}" for m in metrics), "bytes"]
+    terminal.show("\n" + terminal.table([*headers, "packed checkpoint"], rows))
+    spread = f" ± {quality.number(result.spread)}" if len(result.seeds) > 1 else ""
+    expected = quality.text(recipe.expected.get(quality.name))
+    known = f" (validation {quality.label} in the search: {expected})" if expected != "-" else ""
     terminal.show(
-        f"\ntest accuracy {100 * result.mean:.2f}{spread} % over {len(result.seeds)} seeds, "
+        f"\ntest {quality.label} {quality.number(result.mean)}{spread}{quality.unit} "
+        f"over {len(result.seeds)} seeds, "
         f"{result.epochs} epochs on {result.train_examples} examples{known}"
     )
     return 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trainables.cost import CostTable, task_cost_table
+from trainables.data import DATASETS
 from trainables.methods import METHODS
 from trainables.parameters import Choice, Domain, Int, Value
 from trainables.plan import check_plan, expand
@@ -101,7 +102,11 @@ class Selecting:
         return {key: value for key, value in self.params.items() if key in declared}
 
     def task(self, task: Task) -> Task:
-        return with_overrides(task, dict(self.trained_on)) if self.trained_on else task
+        if not self.trained_on:
+            return task
+        changed = with_overrides(task, dict(self.trained_on))
+        dataset = DATASETS.settle(changed.dataset, changed.data_dir)
+        return changed.model_copy(update={"dataset": dataset})
 
     def specs(self, space: Space, seed: int) -> dict[str, SelectionSpec]:
         """What the selectors that look at a trained network are to look at, by name."""

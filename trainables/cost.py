@@ -157,7 +157,7 @@ def trace(model: Any, shape: Shape, scope: str = "body") -> CostTable:
     for name, (macs, elements) in seen.items():
         module = weighted[name]
         kind = "conv" if isinstance(module, nn.Conv2d) else "linear"
-        if name == last:
+        if name == last and kind == "linear":
             kind = "classifier"
         layers.append(
             LayerTrace(

@@ -1,6 +1,6 @@
-"""The loss of a training run: cross-entropy with the labels, or what a teacher in full precision
-adds to it (methods.md 1.11 protocol 4, 1.15, 3.4). Any method and model can learn from logits;
-similarities and hidden states are those of transformers."""
+"""The loss of a training run: that of its kind of task, or for classification what a teacher in
+full precision adds to it (methods.md 1.11 protocol 4, 1.15, 3.4). Any method and model can learn
+from logits; similarities and hidden states are those of transformers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from trainables.task import DistillSpec, Task, TrialSpec
 from trainables.training import Network, Training, memory_format
 
 # (network, examples, labels) -> loss.
-Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+Loss = Callable[[nn.Module, Any, Tensor], Tensor]
 
 
 # --- the terms ----------------------------------------------------------------------------------
@@ -161,11 +161,10 @@ class Distillation:
 def make_loss(training: Training, teacher: nn.Module | None = None) -> Loss:
     """The loss the task asks for. The random generators are as before afterwards, so that a
     resumed run, which needs its teacher again, goes on as the uninterrupted one."""
-    spec = training.spec.task.loss
+    kind, task = training.kind, training.spec.task
+    spec = task.loss
     if spec.distill.kind == "none":
-        return lambda model, x, y: F.cross_entropy(
-            model(x), y, label_smoothing=spec.label_smoothing
-        )
+        return lambda model, x, y: kind.loss(model(x), y, task)
     devices = [training.device] if training.device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         found = load_teacher(training) if teacher is None else teacher
@@ -254,6 +253,9 @@ def check_teacher(task: Task) -> None:
     distill = task.loss.distill
     if distill.kind == "none":
         return
+    kind = DATASETS.get(task.dataset).kind
+    if kind != "classification":
+        raise UserError(f"loss.distill: a teacher is for classification, {task.dataset} is {kind}")
     with torch.device("meta"):
         student = _build(task)
         teacher = _teacher_on_meta(task)

@@ -23,7 +23,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from trainables.cost import task_cost_table
-from trainables.data import DATASETS, Arrays
+from trainables.data import DATASETS, Part, in_order
 from trainables.models import build_model
 from trainables.packed import FORMAT as PACKED
 from trainables.registry import UserError
@@ -82,12 +82,15 @@ def binary_stage_spec(spec: TrialSpec) -> TrialSpec | None:
     return spec.model_copy(update={"task": stage, "seed": pretrain.seed})
 
 
-def data_digest(arrays: Arrays) -> str:
+def data_digest(part: Part) -> str:
     """A hash of the training examples: a stage that saw others is another stage."""
-    digest = hashlib.sha256(str(tuple(arrays.x.shape)).encode())
-    digest.update(arrays.y.cpu().numpy().tobytes())
-    step = max(1, len(arrays) // HASHED_EXAMPLES)
-    digest.update(arrays.x[::step].cpu().contiguous().numpy().tobytes())
+    digest = hashlib.sha256(part.y.cpu().numpy().tobytes())
+    step = max(1, len(part) // HASHED_EXAMPLES)
+    some = part.subset(torch.arange(0, len(part), step)).to("cpu")
+    for x, _ in in_order(some, HASHED_EXAMPLES):
+        for tensor in x if isinstance(x, tuple) else (x,):
+            digest.update(str(tuple(tensor.shape)).encode())
+            digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 
@@ -97,13 +100,13 @@ class StageCache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def path(self, spec: TrialSpec, train: Arrays) -> Path:
+    def path(self, spec: TrialSpec, train: Part) -> Path:
         key = [FORMAT, VERSION, spec.fingerprint(length=64), data_digest(train)]
         name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
         return self.folder / f"{name}.safetensors"
 
     def weights(
-        self, spec: TrialSpec, train: Arrays, validation: Arrays, device: torch.device
+        self, spec: TrialSpec, train: Part, validation: Part, device: torch.device
     ) -> dict[str, Tensor]:
         """The network `spec` trains, under the names of the model without a plan; trained now if
         nobody has."""
@@ -120,8 +123,8 @@ class StageCache:
     def _train(
         self,
         spec: TrialSpec,
-        train: Arrays,
-        validation: Arrays,
+        train: Part,
+        validation: Part,
         device: torch.device,
         path: Path,
     ) -> dict[str, Tensor]:
@@ -129,7 +132,8 @@ class StageCache:
         training = train_stage(spec, train, validation, device, state, self)
         tensors = weights_of(training.model)
         part = path.with_suffix(f".{os.getpid()}.part")
-        notes = {"accuracy": training.history[-1]["val_accuracy"], "epochs": spec.task.epochs}
+        quality = training.kind.quality
+        notes = {quality.bare: training.history[-1][quality.name], "epochs": spec.task.epochs}
         metadata = {"format": FORMAT, "spec": spec.model_dump_json(), "notes": json.dumps(notes)}
         save_file(tensors, part, metadata)
         part.replace(path)
@@ -139,8 +143,8 @@ class StageCache:
 
 def train_stage(
     spec: TrialSpec,
-    train: Arrays,
-    validation: Arrays,
+    train: Part,
+    validation: Part,
     device: torch.device,
     state: Path | None = None,
     stages: StageCache | None = None,

@@ -48,7 +48,7 @@ def piecewise_linear(w: Tensor, rho: float, varrho: float) -> Tensor:
 
 def triangle_slope(w: Tensor, height: float, edge: float) -> Tensor:
     """height max(0, edge - |w|): the slope of Bi-Real and R-BNN (methods.md 1.5, 1.6)."""
-    return (edge - w.abs()).clamp_min_(0).mul_(height)
+    return w.abs().sub_(edge).clamp_max_(0).mul_(-height)
 
 
 def triangle_primitive(w: Tensor, height: float, edge: float) -> Tensor:
@@ -129,7 +129,12 @@ class SignWithSwishSlope(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         (w,) = ctx.saved_tensors
-        return _sign_swish_parts(w, ctx.mu)[-1].mul_(grad), None
+        mu = ctx.mu
+        z = w * mu
+        s = torch.sigmoid(z)
+        # 4 mu (1 - z a) p with a = s - 1/2; sigmoid_backward is grad p in one pass.
+        heard = torch.ops.aten.sigmoid_backward(grad, s)
+        return z.mul_(s.sub_(0.5)).sub_(1).mul_(heard).mul_(-4 * mu), None
 
 
 class SignSwish(torch.autograd.Function):
@@ -214,13 +219,15 @@ class ShiftedSign(torch.autograd.Function):
     def forward(ctx: Any, w: Tensor, height: float, edge: float, shift: Tensor) -> Tensor:
         ctx.save_for_backward(w, shift)
         ctx.shape = height, edge
-        return sign(w - shift)
+        # 0 - shift is never -0.0, and so the sum is not either.
+        return torch.copysign(w.new_ones(()), w + (0.0 - shift))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         w, shift = ctx.saved_tensors
-        heard = triangle_slope(w - shift, *ctx.shape).mul_(grad)
+        height, edge = ctx.shape
+        heard = (w - shift).abs_().sub_(edge).clamp_max_(0).mul_(grad).mul_(-height)
         return heard, None, None, heard.sum_to_size(shift.shape).neg()
 
 
@@ -238,8 +245,8 @@ class SignWithTanhSlope(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         (w,) = ctx.saved_tensors
         k, t = ctx.shape
-        s = torch.sigmoid((2 * t) * w)  # 1 - tanh^2(t w) = 4 s (1 - s)
-        return torch.addcmul(s, s, s, value=-1).mul_(4 * k * t).mul_(grad), None, None
+        s = w.mul(2 * t).sigmoid_()  # 1 - tanh^2(t w) = 4 s (1 - s)
+        return torch.ops.aten.sigmoid_backward(grad, s).mul_(4 * k * t), None, None
 
 
 class Tanh(torch.autograd.Function):
@@ -247,7 +254,7 @@ class Tanh(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, k: float, t: float) -> Tensor:
-        out = torch.sigmoid((2 * t) * w).mul_(2 * k).sub_(k)
+        out = w.mul(2 * t).sigmoid_().mul_(2 * k).sub_(k)
         ctx.save_for_backward(out)
         ctx.shape = k, t
         return out
@@ -311,9 +318,10 @@ PAIRS: dict[str, Pair] = {
 
 
 def wrapped(z: Tensor, bits: int) -> Tensor:
-    """((z + M) mod 2^b) - M with M = 2^(b-1): what an accumulator of b bits holds."""
-    m = 2.0 ** (bits - 1)
-    return torch.remainder(z + m, 2 * m).sub_(m)
+    """((z + M) mod 2^b) - M with M = 2^(b-1): what an accumulator of b bits holds. As a floor,
+    which is exact for powers of two and several times as fast as a remainder."""
+    period = 2.0**bits
+    return z.mul(1 / period).add_(0.5).floor_().mul_(-period).add_(z)
 
 
 class CyclicActivation(torch.autograd.Function):
@@ -328,7 +336,8 @@ class CyclicActivation(torch.autograd.Function):
         falling = magnitude.mul(-slope).add_(slope * 2.0 ** (bits - 1))
         ctx.slope = slope
         ctx.save_for_backward(falling < magnitude)
-        return torch.copysign(torch.minimum(magnitude, falling, out=falling), m)
+        torch.minimum(magnitude, falling, out=falling)
+        return torch.copysign(falling, m, out=falling)
 
     @staticmethod
     @once_differentiable

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.cost import PER_ELEMENT, CostTable, task_cost_table
-from trainables.data import Arrays
+from trainables.data import Part, in_order
 from trainables.methods import Method
 from trainables.pretraining import load_weights, weights_of
 from trainables.task import Task, TrialSpec
@@ -144,7 +144,7 @@ class WithoutChannels(Method):
 def slim(
     task: Task,
     budget_pct: float,
-    data: tuple[Arrays, Arrays],
+    data: tuple[Part, Part],
     penalty: float = 1e-4,
     seed: int = 0,
     device: torch.device | str = "cpu",
@@ -154,7 +154,7 @@ def slim(
     names = [layer.name for layer in table.plan_layers]
     spec = TrialSpec(task=task, plan="F" * len(names), seed=seed)
     sparse = Training(spec, *data, device, validate_each_epoch=False)
-    example = sparse.train.x[:2]
+    example, _ = next(in_order(sparse.train, 2))
     sparse.method = SmallScales(sparse, norms_after(sparse.model, names, example), penalty)
     while not sparse.done:
         sparse.epoch()

@@ -6,13 +6,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from trainables.parameters import Value
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Augmentation = Literal["default", "none", "crop-flip", "affine-flip", "resized-crop-flip"]
 
 
 class Strict(BaseModel):
@@ -52,16 +53,22 @@ class OptimizerSpec(Strict):
 class LearningRateSpec(Strict):
     """How the learning rate moves, in fractions of training."""
 
-    shape: Literal["constant", "linear", "cosine", "steps"] = "cosine"
+    shape: Literal["constant", "linear", "cosine", "exponential", "steps"] = "cosine"
     """how the learning rate falls; `schedule: cosine` is short for this key"""
     warmup: Fraction = 0.0
     """fraction of training over which it rises first"""
     end_factor: Annotated[float, Field(ge=0)] = 0.0
-    """the last learning rate as a share of lr (linear, cosine)"""
+    """the last learning rate as a share of lr (linear, cosine; exponential needs one above 0)"""
     at: list[Fraction] = Field(default_factory=lambda: [0.5, 0.75])
     """fractions of training at which steps come"""
     factor: Annotated[float, Field(gt=0)] = 0.1
     """what each step multiplies with"""
+
+    @model_validator(mode="after")
+    def _exponential_decay_has_an_end(self) -> Self:
+        if self.shape == "exponential" and self.end_factor == 0:
+            raise ValueError("an exponential schedule needs an end_factor above 0")
+        return self
 
 
 Weight = Annotated[float, Field(ge=0)]
@@ -148,7 +155,7 @@ class PretrainSpec(Strict):
     """of the stage"""
     loss: CrossEntropySpec | None = None
     """of the stage, which has no teacher"""
-    augmentation: Literal["default", "none", "crop-flip"] | None = None
+    augmentation: Augmentation | None = None
     """of the stage"""
     precision: Literal["fp32", "bf16"] | None = None
     """of the stage"""
@@ -167,7 +174,8 @@ class Task(Strict):
     """Dataset + model + epochs + loss: what a trial trains."""
 
     dataset: str
-    """one of `bitfront datasets`"""
+    """one of `bitfront datasets`, images of your own (`folder:NAME:SIZE`) or image sequences to
+    track (`sequences:NAME`)"""
     model: ModelSpec
     """the network; `model: cresnet20` is short for its name alone"""
     epochs: Annotated[int, Field(ge=1)] = 10
@@ -183,7 +191,7 @@ class Task(Strict):
     pretrain: PretrainSpec = Field(default_factory=PretrainSpec)
     """what training starts from; `pretrain: 20` is short for its epochs, `pretrain: FILE` for a
     checkpoint; end-to-end when not given"""
-    augmentation: Literal["default", "none", "crop-flip"] = "default"
+    augmentation: Augmentation = "default"
     """default: what the dataset declares"""
     normalize: Literal["dataset", "imagenet"] = "dataset"
     """mean and deviation of pixels: the dataset's own, or ImageNet's as many checkpoints expect"""

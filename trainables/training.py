@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables import phases
 from trainables.binary import BinaryLayer, apply_plan, verify_binary
-from trainables.data import DATASETS, Arrays, Batches, in_order, load_train, split
+from trainables.data import DATASETS, Batches, Part, in_order, load_train, split
+from trainables.kinds import KINDS, kind_of
 from trainables.methods import build_method
 from trainables.models import build_model
 from trainables.plan import check_plan, plan_layers
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from trainables.distillation import Loss
     from trainables.pretraining import StageCache
 
-EVALUATION_BATCH = 512
 # Enough to settle running statistics (methods.md 4.8 uses 200 batches; their error falls with the
 # root of the number of examples).
 RECALIBRATION_EXAMPLES = 4096
@@ -42,7 +41,7 @@ class DivergedError(Exception):
     """The loss or a parameter is no longer a finite number."""
 
 
-def search_data(task: Task) -> tuple[Arrays, Arrays]:
+def search_data(task: Task) -> tuple[Part, Part]:
     """(train, validation): all a search may see. The test set is not reachable from here."""
     return _search_data(
         task.dataset,
@@ -63,7 +62,7 @@ def _search_data(
     subset: int | None,
     val_fraction: float,
     seed: int,
-) -> tuple[Arrays, Arrays]:
+) -> tuple[Part, Part]:
     arrays = load_train(dataset, data_dir, normalize)
     if subset is not None and subset < len(arrays):
         arrays = arrays.take(subset, seed)
@@ -108,8 +107,8 @@ class Training:
     def __init__(
         self,
         spec: TrialSpec,
-        train: Arrays,
-        validation: Arrays,
+        train: Part,
+        validation: Part,
         device: torch.device | str = "cpu",
         validate_each_epoch: bool = True,
         stages: StageCache | None = None,
@@ -122,9 +121,10 @@ class Training:
         self.network = Network(spec, self.device)
         self.model, self.method = self.network.model, self.network.method
         layout = memory_format(self.model)
-        self.train = _laid_out(train, layout).to(self.device)
-        self.validation = _laid_out(validation, layout).to(self.device)
+        self.train = train.laid_out(layout).to(self.device)
+        self.validation = validation.laid_out(layout).to(self.device)
         task = spec.task
+        self.kind = kind_of(task.dataset)
         augmentation: str = task.augmentation
         if augmentation == "default":
             augmentation = DATASETS.get(task.dataset).augmentation
@@ -191,9 +191,11 @@ class Training:
         wanted = index + 1 < len(self.phases) and self.phases[index + 1].best
         if not wanted or not self.validate_each_epoch:
             return
-        if metrics["val_accuracy"] > self.best.get("accuracy", -1.0):
+        quality = self.kind.quality
+        reached = metrics[quality.name]
+        if not self.best or quality.better(reached, self.best["quality"]):
             model = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-            self.best = {"accuracy": metrics["val_accuracy"], "model": model}
+            self.best = {"quality": reached, "model": model}
 
     def _train_epoch(self) -> float:
         task, model = self.spec.task, self.model
@@ -225,35 +227,39 @@ class Training:
         return float(total) / max(1, len(self.batches))
 
     def _validate(self) -> dict[str, float]:
-        """Accuracy is always that of the hard-binarized network. Where training used softer
+        """Quality is always that of the hard-binarized network. Where training used softer
         weights, batch-norm statistics are re-estimated for the hard ones first, and both that
         number and the one without are reported at the end (methods.md 6.4)."""
         if not self.method.soft or not self.network.binary:
             return self._evaluate_hard()
+        quality = self.kind.quality.name
         if self.done:
-            raw = evaluate(self.model, self.validation)["val_accuracy"]
-            soft = self._accuracy_as_trained(self.validation)
+            raw = self._evaluate(self.validation)[quality]
+            soft = self._quality_as_trained(self.validation)
             recalibrate(self.model, self.train, self.spec.task.batch_size)
             hard = self._evaluate_hard()
-            gap = soft - hard["val_accuracy"]
-            return {**hard, "val_accuracy_raw": raw, "acc_soft": soft, "soft_gap": gap}
-        some = first_examples(self.validation, GAP_EXAMPLES)
-        soft = self._accuracy_as_trained(some)
+            gap = soft - hard[quality]
+            return {**hard, f"{quality}_raw": raw, "acc_soft": soft, "soft_gap": gap}
+        some = self.validation.first(GAP_EXAMPLES)
+        soft = self._quality_as_trained(some)
         with kept_statistics(self.model):
             recalibrate(self.model, self.train, self.spec.task.batch_size)
             hard = self._evaluate_hard()
             of_some = hard
             if len(some) < len(self.validation):
-                of_some = evaluate(self.model, some)
-        return {**hard, "soft_gap": soft - of_some["val_accuracy"]}
+                of_some = self._evaluate(some)
+        return {**hard, "soft_gap": soft - of_some[quality]}
 
     def _evaluate_hard(self) -> dict[str, float]:
         self.method.before_evaluation()
-        return evaluate(self.model, self.validation)
+        return self._evaluate(self.validation)
 
-    def _accuracy_as_trained(self, arrays: Arrays) -> float:
+    def _quality_as_trained(self, part: Part) -> float:
         with self.method.as_trained():
-            return evaluate(self.model, arrays)["val_accuracy"]
+            return self._evaluate(part)[self.kind.quality.name]
+
+    def _evaluate(self, part: Part) -> dict[str, float]:
+        return self.kind.evaluate(self.model, part)
 
     def _parameters_finite(self) -> bool:
         norms = torch._foreach_norm([p.detach() for p in self.model.parameters()])
@@ -347,22 +353,9 @@ def make_optimizer(model: nn.Module, spec: OptimizerSpec) -> torch.optim.Optimiz
     return kind(params, spec.lr, weight_decay=spec.weight_decay, fused=True)
 
 
-@torch.no_grad()
-def evaluate(model: nn.Module, arrays: Arrays) -> dict[str, float]:
-    """Accuracy as a fraction and mean cross-entropy, in evaluation mode."""
-    model.eval()
-    correct = torch.zeros((), device=arrays.device, dtype=torch.int64)
-    loss = torch.zeros((), device=arrays.device)
-    for x, y in in_order(arrays, EVALUATION_BATCH):
-        logits: Tensor = model(x)
-        correct += (logits.argmax(1) == y).sum()
-        loss += F.cross_entropy(logits, y, reduction="sum")
-    n = len(arrays)
-    return {"val_accuracy": int(correct) / n, "val_loss": float(loss) / n}
-
-
-def first_examples(arrays: Arrays, count: int) -> Arrays:
-    return arrays if len(arrays) <= count else Arrays(arrays.x[:count], arrays.y[:count])
+def evaluate(model: nn.Module, part: Part, kind: str = "classification") -> dict[str, float]:
+    """The metrics of that kind of task, in evaluation mode."""
+    return KINDS.get(kind).evaluate(model, part)
 
 
 def _norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
@@ -374,7 +367,7 @@ def _norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
 
 
 @torch.no_grad()
-def recalibrate(model: nn.Module, arrays: Arrays, batch_size: int) -> None:
+def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
     """Batch-norm statistics anew, as plain averages over training examples, with the weights
     evaluation uses: only the norms run in training mode."""
     model.eval()
@@ -385,12 +378,12 @@ def recalibrate(model: nn.Module, arrays: Arrays, batch_size: int) -> None:
         norm.momentum = None
         norm.train()
     examples = 0
-    for x, _ in in_order(arrays, batch_size):
+    for x, y in in_order(part, batch_size):
         # A short last batch would count as much as a full one.
-        if len(x) < batch_size and examples:
+        if len(y) < batch_size and examples:
             break
         model(x)
-        examples += len(x)
+        examples += len(y)
         if examples >= RECALIBRATION_EXAMPLES:
             break
     for norm, momentum in zip(norms, momenta, strict=True):
@@ -408,13 +401,6 @@ def kept_statistics(model: nn.Module) -> Iterator[None]:
         for norm, buffers in kept:
             for name, value in buffers.items():
                 getattr(norm, name).copy_(value)
-
-
-def _laid_out(arrays: Arrays, layout: torch.memory_format) -> Arrays:
-    """Images in the layout the convolutions use, so that no batch is converted."""
-    if arrays.x.dim() != 4 or layout is torch.preserve_format:
-        return arrays
-    return Arrays(arrays.x.contiguous(memory_format=layout), arrays.y)
 
 
 def device_from_resources(gpus: float) -> torch.device:

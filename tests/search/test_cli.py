@@ -98,7 +98,12 @@ def test_models_and_datasets_are_listed(capsys):
 def test_a_dataset_is_here_when_its_folder_is(capsys, tmp_path):
     (tmp_path / "cifar-10-batches-py").mkdir()
     found = json.loads(call(capsys, "datasets", "--data-dir", str(tmp_path), "--json"))
-    assert {d["name"] for d in found if d["available"]} == {"digits", "moons", "cifar10"}
+    assert {d["name"] for d in found if d["available"]} == {
+        "cifar10",
+        "digits",
+        "moons",
+        "moving-shapes",
+    }
 
 
 def test_cost_prints_the_per_layer_table_and_the_totals(capsys):

@@ -33,7 +33,7 @@ space:
   method: [bnn, bc]
   plan: {per: layer, levels: [F, B]}
   optimizer.lr: {float: [0.003, 0.03], log: true}
-search: {sampler: tpe, trials: 8, seed: 0}
+search: {trials: 8, seed: 0}
 resources: {cpus: 1}
 """
 

@@ -9,7 +9,8 @@ from search.config import ConfigError
 from search.home import SearchFolder
 from search.paper import PaperComparison, trial_value
 from search.results import Results
-from search.study import Ledger, entry_of
+from search.samplers import middle
+from search.study import Ledger, entry_of, recorded
 from trainables.registry import UserError
 
 PAPER = """\
@@ -29,14 +30,16 @@ paper:
 
 @pytest.fixture
 def make_results(make_space, tiny_yaml, tmp_path):
-    """Eight trials whose accuracy falls with the share of binary layers, bnn++ worst of all."""
+    """Eight trials whose accuracy falls with the share of binary layers, bnn++ worst of all; the
+    first is in full precision."""
 
     def make(paper=PAPER):
         config, space = make_space("search.trials=8", text=tiny_yaml + paper)
         folder = SearchFolder(tmp_path / "tiny")
         folder.path.mkdir(parents=True)
         folder.config_file.write_text(config.dump())
-        ledger = Ledger(folder.ledger_url, config, space)
+        full = recorded(space, lambda name, d: "F" if name.startswith("plan.") else middle(d))
+        ledger = Ledger(folder.ledger_url, config, space, [full])
         while (entry := ledger.ask()) is not None:
             accuracy = 0.9 - 0.1 * entry.spec.plan.count("B") / len(entry.spec.plan)
             accuracy -= 0.2 * (entry.spec.method == "bnn++")
@@ -102,7 +105,7 @@ def test_a_search_without_rows_and_a_comparison_with_nothing_are_errors(
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("value: 0.65", "value: 65", "accuracies are fractions, got 65"),
+        ("value: 0.65", "value: 65", "val_accuracy is a fraction, got 65"),
         ("method: bnn++", "methd: bnn++", "did you mean 'method'"),
         ("label: far", "lable: far", "unknown key, did you mean 'label'"),
         ("epochs: 160", "metric: acc", "'acc' is no metric"),
@@ -127,6 +130,7 @@ def test_a_trial_knows_its_value_at_every_kind_of_key(make_space, tiny_yaml, tmp
     ledger.ask()
     entry = entry_of(ledger.study.get_trials()[0])
     entry.spec = entry.spec.model_copy(update={"method": "bnn++", "params": {"mu_end": 30.0}})
+    entry.drawn = {}
     assert trial_value(entry, "method") == "bnn++"
     assert trial_value(entry, "bnn++.mu_end") == 30.0
     assert trial_value(entry, "bnn.scale") is None

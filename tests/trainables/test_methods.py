@@ -650,7 +650,7 @@ def test_a_rotation_brings_weights_nearer_to_their_signs() -> None:
 
     def agreement() -> float:
         w = rotated(latent)
-        return float((w * sign(w)).sum())
+        return float((w * sign(w)).sum().detach())
 
     before = agreement()
     torch.testing.assert_close(rotated(latent), rotated.standardized(latent))

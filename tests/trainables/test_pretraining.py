@@ -127,7 +127,7 @@ def test_a_phase_can_begin_with_the_best_weights_of_the_one_before(
     training = start(make_spec("bc", "W"))
     training.epoch()
     kept = weights_of(training.model)
-    training.history[-1]["val_accuracy"] = training.best["accuracy"] = 2.0
+    training.history[-1]["val_accuracy"] = training.best["quality"] = 2.0
     training.epoch()
     assert not same(weights_of(training.model), kept)
     training._begin_phase(1)

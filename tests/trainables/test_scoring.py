@@ -170,7 +170,7 @@ def test_scores_can_be_counted_by_the_flop() -> None:
 
 
 def test_examples_scored_and_epochs_trained_are_counted() -> None:
-    found = select(scoring_of(selector="mixbin-grad", examples=50).spec)
+    found = select(scoring_of(selector="mixbin-grad", examples=50, update="greedy").spec)
     train = len(scoring_of().train)
     # Four layers: three backward passes, a new estimate of batch norm after two conversions.
     assert found.scored_examples == 3 * 50 + 2 * train

@@ -266,7 +266,7 @@ def test_selectors_share_one_pretraining(tmp_path, monkeypatch) -> None:
 
 def test_the_identity_of_a_selection_is_what_it_depends_on() -> None:
     spec = spec_of("mixbin-grad")
-    same = spec.model_copy(update={"params": {"direction": "bin2fp"}})
+    same = spec.model_copy(update={"params": {"direction": "fp2bin"}})
     elsewhere = spec.task.model_copy(update={"data_dir": "/elsewhere"})
     assert same.fingerprint() == spec.fingerprint()
     assert spec.model_copy(update={"task": elsewhere}).fingerprint() == spec.fingerprint()
@@ -274,7 +274,7 @@ def test_the_identity_of_a_selection_is_what_it_depends_on() -> None:
     others = [
         spec.model_copy(update=change)
         for change in (
-            {"params": {"direction": "fp2bin"}},
+            {"params": {"direction": "bin2fp"}},
             {"task": longer},
             {"seed": 1},
             {"level": "W"},

@@ -49,6 +49,7 @@ def test_model_parameters_are_whatever_stands_beside_the_name() -> None:
         {"task": {"optimizer": {"learning_rate": 1}}},
         {"task": {"schedule": "wavy"}},
         {"task": {"schedule": {"shape": "cosine", "warmup": 1.5}}},
+        {"task": {"schedule": "exponential"}},
         {"task": {"epochs": 0}},
         {"task": {"batch_size": 1}},
         {"task": {"optimizer": {"lr": 0}}},

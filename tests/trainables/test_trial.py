@@ -198,7 +198,7 @@ def test_a_network_that_does_not_end_binary_fails(make_spec, tmp_path: Path) -> 
     trial = Trial(config=config_of(make_spec("bnn++", epochs=2), tmp_path))
     trial.step()
     trial._training.method.annealed.as_trained = True
-    trial._training._accuracy_as_trained = lambda: 0.0
+    trial._training._quality_as_trained = lambda part: 0.0
     result = trial.step()
     assert result["failure"] == "error"
     assert "is not binary" in result["message"]

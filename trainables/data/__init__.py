@@ -1,17 +1,20 @@
 """Datasets by name, their parts in memory and batches of them; one module a family.
 Listing them is cheap: torch, torchvision and scikit-learn are imported when data is loaded."""
 
-from trainables.data import embedded, torchvision_sets
-from trainables.data.batches import AUGMENTATIONS, Batches, in_order
+from trainables.data import embedded, folders, sequences, shapes, torchvision_sets
+from trainables.data.augmentations import AUGMENTATIONS
+from trainables.data.batches import Batches, in_order
 from trainables.data.datasets import (
     DATASETS,
     Arrays,
     DatasetInfo,
+    Part,
     load_test,
     load_train,
     pixel_statistics,
     split,
 )
+from trainables.data.streams import Streamed
 
 __all__ = [
     "AUGMENTATIONS",
@@ -19,11 +22,16 @@ __all__ = [
     "Arrays",
     "Batches",
     "DatasetInfo",
+    "Part",
+    "Streamed",
     "embedded",
+    "folders",
     "in_order",
     "load_test",
     "load_train",
     "pixel_statistics",
+    "sequences",
+    "shapes",
     "split",
     "torchvision_sets",
 ]

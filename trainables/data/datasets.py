@@ -4,22 +4,23 @@ Where the bytes come from is in the family modules; batches and augmentation are
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 
+from trainables.data.augmentations import AUGMENTATIONS
 from trainables.registry import Registry, UserError
 
 if TYPE_CHECKING:
     import torch
 
-# One part of a data set as it is stored: uint8 pixels or float values in [0, 1] (or any range
-# that `mean` and `std` are given for), and int64 labels.
-Read = Callable[[Path | None], "tuple[torch.Tensor, torch.Tensor]"]
+# One part of a data set: as it is stored, uint8 pixels or float values in [0, 1] (or any range
+# that `mean` and `std` are given for) and int64 labels; or a part that is not held in one array.
+Read = Callable[[Path | None], Any]
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -45,6 +46,7 @@ class DatasetInfo:
     embedded: bool = False
     augmentation: str = "none"
     folder: str | None = None
+    kind: str = "classification"
 
     def is_there(self, data_dir: Path | str | None) -> bool:
         """Whether it can be had from `data_dir`, by a look at its folder alone."""
@@ -57,18 +59,83 @@ class DatasetInfo:
         return self.get_hint if data_dir is None else self.get_hint.replace("DIR", str(data_dir))
 
 
-DATASETS: Registry[DatasetInfo] = Registry("dataset")
+@dataclass(frozen=True)
+class Family:
+    """Data of a user's own, named `FAMILY:FOLDER:...`. The name alone declares them, so that costs
+    are known and a checkpoint loads where the data are not."""
+
+    info: Callable[[str], DatasetInfo]
+    # The name with everything in it that has to be looked up in the data directory.
+    settle: Callable[[str, Path | str | None], str]
 
 
-@dataclass(frozen=True, eq=False)
-class Arrays:
-    """Examples and labels of one part, whole in memory, on one device."""
+class Datasets(Registry[DatasetInfo]):
+    """The registered data sets, and those of a user's own."""
 
-    x: torch.Tensor
+    def __init__(self) -> None:
+        super().__init__("dataset")
+        self.families: dict[str, Family] = {}
+
+    def get(self, name: str) -> DatasetInfo:
+        family = self.families.get(name.partition(":")[0]) if ":" in name else None
+        return super().get(name) if family is None else family.info(name)
+
+    def settle(self, name: str, data_dir: Path | str | None) -> str:
+        """The name as a search keeps it: another machine reads the same declaration from it."""
+        family = self.families.get(name.partition(":")[0]) if ":" in name else None
+        return name if family is None else family.settle(name, data_dir)
+
+
+DATASETS = Datasets()
+
+
+class Part:
+    """One part of a data set: so many examples, of which some can be taken."""
+
     y: torch.Tensor
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def to(self, device: torch.device | str) -> Self:
+        raise NotImplementedError
+
+    def laid_out(self, layout: torch.memory_format) -> Self:
+        """Images in the layout the convolutions use, so that no batch is converted."""
+        return self
+
+    def subset(self, indices: np.ndarray | torch.Tensor) -> Self:
+        raise NotImplementedError
+
+    def first(self, count: int) -> Self:
+        """At most `count` examples, the ones at the beginning."""
+        return self if len(self) <= count else self.subset(np.arange(count))
+
+    def batches(
+        self,
+        groups: Sequence[torch.Tensor],
+        augmentation: str = "none",
+        generator: torch.Generator | None = None,
+    ) -> Iterator[tuple[Any, torch.Tensor]]:
+        """A batch (x, y) for every group of indices. What augmentation draws comes from the
+        generator; without one there is no augmentation."""
+        raise NotImplementedError
+
+    def take(self, n: int, seed: int) -> Self:
+        """n examples, the classes in the same proportions: for searches on part of the data."""
+        if not 0 < n <= len(self):
+            raise UserError(f"cannot take {n} examples of {len(self)}")
+        if n == len(self):
+            return self
+        return self.subset(stratified(self.y.cpu().numpy(), n, (seed, _TAKE)))
+
+
+@dataclass(frozen=True, eq=False)
+class Arrays(Part):
+    """Examples and labels of one part, whole in memory, on one device."""
+
+    x: torch.Tensor
+    y: torch.Tensor
 
     @property
     def device(self) -> torch.device:
@@ -83,13 +150,27 @@ class Arrays:
         index = torch.as_tensor(indices, dtype=torch.int64, device=self.device)
         return Arrays(self.x.index_select(0, index), self.y.index_select(0, index))
 
-    def take(self, n: int, seed: int) -> Arrays:
-        """n examples, the classes in the same proportions: for searches on part of the data."""
-        if not 0 < n <= len(self):
-            raise UserError(f"cannot take {n} examples of {len(self)}")
-        if n == len(self):
+    def first(self, count: int) -> Arrays:
+        return Arrays(self.x[:count], self.y[:count])  # views, nothing is copied
+
+    def laid_out(self, layout: torch.memory_format) -> Arrays:
+        import torch
+
+        if self.x.dim() != 4 or layout is torch.preserve_format:
             return self
-        return self.subset(stratified(self.y.cpu().numpy(), n, (seed, _TAKE)))
+        return Arrays(self.x.contiguous(memory_format=layout), self.y)
+
+    def batches(
+        self,
+        groups: Sequence[torch.Tensor],
+        augmentation: str = "none",
+        generator: torch.Generator | None = None,
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        augment = AUGMENTATIONS.get(augmentation)
+        for group in groups:
+            index = group.to(self.device)
+            x = self.x.index_select(0, index)
+            yield (x if generator is None else augment(x, generator)), self.y.index_select(0, index)
 
 
 def stratified(labels: np.ndarray, n: int, seed: tuple[int, ...]) -> np.ndarray:
@@ -105,7 +186,10 @@ def stratified(labels: np.ndarray, n: int, seed: tuple[int, ...]) -> np.ndarray:
     return np.sort(np.concatenate(chosen))
 
 
-def split(arrays: Arrays, val_fraction: float, seed: int) -> tuple[Arrays, Arrays]:
+P = TypeVar("P", bound=Part)
+
+
+def split(arrays: P, val_fraction: float, seed: int) -> tuple[P, P]:
     """(train, val): disjoint, together everything, stratified, the same on every machine."""
     n = round(len(arrays) * val_fraction)
     if not 0 < n < len(arrays):
@@ -118,23 +202,23 @@ def split(arrays: Arrays, val_fraction: float, seed: int) -> tuple[Arrays, Array
     return arrays.subset(np.flatnonzero(~is_val)), arrays.subset(np.flatnonzero(is_val))
 
 
-def load_train(name: str, data_dir: Path | str | None = None, normalize: str = "dataset") -> Arrays:
+def load_train(name: str, data_dir: Path | str | None = None, normalize: str = "dataset") -> Any:
     """Training and validation examples together, normalised, on the CPU. Reads no test file."""
     return _load(name, "train", data_dir, normalize)
 
 
-def load_test(name: str, data_dir: Path | str | None = None, normalize: str = "dataset") -> Arrays:
+def load_test(name: str, data_dir: Path | str | None = None, normalize: str = "dataset") -> Any:
     """The test examples, normalised, on the CPU. For final training only."""
     return _load(name, "test", data_dir, normalize)
 
 
-def resolve_data_dir(info: DatasetInfo, data_dir: Path | str | None = None) -> Path:
+def resolve_data_dir(name: str, how_to_get: str, data_dir: Path | str | None = None) -> Path:
     """The directory with the data sets: the argument, else the environment, else an error."""
     chosen = data_dir or os.environ.get("BITFRONT_DATA")
     if not chosen:
         raise UserError(
-            f"dataset '{info.name}' is read from a data directory and none is given",
-            f"pass --data-dir DIR or set BITFRONT_DATA; to get the data: {info.how_to_get()}",
+            f"dataset '{name}' is read from a data directory and none is given",
+            f"pass --data-dir DIR or set BITFRONT_DATA; to get the data: {how_to_get}",
         )
     return Path(chosen).expanduser().resolve()
 
@@ -152,30 +236,32 @@ def pixel_statistics(
 
 def _load(
     name: str, part: Literal["train", "test"], data_dir: Path | str | None, normalize: str
-) -> Arrays:
+) -> Any:
     info = DATASETS.get(name)
     mean, std = pixel_statistics(info, normalize)
-    x, y = _read(name, part, None if info.embedded else resolve_data_dir(info, data_dir))
-    return Arrays(_normalise(x, mean, std), y.clone())
+    info = replace(info, mean=mean, std=std)
+    where = None if info.embedded else resolve_data_dir(info.name, info.how_to_get(), data_dir)
+    stored = _read(info.name, part, where)
+    if isinstance(stored, tuple):
+        x, y = stored
+        return Arrays(normalise(x, info), y.clone())
+    # A part that is not held in one array normalises what it reads by its declaration.
+    return replace(stored, info=info)
 
 
 # A Ray actor runs many trials. What is kept is the stored form: bytes take a quarter of floats.
 @lru_cache(maxsize=4)
-def _read(
-    name: str, part: Literal["train", "test"], data_dir: Path | None
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _read(name: str, part: Literal["train", "test"], data_dir: Path | None) -> Any:
     info = DATASETS.get(name)
     return info.read_train(data_dir) if part == "train" else info.read_test(data_dir)
 
 
-def _normalise(
-    x: torch.Tensor, means: tuple[float, ...], deviations: tuple[float, ...]
-) -> torch.Tensor:
+def normalise(x: torch.Tensor, info: DatasetInfo) -> torch.Tensor:
     import torch
 
     scale = 255.0 if x.dtype == torch.uint8 else 1.0
     per_channel = (1, -1) + (1,) * (x.ndim - 2)
-    mean = torch.tensor(means).mul_(scale).view(per_channel)
-    std = torch.tensor(deviations).mul_(scale).view(per_channel)
+    mean = torch.tensor(info.mean, device=x.device).mul_(scale).view(per_channel)
+    std = torch.tensor(info.std, device=x.device).mul_(scale).view(per_channel)
     # The copy is what keeps the cached tensor as it was read.
     return x.to(torch.float32, copy=True).sub_(mean).div_(std)

@@ -1,6 +1,6 @@
 """Architectures, one file a family. Importing this package registers them all, without torch."""
 
-from trainables.models import cresnet, imagenet, library, mlp, resnet20, tinyvit
+from trainables.models import cresnet, imagenet, library, mlp, resnet20, siamfc, tinyvit
 from trainables.models.base import MODELS, ModelInfo, Shape, build_model
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "library",
     "mlp",
     "resnet20",
+    "siamfc",
     "tinyvit",
 ]

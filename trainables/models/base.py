@@ -25,6 +25,7 @@ class ModelInfo:
     build: Callable[..., nn.Module]
     params: dict[str, Param] = field(default_factory=dict)
     image: bool = True
+    kind: str = "classification"
 
     def resolve(self, given: dict[str, Any]) -> dict[str, Value]:
         return resolve("model", self.params, given)

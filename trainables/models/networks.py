@@ -120,6 +120,22 @@ class Stem(nn.Module):
         return self.pool(self.act(self.norm(self.conv(x))))
 
 
+def stage_layers(stages: nn.ModuleList, scope: str) -> list[PlanLayer]:
+    """The convolutions of `stages`, a module's list of Sequentials of blocks; the ones of shortcuts
+    in the scope `all`."""
+    layers = []
+    for s, stage in enumerate(stages):
+        for b, block in enumerate(stage.children()):
+            names = ["first", "second"]
+            if scope == "all" and not isinstance(block.shortcut, nn.Identity):
+                names.append("shortcut")
+            layers += [
+                PlanLayer(f"stages.{s}.{b}.{name}.conv", f"{s + 1}.{b + 1}", f"stage{s + 1}")
+                for name in names
+            ]
+    return layers
+
+
 class ResidualNetwork(nn.Module):
     """A stem, stages of blocks, each stage of twice the width and half the size, a classifier."""
 
@@ -155,16 +171,7 @@ class ResidualNetwork(nn.Module):
         return self.classifier(torch.flatten(x.mean((2, 3)), 1))
 
     def plan_layers(self, scope: str) -> list[PlanLayer]:
-        body = []
-        for s, stage in enumerate(self.stages):
-            for b, block in enumerate(stage.children()):
-                names = ["first", "second"]
-                if scope == "all" and not isinstance(block.shortcut, nn.Identity):
-                    names.append("shortcut")
-                body += [
-                    PlanLayer(f"stages.{s}.{b}.{name}.conv", f"{s + 1}.{b + 1}", f"stage{s + 1}")
-                    for name in names
-                ]
+        body = stage_layers(self.stages, scope)
         return with_ends(body) if scope == "all" else body
 
 

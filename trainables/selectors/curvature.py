@@ -4,15 +4,16 @@ scores of HAWQ-V2 and of the loss-aware bit allocation (methods.md 4.5)."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from trainables.binary import mean_magnitude
 from trainables.data import in_order
 from trainables.quantizers import sign
-from trainables.selectors.scoring import Scoring
+from trainables.selectors.scoring import MeanLoss, Scoring
 
 # A second derivative keeps the graph of the first: less at a time.
 HESSIAN_BATCH = 128
@@ -34,9 +35,10 @@ def binary_error(w: Tensor) -> Tensor:
 def hutchinson_traces(
     model: nn.Module,
     weights: Sequence[Tensor],
-    batches: Sequence[tuple[Tensor, Tensor]],
+    batches: Sequence[tuple[Any, Tensor]],
     probes: int,
     seed: int,
+    loss_of: MeanLoss = cross_entropy,
 ) -> list[float]:
     """tr(H_l) of the mean loss for the block of every weight: E[v' H v] over random signs v, drawn
     for all blocks at once, since terms between blocks have mean 0."""
@@ -48,7 +50,7 @@ def hutchinson_traces(
     ]
     traces = [0.0] * len(weights)
     for x, y in batches:
-        loss = F.cross_entropy(model(x), y, reduction="sum") / examples
+        loss = loss_of(model(x), y) * len(y) / examples
         gradients = torch.autograd.grad(loss, weights, create_graph=True)
         for probe, vs in enumerate(signs):
             products = torch.autograd.grad(gradients, weights, vs, retain_graph=probe + 1 < probes)
@@ -64,7 +66,7 @@ def hawq_scores(scoring: Scoring, probes: int, examples: int) -> list[float]:
     images = scoring.examples(examples)
     batches = list(in_order(images, HESSIAN_BATCH))
     scoring.scored_examples += probes * len(images)
-    traces = hutchinson_traces(model, weights, batches, probes, scoring.spec.seed)
+    traces = hutchinson_traces(model, weights, batches, probes, scoring.spec.seed, scoring.loss)
     return [
         trace / w.numel() * float(binary_error(w.detach()).square().sum())
         for trace, w in zip(traces, weights, strict=True)
@@ -72,13 +74,16 @@ def hawq_scores(scoring: Scoring, probes: int, examples: int) -> list[float]:
 
 
 def second_moments(
-    model: nn.Module, weights: Sequence[Tensor], batches: Iterable[tuple[Tensor, Tensor]]
+    model: nn.Module,
+    weights: Sequence[Tensor],
+    batches: Iterable[tuple[Any, Tensor]],
+    loss_of: MeanLoss = cross_entropy,
 ) -> list[Tensor]:
     """The mean square of the gradients of batches: what Adam estimates along its way."""
     totals = [torch.zeros_like(w) for w in weights]
     count = 0
     for x, y in batches:
-        gradients = torch.autograd.grad(F.cross_entropy(model(x), y), weights)
+        gradients = torch.autograd.grad(loss_of(model(x), y), weights)
         for total, gradient in zip(totals, gradients, strict=True):
             total += gradient.square()
         count += 1
@@ -91,7 +96,8 @@ def second_moment_scores(scoring: Scoring, examples: int) -> list[float]:
     weights = planned_weights(model, scoring)
     images = scoring.examples(examples)
     scoring.scored_examples += len(images)
-    moments = second_moments(model, weights, in_order(images, scoring.spec.task.batch_size))
+    batches = in_order(images, scoring.spec.task.batch_size)
+    moments = second_moments(model, weights, batches, scoring.loss)
     return [
         0.5 * float((h * binary_error(w.detach()).square()).sum())
         for h, w in zip(moments, weights, strict=True)

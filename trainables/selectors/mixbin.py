@@ -1,5 +1,6 @@
 """MixBin's selectors and its expensive reference, declared (methods.md 4.1, 4.2, 4.8). Every one
-starts from a network trained once and converts its layers one by one."""
+starts from a network trained once and converts its layers one by one. The paper's formulas are not
+to be had; the default switches are those of least regret in benchmarks/selectors.py."""
 
 from __future__ import annotations
 
@@ -15,24 +16,16 @@ from trainables.selectors.base import SELECTORS, Ranking, Selector, plan_for_bud
 if TYPE_CHECKING:
     from trainables.selectors.scoring import Scoring
 
-DIRECTION = Choice(("bin2fp", "fp2bin"))
-UPDATE = Choice(("greedy", "one-shot"))
-EXAMPLES = Param(5000, Int(16, 1_000_000), "training examples the layers are scored on")
-PER_FLOP = Param(
-    False, Choice((True, False)), "divide what a conversion does by the flops it moves"
+DIRECTION = Param(
+    "fp2bin",
+    Choice(("bin2fp", "fp2bin")),
+    "bin2fp: train a binary network and turn layers to full precision; fp2bin: the other way",
 )
-
-
-def _direction(default: str) -> Param:
-    return Param(
-        default,
-        DIRECTION,
-        "bin2fp: train a binary network and turn layers to full precision; fp2bin: the other way",
-    )
-
-
-def _update(default: str) -> Param:
-    return Param(default, UPDATE, "score again after every conversion, or rank once")
+UPDATE = Param(
+    "one-shot", Choice(("greedy", "one-shot")), "score again after every conversion, or rank once"
+)
+PER_FLOP = Param(True, Choice((True, False)), "divide a conversion's score by the flops it moves")
+EXAMPLES = Param(5000, Int(16, 1_000_000), "training examples the layers are scored on")
 
 
 @SELECTORS.register("mixbin-loss")
@@ -41,8 +34,8 @@ class MixBinLoss(Selector):
     doc = "convert the layer that leaves the lowest loss, batch norm estimated anew"
     trained = True
     params: ClassVar = {
-        "direction": _direction("bin2fp"),
-        "update": _update("greedy"),
+        "direction": DIRECTION,
+        "update": UPDATE,
         "per_flop": PER_FLOP,
         "examples": EXAMPLES,
     }
@@ -57,10 +50,10 @@ class MixBinGrad(Selector):
     doc = "mixbin-loss to first order: a backward pass instead of a loss a layer"
     trained = True
     params: ClassVar = {
-        "direction": _direction("bin2fp"),
-        "update": _update("greedy"),
+        "direction": DIRECTION,
+        "update": UPDATE,
         "score": Param(
-            "step",
+            "gradient",
             Choice(("step", "gradient")),
             "|<dL/dw, w after - w before>|, or the mean |dL/dw|",
         ),

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.utils import parametrize
 
 from trainables.cost import task_cost_table
-from trainables.data import Arrays, in_order
+from trainables.data import Part, in_order
+from trainables.kinds import kind_of
 from trainables.parameters import Value
 from trainables.pretraining import StageCache, load_weights, train_stage, weights_of
 from trainables.selectors.base import (
@@ -27,18 +29,19 @@ from trainables.selectors.base import (
     flops_saved,
     select,
 )
-from trainables.task import TrialSpec
+from trainables.task import LossSpec, TrialSpec
 from trainables.training import (
     RECALIBRATION_EXAMPLES,
     Network,
     Training,
     device_from_resources,
-    evaluate,
     kept_statistics,
     recalibrate,
     search_data,
 )
 
+# (output, labels) -> mean loss.
+MeanLoss = Callable[[Tensor, Tensor], Tensor]
 Scores = Callable[["Switchable", list[int], dict[str, Value]], dict[int, float]]
 
 
@@ -116,7 +119,9 @@ class Switchable:
         binary = quantizer(latent)
         return (binary, latent) if self.weights[index].binary else (latent, binary)
 
-    def gradients(self, batches: Iterable[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    def gradients(
+        self, batches: Iterable[tuple[Any, Tensor]], loss: MeanLoss = cross_entropy
+    ) -> list[Tensor]:
         """dL/dw for the weight every layer multiplies with, of the mean loss over all batches.
         Inputs go through their training quantizers: the derivative of a plain sign is 0."""
         self.model.eval()
@@ -129,9 +134,11 @@ class Switchable:
         examples = 0
         try:
             for x, y in batches:
-                loss = F.cross_entropy(self.model(x), y, reduction="sum")
+                # Cached: a layer that is used twice multiplies with one tensor.
+                with parametrize.cached():
+                    summed = loss(self.model(x), y) * len(y)
                 used = [switch.captured for switch in self.weights]
-                for total, grad in zip(totals, torch.autograd.grad(loss, used), strict=True):  # type: ignore[arg-type]
+                for total, grad in zip(totals, torch.autograd.grad(summed, used), strict=True):  # type: ignore[arg-type]
                     total += grad
                 examples += len(y)
         finally:
@@ -150,9 +157,10 @@ class Scoring:
         stages: Path | None = None,
         gpus: float = 0.0,
         note: Note = lambda text: None,
-        data: tuple[Arrays, Arrays] | None = None,
+        data: tuple[Part, Part] | None = None,
     ) -> None:
         self.spec = spec
+        self.kind = kind_of(spec.task.dataset)
         self.table = task_cost_table(spec.task)
         self.device = device_from_resources(gpus)
         self.stages = stages
@@ -217,9 +225,20 @@ class Scoring:
             net.set(index, binary)
         return net
 
-    def examples(self, count: int) -> Arrays:
+    def examples(self, count: int) -> Part:
         """A fixed part of the training data, classes in proportion, without augmentation."""
         return self.train.take(min(count, len(self.train)), self.spec.seed)
+
+    def loss(self, output: Tensor, y: Tensor) -> Tensor:
+        """What layers are scored by: the loss of the kind of task, labels not smoothed."""
+        plain = self.spec.task.model_copy(update={"loss": LossSpec()})
+        return self.kind.loss(output, y, plain)
+
+    @torch.no_grad()
+    def mean_loss(self, model: nn.Module, part: Part) -> float:
+        model.eval()
+        batches = in_order(part, self.spec.task.batch_size)
+        return sum(float(self.loss(model(x), y)) * len(y) for x, y in batches) / len(part)
 
     # --- MixBin -----------------------------------------------------------------------------------
 
@@ -272,7 +291,7 @@ class Scoring:
         """The change of the loss to first order. Turned to full precision is what changes most,
         binary what changes least, so that the sign follows the direction."""
         images = self.examples(int(values["examples"]))
-        gradients = net.gradients(in_order(images, self.spec.task.batch_size))
+        gradients = net.gradients(in_order(images, self.spec.task.batch_size), self.loss)
         self.scored_examples += len(images)
         sign = -1.0 if values["direction"] == "bin2fp" else 1.0
         scores = {}
@@ -292,9 +311,9 @@ class Scoring:
         recalibrate(net.model, self.train, self.spec.task.batch_size)
         self.scored_examples += min(RECALIBRATION_EXAMPLES, len(self.train))
 
-    def _loss(self, net: Switchable, images: Arrays) -> float:
+    def _loss(self, net: Switchable, images: Part) -> float:
         self.scored_examples += len(images)
-        return evaluate(net.model, images)["val_loss"]
+        return self.mean_loss(net.model, images)
 
     # --- the others -------------------------------------------------------------------------------
 
@@ -309,7 +328,7 @@ class Scoring:
             for index in left:
                 chosen = {*order, index}
                 plan = "".join(self.spec.level if i in chosen else "F" for i in range(self.layers))
-                losses[index] = evaluate(self.trained(plan, epochs).model, images)["val_loss"]
+                losses[index] = self.mean_loss(self.trained(plan, epochs).model, images)
                 self.scored_examples += len(images)
             first = first or losses
             self.note(f"trained {len(left)} candidates for place {len(order) + 1}")

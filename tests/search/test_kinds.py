@@ -1,0 +1,164 @@
+"""A search for something other than accuracy goes the whole way: objectives, reference, front,
+figures, recipe, final training, replay."""
+
+import json
+
+import pytest
+
+from search import terminal
+from search.bounds import reference_point
+from search.config import ConfigError, from_source
+from search.driver import Session
+from search.home import SearchFolder, write_atomically
+from search.launch import write_figures
+from search.paper import PaperComparison
+from search.recipe import load_recipe, recipe_of, save_recipe, train_recipe
+from search.replay import replay_trial
+from search.results import Results
+from search.selection import needed
+from search.space_config import build_space
+from search.yaml_source import parse
+from trainables import packed
+from trainables.selectors import select
+from trainables.training import Training, search_data
+
+TRACKING = """\
+name: pursuit
+task:
+  dataset: moving-shapes
+  model: {name: siamfc, width: 2, blocks: 1}
+  epochs: 1
+  batch_size: 10
+  subset: 24
+  val_fraction: 0.2
+space: {method: bnn, plan: {per: stage}}
+search: {sampler: random, trials: 3}
+"""
+
+PAPER = """\
+paper:
+  title: A paper, 2023
+  table: Table 7
+  dataset: OTB
+  model: siamfc
+  metric: val_auc
+  rows: [{label: one, value: 0.6}]
+"""
+
+
+def config_of(text=TRACKING, *assignments):
+    return from_source(parse(text, "pursuit.yaml"), list(assignments))
+
+
+def test_the_kind_of_task_decides_what_is_optimized_by_default():
+    config = config_of()
+    assert config.objectives == {"val_auc": "max", "flops": "min"}
+    reference = reference_point(config, build_space(config))
+    assert reference[0] == 0.0
+    assert reference[1] > 0
+    assert config.quality.name == "val_auc"
+    assert config_of(TRACKING, "objectives={val_precision: max}").quality.name == "val_precision"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("objectives={val_accuracy: max}", "objectives.val_accuracy: unknown key, did you mean"),
+        ("objectives={flops: min}", "name one of val_auc, val_precision, val_loss as well"),
+        ("task.model=cresnet20", "cresnet20 is for classification, moving-shapes for tracking"),
+        ("task.dataset=digits", "siamfc is for tracking, digits for classification"),
+        ("task.augmentation=crop-flip", "crop-flip is for single images"),
+        ("task.dataset=sequences:mine:8", "a search region of at least 31 pixels"),
+        (
+            "task.loss={distill: {kind: logits, teacher: stage}}",
+            "a teacher is for classification, moving-shapes is tracking",
+        ),
+        (
+            "task.pretrain={epochs: 1, binary_epochs: 1, binary_dataset: cifar10}",
+            "cifar10 is for classification, moving-shapes for tracking",
+        ),
+        (
+            "space.plan={selector: mixbin-grad, budget: 50, trained_on: {dataset: cifar10}}",
+            "trained_on.dataset: cifar10 is for classification, not tracking",
+        ),
+        ("paper.metric=val_accuracy", "'val_accuracy' is no metric, "),
+        ("paper.rows=[{label: one, value: 60}]", "val_auc is a fraction, got 60"),
+    ],
+)
+def test_what_does_not_belong_to_the_kind_is_refused(assignment, message):
+    with pytest.raises(ConfigError, match=message):
+        config_of(TRACKING + PAPER * assignment.startswith("paper"), assignment)
+
+
+def test_a_selector_and_a_stage_work_for_a_tracker():
+    config = config_of(
+        TRACKING, "space.plan={selector: mixbin-grad, budget: 50}", "task.pretrain=1"
+    )
+    (spec,) = needed(config, build_space(config))
+    found = select(spec)
+    assert sorted(found.order) == list(range(6))
+    assert all(score > 0 for score in found.scores)
+
+
+def test_rows_of_a_paper_are_held_against_the_auc(pursuit, monkeypatch):
+    monkeypatch.setattr(pursuit.config, "paper", config_of(TRACKING + PAPER).paper)
+    comparison = PaperComparison(pursuit)
+    best = max(entry.metrics["val_auc"] for entry in pursuit.front)
+    assert comparison.rows()[0]["ours"]["value"] == best
+    text = comparison.text()
+    assert f"{100 * best:.2f}" in text
+    assert "val_auc (hard-binarized), %" in " ".join(text.split())
+
+
+@pytest.fixture(scope="module")
+def pursuit(tmp_path_factory):
+    """Three trials of the search, trained here without Ray."""
+    config = config_of()
+    folder = SearchFolder(tmp_path_factory.mktemp("home") / "pursuit")
+    folder.path.mkdir()
+    write_atomically(folder.config_file, config.dump())
+    session = Session(config, build_space(config), folder, None, quiet=True)
+    while (entry := session.ask()) is not None:
+        training = Training(entry.spec, *search_data(entry.spec.task))
+        metrics = training.epoch()
+        session.finish(entry.id, {**metrics, "history": training.history})
+    assert "best" in session.progress.line()
+    return Results.of(folder)
+
+
+def test_the_front_and_its_figures_are_of_the_auc(pursuit):
+    report = json.loads(json.dumps(pursuit.as_json()))
+    assert set(report["reference"]) == {"val_auc", "flops"}
+    assert report["points"]
+    for point in report["points"]:
+        assert {"val_auc", "val_precision", "val_loss", "flops"} <= set(point)
+        assert "val_accuracy" not in point
+    best = max(e.metrics["val_auc"] for e in pursuit.entries)
+    assert pursuit.status_json()["best_auc"] == best
+    table = terminal.front_summary(pursuit)
+    assert "val auc %" in table
+    assert f"{100 * best:.2f}" in table
+    figures = write_figures(pursuit)
+    assert "validation success AUC, %" in figures["front.html"].read_text()
+    assert figures["front.csv"].read_text().startswith("trial,method,plan,auc,cost")
+
+
+def test_a_trial_is_replayed_bit_for_bit(pursuit):
+    report = replay_trial(pursuit, pursuit.entries[0])
+    assert report.equal, report.text()
+    assert "validation success AUC" in report.text()
+    assert report.as_json()["recorded_auc"] == pursuit.entries[0].metrics["val_auc"]
+
+
+def test_final_training_tests_with_the_same_measures(pursuit, tmp_path):
+    save_recipe(recipe_of(pursuit, pursuit.front[0], None, [0]), tmp_path / "recipe.yaml")
+    assert "% validation success AUC" in (tmp_path / "recipe.yaml").read_text()
+    recipe = load_recipe(tmp_path / "recipe.yaml")
+    assert recipe.expected["val_auc"] == pursuit.front[0].metrics["val_auc"]
+    result = train_recipe(recipe, tmp_path / "out").as_json()
+    (seed,) = result["seeds"]
+    assert {"test_auc", "test_precision", "test_loss"} <= set(seed)
+    assert result["test_auc_mean"] == seed["test_auc"]
+    _, spec, notes = packed.load(tmp_path / "out" / "seed0.safetensors")
+    assert notes["test_auc"] == seed["test_auc"]
+    assert spec.plan == recipe.spec.plan

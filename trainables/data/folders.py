@@ -1,0 +1,213 @@
+"""Images in folders, one folder a class: TinyImageNet, ImageNet and a user's own (`folder:NAME`).
+
+Small sets are kept in memory on the training device like any other, large ones are streamed: the
+line is IN_MEMORY_BYTES of float32 images."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainables.data.datasets import (
+    DATASETS,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    DatasetInfo,
+    Family,
+    resolve_data_dir,
+)
+from trainables.data.streams import Streamed, decode
+from trainables.registry import UserError
+
+IN_MEMORY_BYTES = 2 * 1024**3
+DEFAULT_SIZE = 224
+ANNOTATIONS = "val_annotations.txt"
+
+
+def class_names(train: Path) -> list[str]:
+    """The folders of the training part, in order: the place of a name is its label."""
+    return sorted(entry.name for entry in train.iterdir() if entry.is_dir())
+
+
+def _test_folder(root: Path) -> Path:
+    """`test` where it has images sorted into folders, else `val`. TinyImageNet and ImageNet keep
+    the labels of `test` to themselves, so their `val` is what final training is tested on."""
+    test = root / "test"
+    sorted_in = test.is_dir() and any(e.is_dir() and e.name != "images" for e in test.iterdir())
+    return test if sorted_in else root / "val"
+
+
+def image_files(folder: Path, classes: list[str]) -> tuple[list[str], list[int]]:
+    """Paths and labels of one part: folders a class (images may lie deeper), or TinyImageNet's
+    own validation layout, one folder of images with the classes in a text file."""
+    from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
+
+    label_of = {name: label for label, name in enumerate(classes)}
+    annotations = folder / ANNOTATIONS
+    if annotations.is_file():
+        lines = [line.split("\t") for line in annotations.read_text().splitlines() if line.strip()]
+        pairs = [(str(folder / "images" / line[0]), line[1]) for line in lines if len(line) > 1]
+        _known_classes(folder, {name for _, name in pairs}, label_of)
+        return [file for file, _ in pairs], [label_of[name] for _, name in pairs]
+    present = class_names(folder)
+    _known_classes(folder, set(present), label_of)
+    here = {name: label_of[name] for name in present}
+    found = make_dataset(str(folder), here, extensions=IMG_EXTENSIONS, allow_empty=True)
+    return [file for file, _ in found], [label for _, label in found]
+
+
+def _known_classes(folder: Path, names: set[str], label_of: dict[str, int]) -> None:
+    unknown = sorted(names - set(label_of))
+    if unknown:
+        raise UserError(f"{folder}: class '{unknown[0]}' is not among those of the training part")
+
+
+def _read(name: str, folder: str, train: bool, data_dir: Path | None) -> Any:
+    import torch
+
+    assert data_dir is not None
+    info = DATASETS.get(name)
+    root = data_dir / folder
+    how = f"get it with: {info.how_to_get(data_dir)}"
+    part = root / "train" if train else _test_folder(root)
+    for needed in (root / "train", part):
+        if not needed.is_dir():
+            raise UserError(f"dataset '{name}' not found: looked for {needed}", how)
+    classes = class_names(root / "train")
+    if len(classes) != info.classes:
+        raise UserError(
+            f"dataset '{name}' has {info.classes} classes, {root / 'train'} has {len(classes)}",
+            f"for data of your own: folder:{folder}:{info.shape[-1]}",
+        )
+    files, labels = image_files(part, classes)
+    if not files:
+        raise UserError(f"dataset '{name}' has no image in {part}", how)
+    y = torch.tensor(labels, dtype=torch.int64)
+    if len(files) * int(np.prod(info.shape)) * 4 > IN_MEMORY_BYTES:
+        return Streamed(np.array(files), y, info)
+    return torch.stack([decode(file, info.shape[-1]) for file in files]), y
+
+
+def _info(name: str, folder: str, size: int, classes: int, **told: Any) -> DatasetInfo:
+    declared: dict[str, Any] = {
+        "train_size": 0,
+        "test_size": 0,
+        "mean": IMAGENET_MEAN,
+        "std": IMAGENET_STD,
+        "augmentation": "resized-crop-flip",
+    }
+    return DatasetInfo(
+        name=name,
+        shape=(3, size, size),
+        classes=classes,
+        read_train=partial(_read, name, folder, True),
+        read_test=partial(_read, name, folder, False),
+        folder=f"{folder}/train",
+        **(declared | told),
+    )
+
+
+_ARCHIVE = "tiny-imagenet-200.zip"
+DATASETS.add(
+    "tiny-imagenet",
+    _info(
+        "tiny-imagenet",
+        "tiny-imagenet-200",
+        size=64,
+        classes=200,
+        train_size=100_000,
+        test_size=10_000,
+        mean=(0.4802, 0.4481, 0.3975),
+        std=(0.2770, 0.2691, 0.2821),
+        augmentation="affine-flip",
+        source="Photographs of 200 kinds of things, 64x64 colour (Le and Yang, 2015); tested on "
+        "its val part.",
+        get_hint=f"curl -o DIR/{_ARCHIVE} http://cs231n.stanford.edu/{_ARCHIVE} && "
+        f"unzip -q DIR/{_ARCHIVE} -d DIR",
+    ),
+)
+DATASETS.add(
+    "tiny-imagenet-20",
+    _info(
+        "tiny-imagenet-20",
+        "tiny-imagenet-20",
+        size=64,
+        classes=20,
+        train_size=10_000,
+        test_size=1_000,
+        mean=(0.4926, 0.4458, 0.3958),
+        std=(0.2801, 0.2742, 0.2841),
+        augmentation="affine-flip",
+        source="20 of the 200 classes of tiny-imagenet, a sample for development.",
+        get_hint="copy 20 class folders of tiny-imagenet's train and val parts to "
+        "DIR/tiny-imagenet-20/train and DIR/tiny-imagenet-20/val",
+    ),
+)
+_SPLITS = "for part in ('train', 'val')"
+DATASETS.add(
+    "imagenet",
+    _info(
+        "imagenet",
+        "imagenet",
+        size=224,
+        classes=1_000,
+        train_size=1_281_167,
+        test_size=50_000,
+        source="Photographs of 1000 kinds of things at 224x224 (Russakovsky et al., 2015); tested "
+        "on its val part.",
+        get_hint="put the three ILSVRC2012 archives of image-net.org into DIR/imagenet, then: "
+        f'python -c "import torchvision; '
+        f"[torchvision.datasets.ImageNet('DIR/imagenet', part) {_SPLITS}]\"",
+    ),
+)
+
+
+def _parsed(name: str) -> tuple[str, int, int | None]:
+    """(folder, size, classes) of `folder:NAME`, `folder:NAME:64` or `folder:NAME:64:20`."""
+    folder, *numbers = name.split(":")[1:]
+    if not folder or len(numbers) > 2 or not all(n.isdigit() and int(n) > 0 for n in numbers):
+        raise UserError(
+            f"dataset '{name}': write folder:NAME:SIZE, for example folder:birds:64 for images "
+            "resized to 64x64"
+        )
+    size = int(numbers[0]) if numbers else DEFAULT_SIZE
+    return folder, size, int(numbers[1]) if len(numbers) == 2 else None
+
+
+def _settle(name: str, data_dir: Path | str | None) -> str:
+    """The classes are counted where they are not given."""
+    folder, size, classes = _parsed(name)
+    if classes is not None:
+        return name
+    how = f"put the images into DIR/{folder}/train/CLASS and DIR/{folder}/test/CLASS"
+    train = resolve_data_dir(name, how, data_dir) / folder / "train"
+    count = len(class_names(train)) if train.is_dir() else 0
+    if not count:
+        where = str(train.parent.parent)
+        raise UserError(
+            f"dataset '{name}' not found: looked for folders of images in {train}",
+            how.replace("DIR", where),
+        )
+    return f"folder:{folder}:{size}:{count}"
+
+
+@lru_cache(maxsize=64)
+def _declared(name: str) -> DatasetInfo:
+    folder, size, classes = _parsed(name)
+    assert classes is not None
+    return _info(
+        name,
+        folder,
+        size,
+        classes,
+        source=f"Images of {classes} kinds of things at {size}x{size}, a user's own.",
+        get_hint=f"put the images into DIR/{folder}/train/CLASS and DIR/{folder}/test/CLASS",
+    )
+
+
+DATASETS.families["folder"] = Family(
+    info=lambda name: _declared(_settle(name, None)), settle=_settle
+)

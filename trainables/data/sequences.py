@@ -1,0 +1,405 @@
+"""Image sequences with one target each, for tracking: a box a frame, exemplar and search regions
+cut out around it (methods.md 4.7).
+
+Training sequences lie in GOT-10k's layout, test sequences in OTB's; both are a folder a sequence
+with its frames and a text file of boxes, and one reader serves them and VOT's polygons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from collections.abc import Sequence as List
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from trainables.data.datasets import (
+    DATASETS,
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    DatasetInfo,
+    Family,
+    Part,
+    normalise,
+)
+from trainables.data.streams import stream_workers
+from trainables.registry import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+CONTEXT = 0.5
+SEARCH_SIZE = 255
+# Frames of a pair are at most this far apart.
+MAX_GAP = 100
+# What training does to a pair: the target off the middle of the search region by up to a share of
+# the region (8 of 255 pixels), and both regions stretched by up to a twentieth.
+MAX_SHIFT, MAX_STRETCH = 8 / 255, 0.05
+TRUTH_FILES = ("groundtruth.txt", "groundtruth_rect.txt")
+FRAME_FOLDERS = ("img", "imgs", "color", ".")
+FRAME_TYPES = {".jpg", ".jpeg", ".png", ".bmp"}
+
+# A square to cut out: sequence, frame, its middle (x, y) and its side, in pixels of the frame.
+Cut = tuple[int, int, float, float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Sequence:
+    """Frames and the target's box in each: left, top, width and height, the first pixel is 0. A
+    frame without the target has a box of width 0. Frames are in memory or in a folder."""
+
+    name: str
+    boxes: np.ndarray
+    pixels: torch.Tensor | None = None
+    folder: Path | None = None
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+    @property
+    def visible(self) -> np.ndarray:
+        """The frames that show the target."""
+        return np.flatnonzero(valid(self.boxes))
+
+    def frame(self, index: int) -> torch.Tensor:
+        """uint8, channels first."""
+        if self.pixels is not None:
+            return self.pixels[index]
+        assert self.folder is not None
+        return _pixels_of(frame_files(self.folder)[index])
+
+
+def valid(boxes: np.ndarray) -> np.ndarray:
+    return np.isfinite(boxes).all(1) & (boxes[:, 2] > 0) & (boxes[:, 3] > 0)
+
+
+def exemplar_size(search_size: int) -> int:
+    """127 for 255."""
+    return search_size // 2
+
+
+def context_side(size: np.ndarray) -> np.ndarray:
+    """The side of the square around a target of that width and height, half its mean size of
+    context added on every side: sqrt((w + p)(h + p)), p = (w + h) / 2."""
+    p = CONTEXT * size.sum(-1)
+    return np.sqrt((size[..., 0] + p) * (size[..., 1] + p))
+
+
+@dataclass(frozen=True, eq=False)
+class Sequences(Part):
+    """The sequences of one part. An example is a pair of regions of one sequence: an epoch shows
+    one pair of each."""
+
+    items: tuple[Sequence, ...]
+    y: torch.Tensor
+    info: DatasetInfo
+    device: torch.device | str = "cpu"
+
+    @classmethod
+    def of(cls, items: List[Sequence], info: DatasetInfo) -> Sequences:
+        import torch
+
+        return cls(tuple(items), torch.zeros(len(items), dtype=torch.int64), info)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Of the exemplar and of the search region, as the network sees them."""
+        return exemplar_size(self.info.shape[-1]), self.info.shape[-1]
+
+    @property
+    def in_memory(self) -> bool:
+        return all(item.pixels is not None for item in self.items)
+
+    def to(self, device: torch.device | str) -> Sequences:
+        items = [
+            item if item.pixels is None else replace(item, pixels=item.pixels.to(device))
+            for item in self.items
+        ]
+        return replace(self, items=tuple(items), device=device)
+
+    def subset(self, indices: np.ndarray | torch.Tensor) -> Sequences:
+        chosen = [int(i) for i in indices]
+        return replace(self, items=tuple(self.items[i] for i in chosen), y=self.y[chosen])
+
+    def batches(
+        self,
+        groups: List[torch.Tensor],
+        augmentation: str = "none",
+        generator: torch.Generator | None = None,
+    ) -> Iterator[tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor]]:
+        """((exemplars, search regions), where the target is). The place of a target is (x, y) from
+        the middle, in shares of the response's extent. Without a generator the pairs are always
+        the same, and the target is in the middle."""
+        import torch
+
+        drawing = generator or torch.Generator().manual_seed(0)
+        drawn = [self._draw(group.tolist(), drawing, generator is not None) for group in groups]
+        for (exemplars, searches), (_, _, place) in zip(self._cut_all(drawn), drawn, strict=True):
+            yield (exemplars, searches), torch.tensor(place, device=self.device)
+
+    def _draw(
+        self, group: list[int], generator: torch.Generator, jitter: bool
+    ) -> tuple[list[Cut], list[Cut], list[list[float]]]:
+        """Frames of a pair and where their regions lie."""
+        import torch
+
+        small, large = self.sizes
+        exemplars, searches, places = [], [], []
+        for index, u in zip(group, torch.rand(len(group), 6, generator=generator), strict=True):
+            item, draws = self.items[index], u.tolist()
+            visible = item.visible
+            first = visible[int(draws[0] * len(visible))]
+            near = visible[np.abs(visible - first) <= MAX_GAP]
+            second = near[int(draws[1] * len(near))]
+            shift, stretch = (2 * u[2:4] - 1) * MAX_SHIFT * large, (2 * u[4:] - 1) * MAX_STRETCH
+            if not jitter:
+                shift, stretch = shift * 0, stretch * 0
+            sides = context_side(item.boxes[[first, second], 2:]) * (1 + stretch.numpy())
+            centres = item.boxes[[first, second], :2] + item.boxes[[first, second], 2:] / 2
+            scale = sides[1] / small  # pixels of the frame a pixel of the region
+            where = centres[1] + shift.numpy() * scale
+            exemplars.append((index, int(first), *centres[0].tolist(), float(sides[0])))
+            searches.append((index, int(second), *where.tolist(), float(scale * large)))
+            places.append((-shift / (large - small)).tolist())
+        return exemplars, searches, places
+
+    def _cut_all(self, drawn: list[Any]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        import torch
+        from torch.utils.data import DataLoader
+
+        small, large = self.sizes
+        if self.in_memory:
+            for exemplars, searches, _ in drawn:
+                yield self.cut(exemplars, small), self.cut(searches, large)
+            return
+        pairs = [list(zip(e, s, strict=True)) for e, s, _ in drawn]
+        loader: Any = DataLoader(
+            _Pairs(replace(self, device="cpu")),  # type: ignore[arg-type]
+            batch_sampler=pairs,
+            num_workers=stream_workers(),
+            generator=torch.Generator(),  # of its own: the loader would draw from the global one
+        )
+        for exemplars, searches in loader:
+            yield exemplars.to(self.device), searches.to(self.device)
+
+    def cut(self, cuts: List[Cut], size: int) -> torch.Tensor:
+        """The squares, resized to size x size and normalised. Beyond the edge of a frame is its
+        mean colour."""
+        import torch
+
+        frames = [self.items[index].frame(frame) for index, frame, *_ in cuts]
+        where = torch.tensor([cut[2:] for cut in cuts], dtype=torch.float32, device=self.device)
+        if len({frame.shape for frame in frames}) == 1:
+            return normalise(_resampled(torch.stack(frames), where, size), self.info)
+        parts = [_resampled(frame[None], where[i : i + 1], size) for i, frame in enumerate(frames)]
+        return normalise(torch.cat(parts), self.info)
+
+
+class _Pairs:
+    """What the DataLoader's workers are asked for."""
+
+    def __init__(self, sequences: Sequences) -> None:
+        self.sequences = sequences
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def __getitem__(self, pair: tuple[Cut, Cut]) -> tuple[torch.Tensor, torch.Tensor]:
+        small, large = self.sequences.sizes
+        return self.sequences.cut([pair[0]], small)[0], self.sequences.cut([pair[1]], large)[0]
+
+
+def _resampled(frames: torch.Tensor, where: torch.Tensor, size: int) -> torch.Tensor:
+    """Squares of frames of one size, as values in [0, 1]."""
+    import torch
+    from torch.nn.functional import grid_sample
+
+    x = frames.to(where.device, torch.float32) / 255
+    mean = x.mean((2, 3), keepdim=True)
+    steps = (torch.arange(size, device=where.device) - (size - 1) / 2) / size
+    centres, sides = where[:, :2, None], where[:, 2:, None]
+    # A box from 0 to w covers the pixels 0 to w - 1, so its middle w / 2 is half a pixel to the
+    # right of their middle.
+    places = centres - 0.5 + sides * steps
+    limits = torch.tensor([x.shape[3] - 1, x.shape[2] - 1], device=where.device).view(1, 2, 1)
+    across, down = (places * 2 / limits - 1).unbind(1)
+    grid = torch.stack(
+        [across[:, None, :].expand(-1, size, -1), down[:, :, None].expand(-1, -1, size)], -1
+    )
+    return grid_sample(x - mean, grid, align_corners=True) + mean
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4096)
+def frame_files(folder: Path) -> tuple[Path, ...]:
+    """The images of a sequence in order, in the folder itself or one below."""
+    for name in FRAME_FOLDERS:
+        below = folder / name
+        if below.is_dir():
+            found = sorted(f for f in below.iterdir() if f.suffix.lower() in FRAME_TYPES)
+            if found:
+                return tuple(found)
+    return ()
+
+
+def _pixels_of(file: Path) -> torch.Tensor:
+    import torch
+    from PIL import Image
+
+    try:
+        with Image.open(file) as image:
+            return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file}: not an image, or damaged ({error})") from None
+
+
+def read_boxes(file: Path) -> np.ndarray:
+    """Boxes of a text file, a line a frame: x y w h with the first pixel at 1, or the corners of a
+    polygon; commas, tabs or spaces between the numbers."""
+    rows = []
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        words = line.replace(",", " ").split()
+        if not words:
+            continue
+        try:
+            values = [float(word) for word in words]
+        except ValueError:
+            raise UserError(f"{file}:{number}: not numbers: {line.strip()[:60]}") from None
+        if len(values) == 4:
+            rows.append([values[0] - 1, values[1] - 1, values[2], values[3]])
+        elif len(values) >= 8 and len(values) % 2 == 0:
+            rows.append(box_of_polygon(np.array(values).reshape(-1, 2)))
+        else:
+            raise UserError(f"{file}:{number}: {len(values)} numbers, a box has 4, a polygon 8")
+    boxes = np.array(rows, dtype=np.float64).reshape(-1, 4)
+    boxes[~valid(boxes)] = 0.0
+    return boxes
+
+
+def box_of_polygon(corners: np.ndarray) -> list[float]:
+    """The upright box with the middle of the corners, the proportions of their bounding box and
+    the area of the polygon."""
+    if not np.isfinite(corners).all():
+        return [0.0] * 4
+    x, y = corners.T
+    area = abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2
+    low, high = corners.min(0), corners.max(0)
+    bounding = float(np.prod(high - low))
+    if bounding <= 0:
+        return [0.0] * 4
+    size = (high - low) * math.sqrt(area / bounding)
+    return [*(corners.mean(0) - size / 2).tolist(), *size.tolist()]
+
+
+def read_sequence(folder: Path) -> Sequence:
+    """One folder: frames, boxes and, in GOT-10k, in which frames the target is absent."""
+    truth = next(folder / name for name in TRUTH_FILES if (folder / name).is_file())
+    boxes = read_boxes(truth)
+    frames = len(frame_files(folder))
+    if not frames or not len(boxes):
+        raise UserError(f"{folder}: a sequence needs frames and boxes, it has {frames} frames")
+    boxes = boxes[:frames]
+    absence = folder / "absence.label"
+    if absence.is_file():
+        absent = np.array(absence.read_text().split(), dtype=float)[: len(boxes)] > 0
+        boxes[: len(absent)][absent] = 0.0
+    if not valid(boxes[:1]).all():
+        raise UserError(f"{truth}: the first frame has no box to start from")
+    return Sequence(folder.name, boxes, folder=folder)
+
+
+def read_sequences(folder: Path) -> list[Sequence]:
+    """Every folder below that has boxes, by name."""
+    found = sorted(
+        entry
+        for entry in folder.iterdir()
+        if entry.is_dir() and any((entry / name).is_file() for name in TRUTH_FILES)
+    )
+    return [read_sequence(entry) for entry in found]
+
+
+def _read(name: str, folder: str, data_dir: Path | None) -> Sequences:
+    assert data_dir is not None
+    info = DATASETS.get(name)
+    where = data_dir / folder
+    items = read_sequences(where) if where.is_dir() else []
+    if not items:
+        raise UserError(
+            f"dataset '{name}' not found: looked for folders with {TRUTH_FILES[0]} in {where}",
+            f"get it with: {info.how_to_get(data_dir)}",
+        )
+    return Sequences.of(items, info)
+
+
+def _info(name: str, train: str, test: str, size: int, **told: Any) -> DatasetInfo:
+    return DatasetInfo(
+        name=name,
+        shape=(3, size, size),
+        classes=1,
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+        read_train=partial(_read, name, train),
+        read_test=partial(_read, name, test),
+        folder=train,
+        kind="tracking",
+        **told,
+    )
+
+
+DATASETS.add(
+    "got10k",
+    _info(
+        "got10k",
+        "got10k/train",
+        "otb",
+        SEARCH_SIZE,
+        train_size=9_335,
+        test_size=100,
+        source="Videos of moving things with a box a frame (Huang et al., 2019); tested on the "
+        "sequences of OTB (Wu et al., 2015).",
+        get_hint="unpack the train part of GOT-10k (got-10k.aitestunion.com) to DIR/got10k/train "
+        "and the sequences of OTB to DIR/otb, a folder each",
+    ),
+)
+
+
+def _parsed(name: str) -> tuple[str, int]:
+    """(folder, size) of `sequences:NAME` or `sequences:NAME:127`."""
+    folder, *numbers = name.split(":")[1:]
+    if not folder or len(numbers) > 1 or not all(n.isdigit() and int(n) >= 31 for n in numbers):
+        raise UserError(
+            f"dataset '{name}': write sequences:NAME, or sequences:NAME:SIZE with a search region "
+            "of at least 31 pixels"
+        )
+    return folder, int(numbers[0]) if numbers else SEARCH_SIZE
+
+
+@lru_cache(maxsize=64)
+def _declared(name: str) -> DatasetInfo:
+    folder, size = _parsed(name)
+    return _info(
+        name,
+        f"{folder}/train",
+        f"{folder}/test",
+        size,
+        train_size=0,
+        test_size=0,
+        source="Image sequences with one target each, a user's own.",
+        get_hint=f"put a folder a sequence into DIR/{folder}/train and DIR/{folder}/test, its "
+        f"frames and {TRUTH_FILES[0]} (x,y,w,h a line) in it",
+    )
+
+
+def _settle(name: str, data_dir: Path | str | None) -> str:
+    folder, size = _parsed(name)
+    return f"sequences:{folder}:{size}"
+
+
+DATASETS.families["sequences"] = Family(
+    info=lambda name: _declared(_settle(name, None)), settle=_settle
+)

@@ -1,0 +1,52 @@
+"""Classification: cross-entropy and accuracy."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from trainables.data import DatasetInfo, in_order
+from trainables.kinds.base import Kind, Metric, register
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from trainables.task import Task
+
+EVALUATION_BATCH = 512
+
+
+class Classification(Kind):
+    name = "classification"
+    metrics = (
+        Metric("val_accuracy", "accuracy", ideal=1.0),
+        Metric("val_loss", "loss", ideal=0.0, maximize=False, share=False),
+    )
+
+    def chance(self, metric: str, info: DatasetInfo) -> float:
+        """A uniform guess."""
+        return 1.0 / info.classes if metric == "val_accuracy" else math.log(info.classes)
+
+    def loss(self, output: Tensor, y: Tensor, task: Task) -> Tensor:
+        from torch.nn.functional import cross_entropy
+
+        return cross_entropy(output, y, label_smoothing=task.loss.label_smoothing)
+
+    def evaluate(self, model: nn.Module, part: Any) -> dict[str, float]:
+        """Accuracy as a fraction and mean cross-entropy."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        model.eval()
+        correct = torch.zeros((), device=part.device, dtype=torch.int64)
+        loss = torch.zeros((), device=part.device)
+        with torch.no_grad():
+            for x, y in in_order(part, EVALUATION_BATCH):
+                logits: Tensor = model(x)
+                correct += (logits.argmax(1) == y).sum()
+                loss += cross_entropy(logits, y, reduction="sum")
+        n = len(part)
+        return {"val_accuracy": int(correct) / n, "val_loss": float(loss) / n}
+
+
+register(Classification())
