@@ -288,12 +288,13 @@ def test_a_search_compares_with_itself(finished):
 LONG = ["--set", "task.model.width=512", "--set", "task.model.depth=9", "--set", "space.method=bnn"]
 
 
+@pytest.mark.timeout(900)
 def test_a_search_survives_its_driver_and_its_workers_and_can_be_extended(user):
     """kill -9 of the driver while trials run; resume, and kill -9 of a worker; then extend."""
     process = user.start("run", "e2e.yaml", *LONG)
     wait_for(
         lambda: sum(e.state == "complete" for e in user.entries()) >= 2 and user.checkpoints(),
-        90,
+        240,
         "two finished trials and a checkpoint",
     )
     process.kill()
@@ -310,7 +311,7 @@ def test_a_search_survives_its_driver_and_its_workers_and_can_be_extended(user):
             and user.checkpoints()
             and trial_workers()
         ),
-        90,
+        240,
         "a resumed search with a checkpoint",
     )
     os.kill(trial_workers()[0], signal.SIGKILL)
@@ -343,10 +344,11 @@ def trial_workers():
     return found
 
 
+@pytest.mark.timeout(900)
 def test_ctrl_c_keeps_what_there_is_and_diverging_trials_fail_with_their_reason(user):
     words = ["--set", "task.optimizer.name=sgd", "--set", "space.optimizer.lr=[0.01, 1e30]"]
     process = user.start("run", "e2e.yaml", *LONG, *words)
-    wait_for(lambda: sum(e.state == "complete" for e in user.entries()) >= 1, 90, "a trial")
+    wait_for(lambda: sum(e.state == "complete" for e in user.entries()) >= 1, 240, "a trial")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130, out
