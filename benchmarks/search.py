@@ -229,6 +229,8 @@ def plot(rows: list[Row], path: Path) -> None:
         axis.set_title(name, fontsize=10)
         axis.set_ylim(top=1.005)
         axis.grid(alpha=0.3)
+    for axis in axes.flat[len(names) :]:
+        axis.set_visible(False)
     for axis in axes[-1]:
         axis.set_xlabel("trials (of whole epochs)")
     for line in axes:
