@@ -140,10 +140,12 @@ def settings(selector: str) -> list[dict[str, Any]]:
     return [s for s in every if not (s.get("score") == "gradient" and s["per_weight"])]
 
 
-def compare(problems: list[Problem], seeds: int, switches: bool, stages: Path) -> list[Any]:
+def compare(
+    problems: list[Problem], names: list[str], seeds: int, switches: bool, stages: Path
+) -> list[Any]:
     rows = []
     for problem in problems:
-        for name in SELECTORS:
+        for name in names:
             for params in (
                 settings(name) if switches and name in SETTINGS else [QUICK.get(name, {})]
             ):
@@ -197,6 +199,7 @@ def scoring_seconds(threads: int) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", nargs="*", default=truth.names())
+    parser.add_argument("--selectors", nargs="*", default=list(SELECTORS), help="default: all")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--switches", action="store_true", help="every setting of MixBin's")
     parser.add_argument("--scoring", action="store_true", help="time a pass on cresnet20 instead")
@@ -212,7 +215,7 @@ def main() -> None:
         problems = [Problem(name, truth.read(name), args.data_dir) for name in args.tables]
         with tempfile.TemporaryDirectory() as folder:
             work = args.work or Path(folder)
-            rows = compare(problems, args.seeds, args.switches, work)
+            rows = compare(problems, args.selectors, args.seeds, args.switches, work)
         lines = [] if args.switches else verdicts(rows)
         what = "selectors-switches" if args.switches else "selectors"
     print(format_table(rows))
