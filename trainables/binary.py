@@ -313,14 +313,54 @@ class BinaryLayer:
         return self.quantizer.forward_backward(self.latent.detach())  # type: ignore[operator]
 
 
+class _QuantizedAgain:
+    """While a layer runs: its float input is kept for the backward pass instead of the quantized
+    one, and quantized again there. The layer before keeps the float input anyway, so that binary
+    activations cost no memory of their own."""
+
+    def __init__(self, quantizer: nn.Module, x: Tensor, quantized: Tensor) -> None:
+        self.quantizer = quantizer
+        self.x = x.detach()
+        self.version = x._version
+        self.storage = quantized.untyped_storage().data_ptr()
+
+    def pack(self, tensor: Tensor) -> Any:
+        if tensor.untyped_storage().data_ptr() != self.storage:
+            # The tensor itself would close a circle where a function keeps its own output.
+            return tensor.detach()
+        return tensor.size(), tensor.stride(), tensor.storage_offset()
+
+    @torch.no_grad()
+    def unpack(self, kept: Any) -> Tensor:
+        if isinstance(kept, Tensor):
+            return kept
+        if self.x._version != self.version:
+            raise RuntimeError("the input of a binary layer was changed in place after its use")
+        again: Tensor = self.quantizer(self.x)
+        return again.as_strided(*kept)
+
+
 def quantize_input(layer: nn.Module, quantizer: nn.Module) -> None:
     """Run the layer's input through `quantizer` first; as a submodule it follows train / eval."""
     layer.add_module("input_quantizer", quantizer)
+    running: list[torch.autograd.graph.saved_tensors_hooks] = []
 
-    def hook(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (module.input_quantizer(args[0]), *args[1:])  # type: ignore[operator]
+    def before(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, *more = args
+        quantized: Tensor = module.input_quantizer(x)  # type: ignore[operator]
+        if quantized.requires_grad:
+            again = _QuantizedAgain(quantizer, x, quantized)
+            hooks = torch.autograd.graph.saved_tensors_hooks(again.pack, again.unpack)
+            hooks.__enter__()
+            running.append(hooks)
+        return (quantized, *more)
 
-    layer.register_forward_pre_hook(hook)
+    def after(module: nn.Module, args: Any, output: Any) -> None:
+        if running:
+            running.pop().__exit__()
+
+    layer.register_forward_pre_hook(before)
+    layer.register_forward_hook(after, always_call=True)
 
 
 def apply_plan(

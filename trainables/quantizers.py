@@ -70,17 +70,6 @@ def ede_shape(t: float) -> tuple[float, float]:
     return max(1 / t, 1.0), t
 
 
-def _sign_swish_parts(w: Tensor, mu: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """From one sigmoid: with z = mu w, s = sigmoid z, a = s - 1/2 and p = s (1 - s),
-    SS = 2 (a + z p) and SS' = 4 mu (1 - z a) p. Returns z, a, p and SS'."""
-    z = w * mu
-    a = torch.sigmoid(z)
-    p = torch.addcmul(a, a, a, value=-1)
-    a.sub_(0.5)
-    slope = torch.addcmul(w.new_full((), 4 * mu), z, a, value=-4 * mu).mul_(p)
-    return z, a, p, slope
-
-
 class SignIdentity(torch.autograd.Function):
     """F = sign, B = 1."""
 
@@ -115,9 +104,18 @@ class SignClipped(torch.autograd.Function):
         return torch.ops.aten.hardtanh_backward(grad, w, -edge, edge), None
 
 
+def _swish_heard(w: Tensor, mu: float, grad: Tensor) -> Tensor:
+    """SS'_mu grad, made in the backward pass from the input, which the layer before keeps anyway,
+    so that no tensor is kept for it."""
+    z = w * mu
+    s = torch.sigmoid(z)
+    # 4 mu (1 - z a) p with a = s - 1/2, p = s (1 - s); sigmoid_backward is grad p in one pass.
+    heard = torch.ops.aten.sigmoid_backward(grad, s)
+    return z.mul_(s.sub_(0.5)).sub_(1).mul_(heard).mul_(-4 * mu)
+
+
 class SignWithSwishSlope(torch.autograd.Function):
-    """F = sign, B = SS'_mu. The slope is made in the backward pass from the input, which the layer
-    before keeps anyway, so that no tensor is kept for it."""
+    """F = sign, B = SS'_mu."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, mu: float) -> Tensor:
@@ -129,28 +127,26 @@ class SignWithSwishSlope(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         (w,) = ctx.saved_tensors
-        mu = ctx.mu
-        z = w * mu
-        s = torch.sigmoid(z)
-        # 4 mu (1 - z a) p with a = s - 1/2; sigmoid_backward is grad p in one pass.
-        heard = torch.ops.aten.sigmoid_backward(grad, s)
-        return z.mul_(s.sub_(0.5)).sub_(1).mul_(heard).mul_(-4 * mu), None
+        return _swish_heard(w, ctx.mu, grad), None
 
 
 class SignSwish(torch.autograd.Function):
-    """F = SS_mu, B = SS'_mu."""
+    """F = SS_mu, B = SS'_mu. From one sigmoid: with z = mu w, s = sigmoid z and p = s (1 - s),
+    SS = 2 (s - 1/2 + z p)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, mu: float) -> Tensor:
-        z, a, p, slope = _sign_swish_parts(w, mu)
-        ctx.save_for_backward(slope)
-        return a.addcmul_(z, p).mul_(2)
+        ctx.save_for_backward(w)
+        ctx.mu = mu
+        z = w * mu
+        s = torch.sigmoid(z)
+        return torch.ops.aten.sigmoid_backward(z, s).add_(s).mul_(2).sub_(1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        (slope,) = ctx.saved_tensors
-        return grad * slope, None
+        (w,) = ctx.saved_tensors
+        return _swish_heard(w, ctx.mu, grad), None
 
 
 class Identity(torch.autograd.Function):
@@ -231,6 +227,12 @@ class ShiftedSign(torch.autograd.Function):
         return heard, None, None, heard.sum_to_size(shift.shape).neg()
 
 
+def _tanh_heard(w: Tensor, grad: Tensor, k: float, t: float) -> Tensor:
+    """k t (1 - tanh^2(t w)) grad, with 1 - tanh^2(t w) = 4 s (1 - s), s = sigmoid(2 t w)."""
+    s = w.mul(2 * t).sigmoid_()
+    return torch.ops.aten.sigmoid_backward(grad, s).mul_(4 * k * t)
+
+
 class SignWithTanhSlope(torch.autograd.Function):
     """F = sign, B = k t (1 - tanh^2(t w))."""
 
@@ -244,29 +246,23 @@ class SignWithTanhSlope(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         (w,) = ctx.saved_tensors
-        k, t = ctx.shape
-        s = w.mul(2 * t).sigmoid_()  # 1 - tanh^2(t w) = 4 s (1 - s)
-        return torch.ops.aten.sigmoid_backward(grad, s).mul_(4 * k * t), None, None
+        return _tanh_heard(w, grad, *ctx.shape), None, None
 
 
 class Tanh(torch.autograd.Function):
-    """F = k tanh(t w), B = its derivative. Made from the output, which the layer keeps anyway."""
+    """F = k tanh(t w), B = its derivative."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, k: float, t: float) -> Tensor:
-        out = w.mul(2 * t).sigmoid_().mul_(2 * k).sub_(k)
-        ctx.save_for_backward(out)
+        ctx.save_for_backward(w)
         ctx.shape = k, t
-        return out
+        return w.mul(2 * t).sigmoid_().mul_(2 * k).sub_(k)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
-        (out,) = ctx.saved_tensors
-        k, t = ctx.shape
-        # k t (1 - tanh^2) = k t - (t / k) out^2
-        slope = torch.addcmul(out.new_full((), k * t), out, out, value=-t / k)
-        return slope.mul_(grad), None, None
+        (w,) = ctx.saved_tensors
+        return _tanh_heard(w, grad, *ctx.shape), None, None
 
 
 def _as_it_is(value: float) -> tuple[float, ...]:

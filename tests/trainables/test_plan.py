@@ -105,3 +105,46 @@ def test_a_b_layer_sees_only_plus_and_minus_one() -> None:
         model_(torch.randn(16, 6))
         assert set(seen["layers.2"].unique().tolist()) == {-1.0, 1.0}
         assert seen["layers.1"].unique().numel() > 2
+
+
+@pytest.mark.parametrize("method", ["bnn", "bnn++", "ede+", "react"])
+@pytest.mark.parametrize("model", ["mlp", "cresnet"])
+def test_quantizing_again_in_the_backward_pass_changes_no_gradient(method, model) -> None:
+    """The same layer with its quantized input kept, as torch would by itself."""
+    from trainables import binary
+
+    def gradients() -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        params = {"depth": 3, "width": 8} if model == "mlp" else {"depth": 8, "width": 8}
+        net = build_model(model, params, (1, 8, 8), 3).to(memory_format=torch.channels_last)
+        layers = plan_layers(net)
+        apply_plan(net, layers, "B" * len(layers), build_method(method, {}))
+        net(torch.randn(6, 1, 8, 8)).square().sum().backward()
+        return [p.grad for p in net.parameters()]
+
+    again = gradients()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(binary._QuantizedAgain, "pack", lambda self, tensor: tensor.detach())
+        kept = gradients()
+    assert all(torch.equal(a, b) for a, b in zip(again, kept, strict=True))
+
+
+def test_an_input_changed_in_place_after_its_use_is_noticed() -> None:
+    model = build_model("mlp", {"depth": 2, "width": 8}, (6,), 3)
+    apply_plan(model, plan_layers(model), "B", build_method("bnn", {}))
+    layer = model.get_submodule("layers.1")
+    x = torch.randn(4, 8, requires_grad=True) * 1.0
+    out = layer(x)
+    x.add_(1.0)
+    with pytest.raises(RuntimeError, match="changed in place"):
+        out.sum().backward()
+
+
+def test_an_error_in_a_layer_leaves_no_hooks_behind() -> None:
+    model = build_model("mlp", {"depth": 2, "width": 8}, (6,), 3)
+    apply_plan(model, plan_layers(model), "B", build_method("bnn", {}))
+    with pytest.raises(RuntimeError):
+        model.get_submodule("layers.1")(torch.randn(4, 5, requires_grad=True))
+    x = torch.randn(3, requires_grad=True)
+    saved = (x * x).grad_fn._saved_self
+    assert saved is x
