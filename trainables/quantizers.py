@@ -19,8 +19,9 @@ from torch.autograd.function import once_differentiable
 
 def sign(x: Tensor) -> Tensor:
     """sign with sign(0) = +1 (methods.md 0.1); torch.sign would make a third level. Adding 0
-    turns -0.0 into +0.0, so that copysign treats both zeros alike."""
-    return torch.copysign(x.new_ones(()), x + 0.0)
+    turns -0.0 into +0.0, so that copysign treats both zeros alike. One buffer serves both."""
+    out = x.detach() + 0.0
+    return torch.copysign(x.new_ones(()), out, out=out)
 
 
 def sign_swish(w: Tensor, mu: float) -> Tensor:
@@ -215,8 +216,7 @@ class ShiftedSign(torch.autograd.Function):
     def forward(ctx: Any, w: Tensor, height: float, edge: float, shift: Tensor) -> Tensor:
         ctx.save_for_backward(w, shift)
         ctx.shape = height, edge
-        # 0 - shift is never -0.0, and so the sum is not either.
-        return torch.copysign(w.new_ones(()), w + (0.0 - shift))
+        return sign(w - shift)
 
     @staticmethod
     @once_differentiable
