@@ -23,7 +23,7 @@ PACKAGES = ("torch",)
 FASHION_METHODS = ("bnn+", "bnn++")
 CIFAR_METHODS = ("pc", "bc", "bnn", "bnn+", "bnn++")
 # What the pretrained network's images were normalised with (README of the weights).
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+NORMALIZE = "imagenet"
 POINTS_FROM_FULL = 5.0
 
 
@@ -74,30 +74,16 @@ def fashion(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
     return rows, [bar("bnn++ minus bnn+, points", means["bnn++"] - means["bnn+"], at_least=0.0)]
 
 
-def renormalized(arrays: Any) -> Any:
-    """Images normalised as the data set declares, with ImageNet's mean and deviation instead."""
-    import torch
-
-    from trainables.data import DATASETS, Arrays
-
-    info = DATASETS.get("cifar10")
-    ours, theirs = (info.mean, info.std), (IMAGENET_MEAN, IMAGENET_STD)
-    (mean, std), (new_mean, new_std) = (
-        tuple(torch.tensor(v).view(1, -1, 1, 1) for v in pair) for pair in (ours, theirs)
-    )
-    return Arrays((arrays.x * std + mean - new_mean) / new_std, arrays.y)
-
-
 def cifar10(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
     from trainables.data import load_test, load_train
     from trainables.training import Training, device_from_resources, evaluate, recalibrate
 
-    found = sorted(Path(args.data_dir or ".", "weights").glob("*resnet20*"))
+    found = [f for f in Path(args.data_dir or ".", "weights").rglob("*resnet20*") if f.is_file()]
     if not found:
-        raise SystemExit("no weights/*resnet20* in the data folder: see --data-dir")
+        raise SystemExit("no file *resnet20* below weights/ of the data folder: see --data-dir")
     device = device_from_resources(1.0)
-    train = renormalized(load_train("cifar10", args.data_dir))
-    test = renormalized(load_test("cifar10", args.data_dir))
+    train = load_train("cifar10", args.data_dir, NORMALIZE)
+    test = load_test("cifar10", args.data_dir, NORMALIZE)
     if args.subset:
         train = train.take(args.subset, 0)
     task = {
@@ -106,6 +92,7 @@ def cifar10(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
         "epochs": args.epochs or 2,
         "data_dir": args.data_dir,
         "optimizer": {"name": "sgd", "lr": 0.01, "weight_decay": 1e-4},
+        "normalize": NORMALIZE,
         "pretrain": str(found[0]),
     }
 
