@@ -13,6 +13,9 @@ from search import terminal
 from search.terminal import shortened
 from trainables.registry import UserError, did_you_mean
 
+# What a selector is shown when the user names no data.
+EMBEDDED = "digits"
+
 
 def methods(args: Namespace) -> int:
     from trainables.methods import METHODS
@@ -170,7 +173,7 @@ def cost(args: Namespace) -> int:
     return 0
 
 
-def parse_plan(text: str, table: Any, find: Callable[[str], Any] | None = None) -> str:
+def parse_plan(text: str, table: Any, find: Callable[[str], Any]) -> str:
     """Letters, one letter for all layers, `front:7`, `rear:7` (a number of layers), or
     `SELECTOR@40%` (a budget). `find` does a trained selector's work."""
     from trainables.plan import check_plan
@@ -187,13 +190,14 @@ def parse_plan(text: str, table: Any, find: Callable[[str], Any] | None = None) 
     percent = _percentage(text, number)
     if not selector.trained:
         order = list(selector.order(table, 0))
-    elif find is None:
-        raise UserError(
-            f"--plan {text}: {name} looks at a trained network",
-            "name the data to train it on: --dataset digits (and --epochs, --data-dir)",
-        )
     else:
         order = find(name).order
+        if len(order) != n:
+            raise UserError(
+                f"--plan {text}: the network {name} looked at has {len(order)} layers to plan, "
+                f"this one {n}",
+                "name the data it is meant for: --dataset NAME",
+            )
     if mark == ":":
         chosen = set(order[: int(number)])
         return "".join("B" if i in chosen else "F" for i in range(n))
@@ -207,10 +211,8 @@ def _percentage(text: str, number: str) -> float:
         raise UserError(f"--plan {text}: '{number}' is not a percentage") from None
 
 
-def _finder(args: Namespace, params: dict[str, Any]) -> Callable[[str], Any] | None:
-    """Does a trained selector's work on --dataset, saying so; None without one."""
-    if not args.dataset:
-        return None
+def _finder(args: Namespace, params: dict[str, Any]) -> Callable[[str], Any]:
+    """Does a trained selector's work on --dataset, or on the embedded digits, saying so."""
     from search.home import home, selections_folder, stages_folder
     from search.selection import intentions
     from trainables.selectors import SelectionSpec, select
@@ -219,7 +221,7 @@ def _finder(args: Namespace, params: dict[str, Any]) -> Callable[[str], Any] | N
     def find(name: str) -> Any:
         task = Task.model_validate(
             {
-                "dataset": args.dataset,
+                "dataset": args.dataset or EMBEDDED,
                 "model": {"name": args.model, **params},
                 "epochs": args.epochs,
                 "binarize": args.binarize,
@@ -229,6 +231,8 @@ def _finder(args: Namespace, params: dict[str, Any]) -> Callable[[str], Any] | N
         spec = SelectionSpec(selector=name, task=task)
         note = (lambda text: None) if args.json else terminal.show
         root = home(args.home)
+        if not args.dataset:
+            note(f"{name} looks at a trained network; without --dataset, one for {EMBEDDED}")
         for line in intentions([spec]):
             note(line)
         found = select(spec, selections_folder(root), stages_folder(root), gpus=1.0, note=note)

@@ -154,7 +154,7 @@ def build_parser() -> argparse.ArgumentParser:
     cost.add_argument(
         "--plan", default="F", help="letters, one letter for all, front:7, mixbin-grad@40%%"
     )
-    cost.add_argument("--dataset", help="take input shape and classes from a dataset")
+    cost.add_argument("--dataset", help="for shape and classes, and for a selector of --plan")
     cost.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
     cost.add_argument(
         "--epochs", type=int, default=10, help="of the network a selector of --plan trains first"

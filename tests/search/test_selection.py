@@ -1,6 +1,7 @@
 """Selectors in a search: what the YAML says, what is asked first, what is kept and shown."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -202,11 +203,19 @@ def test_a_mistake_in_start_from_is_found(make_config, old, new, message):
 # --- the command line -------------------------------------------------------------------------
 
 
-def test_the_plan_of_a_trained_selector_wants_a_dataset():
+def test_without_a_dataset_layers_are_ranked_on_digits_and_it_is_said(tmp_path, capsys):
+    words = ["cost", "cresnet", "--set", "depth=8", "--set", "width=2", "--epochs", "1"]
+    assert main([*words, "--home", str(tmp_path), "--plan", "mixbin-grad@40%"]) == 0
+    text = capsys.readouterr().out
+    assert "without --dataset, one for digits" in text
+    assert "cresnet at 3x32x32, 100 classes" in text  # what is counted is what was asked for
+
+
+def test_a_ranking_of_another_network_is_refused():
     table = cost_table("cresnet20", {}, (3, 32, 32), 10)
-    with pytest.raises(UserError, match="looks at a trained network") as caught:
-        parse_plan("mixbin-grad@40%", table)
-    assert "--dataset" in str(caught.value)
+    ranked = SimpleNamespace(order=[0, 1, 2])
+    with pytest.raises(UserError, match="3 layers to plan, this one 18"):
+        parse_plan("mixbin-grad@40%", table, lambda name: ranked)
 
 
 def test_the_cost_of_a_selected_plan(tmp_path, capsys):
