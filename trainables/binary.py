@@ -347,9 +347,11 @@ def quantize_input(layer: nn.Module, quantizer: nn.Module) -> None:
 
     def before(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         x, *more = args
-        quantized: Tensor = module.input_quantizer(x)  # type: ignore[operator]
-        if quantized.requires_grad:
-            again = _QuantizedAgain(quantizer, x, quantized)
+        # By its name: whoever looks into layers may have put another one there.
+        now: nn.Module = module.input_quantizer  # type: ignore[assignment]
+        quantized: Tensor = now(x)
+        if quantized.requires_grad and quantized is not x:
+            again = _QuantizedAgain(now, x, quantized)
             hooks = torch.autograd.graph.saved_tensors_hooks(again.pack, again.unpack)
             hooks.__enter__()
             running.append(hooks)

@@ -14,6 +14,7 @@ from trainables.methods import build_method
 from trainables.models import build_model
 from trainables.plan import PlanLayer, binary_layers, check_plan, expand, plan_layers
 from trainables.registry import UserError
+from trainables.selectors.scoring import Switch
 
 THREE = [PlanLayer(name, name, "body") for name in ("one", "two", "three")]
 
@@ -127,6 +128,21 @@ def test_quantizing_again_in_the_backward_pass_changes_no_gradient(method, model
         patch.setattr(binary._QuantizedAgain, "pack", lambda self, tensor: tensor.detach())
         kept = gradients()
     assert all(torch.equal(a, b) for a, b in zip(again, kept, strict=True))
+
+
+@pytest.mark.parametrize("binary_input", [True, False])
+def test_another_quantizer_put_in_place_is_the_one_that_quantizes_again(binary_input) -> None:
+    """As selectors do to switch a layer between its versions."""
+    model = build_model("mlp", {"depth": 2, "width": 8}, (6,), 3)
+    apply_plan(model, plan_layers(model), "B", build_method("bnn", {}))
+    layer = model.get_submodule("layers.1")
+    switch = layer.input_quantizer = Switch(layer.input_quantizer)
+    switch.binary = binary_input
+    x = torch.randn(4, 8, requires_grad=True)
+    seen = x.clamp(-1, 1).sign() if binary_input else x
+    layer(x).sum().backward()
+    latent = layer.parametrizations.weight.original
+    assert torch.equal(latent.grad, seen.detach().sum(0).expand_as(latent))
 
 
 def test_an_input_changed_in_place_after_its_use_is_noticed() -> None:
