@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
+from dashboards.page import figure_page
 from search.front import Objective, non_dominated
 
 if TYPE_CHECKING:
@@ -173,19 +174,9 @@ def front_figure(
 
 
 def front_html(points: Sequence[FrontPoint], title: str, **labels: Unpack[Labels]) -> str:
-    """The figure as one page that needs no network: plotly.js is part of it (about 4 MB)."""
-    plot = front_figure(points, title, **labels).to_html(
-        full_html=False,
-        include_plotlyjs=True,
-        div_id="front",  # a fixed id: the same points give the same bytes
-        config={"responsive": True, "displaylogo": False},
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n</head>\n"
-        f'<body style="margin: 8px">\n{plot}\n</body>\n</html>\n'
-    )
+    """The figure as one page that needs no network."""
+    figure = front_figure(points, title, **labels)
+    return figure_page(figure, title, "front")
 
 
 def front_png(

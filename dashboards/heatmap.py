@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from dashboards.figures import ACCURACY_LABEL, INK
+from dashboards.page import figure_page
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -91,18 +92,8 @@ def heat_map_html(
     quality_label: str = ACCURACY_LABEL,
 ) -> str:
     """One page that needs no network."""
-    plot = heat_map_figure(cells, parts, title, part_label, quality_label).to_html(
-        full_html=False,
-        include_plotlyjs=True,
-        div_id="heatmap",
-        config={"responsive": True, "displaylogo": False},
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n</head>\n"
-        f'<body style="margin: 8px">\n{plot}\n</body>\n</html>\n'
-    )
+    figure = heat_map_figure(cells, parts, title, part_label, quality_label)
+    return figure_page(figure, title, "heatmap")
 
 
 def heat_map_png(

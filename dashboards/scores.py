@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dashboards.figures import GRID, INK, PALETTE
+from dashboards.page import figure_page
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -50,18 +51,8 @@ def scores_figure(rows: Sequence[Row], title: str, label: str) -> "go.Figure":
 
 def scores_html(rows: Sequence[Row], title: str, label: str) -> str:
     """One page that needs no network."""
-    plot = scores_figure(rows, title, label).to_html(
-        full_html=False,
-        include_plotlyjs=True,
-        div_id="scores",
-        config={"responsive": True, "displaylogo": False},
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n</head>\n"
-        f'<body style="margin: 8px">\n{plot}\n</body>\n</html>\n'
-    )
+    figure = scores_figure(rows, title, label)
+    return figure_page(figure, title, "scores")
 
 
 def scores_png(rows: Sequence[Row], title: str, label: str, path: str | Path) -> Path:
