@@ -107,8 +107,8 @@ def measure(
     row["switches"] = ", ".join(f"{k} {v}" for k, v in params.items())
     for budget in BUDGETS:
         values = [r for selection in found for r in regrets(problem, selection, budget)]
-        row[f"regret@{budget}"] = statistics.fmean(values)
-    row["mean@40,20,10"] = statistics.fmean(row[f"regret@{b}"] for b in BARS)
+        row[f"regret@{budget}"] = round(statistics.fmean(values), 3)
+    row["mean@40,20,10"] = round(statistics.fmean(row[f"regret@{b}"] for b in BARS), 3)
     row["epochs"] = found[0].training_epochs
     row["examples scored"] = found[0].scored_examples
     return row
@@ -127,8 +127,8 @@ def measure_slimming(problem: Problem, seeds: int) -> dict[str, Any]:
             for seed in range(seeds)
         ]
         values = [problem.regret(f.flops_pct, f.val_accuracy) for f in found]
-        row[f"regret@{budget}"] = statistics.fmean(values)
-    row["mean@40,20,10"] = statistics.fmean(row[f"regret@{b}"] for b in BARS)
+        row[f"regret@{budget}"] = round(statistics.fmean(values), 3)
+    row["mean@40,20,10"] = round(statistics.fmean(row[f"regret@{b}"] for b in BARS), 3)
     row["epochs"] = float(len(BUDGETS) * found[0].training_epochs)
     return row
 
