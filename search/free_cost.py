@@ -43,6 +43,9 @@ CLIMBS = 3
 CLIMBERS = 6
 DOUBLES = 16
 CORNERS = 64
+# How much of a candidate's spread counts as hope. The points of the front are uncertain too, mostly
+# in the same way (the trend, the parts of layers): the gain over them is surer than either.
+OWN_SPREAD = 0.6
 
 
 @dataclass(frozen=True)
@@ -324,7 +327,7 @@ class FreeCostSampler(BaseSampler):
             return []
         mean, spread = model.predict(Rows.stack([self._rows_in(*block) for block in blocks]))
         cost = np.concatenate([c.costs(codes) @ self._scalar.cost for c, codes in blocks])
-        gain = stairs.expected_improvement(cost, mean, spread)
+        gain = stairs.expected_improvement(cost, mean, OWN_SPREAD * spread)
         where = np.repeat(np.arange(len(blocks)), [len(codes) for _, codes in blocks])
         first = np.concatenate([[0], np.cumsum([len(codes) for _, codes in blocks])])
         found = []
