@@ -26,7 +26,7 @@ ALLOCATION_BAR_MS = 10.0
 LAYERS = 1000
 # About a million weights.
 MILLION = {"name": "rn-narrow", "width": 30, "stages": 4, "affine": False, "lbn": True}
-NARROW = {"name": "rn-narrow", "width": 8, "affine": False}
+NARROW = {"name": "rn-narrow", "width": 16, "affine": False}
 EPS = 0.05
 
 
@@ -190,7 +190,7 @@ def _run(
         "dataset": "fashion-mnist",
         "model": {**NARROW, "lbn": lbn},
         "epochs": args.epochs,
-        "batch_size": 128,
+        "batch_size": 64,
         "subset": args.subset,
         "data_dir": args.data_dir,
         "binarize": "all",
@@ -226,10 +226,10 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("experiment", choices=("steps", "claims"))
     parser.add_argument("--data-dir", default=os.environ.get("BITFRONT_DATA"))
     parser.add_argument("--epochs", type=int, default=6, help="of a run of claims")
-    parser.add_argument("--subset", type=int, default=5000, help="examples of claims")
+    parser.add_argument("--subset", type=int, default=3000, help="examples of claims")
     parser.add_argument("--seeds", type=int, default=2, help="of the clean runs of claims")
     parser.add_argument("--robust-seeds", type=int, default=1, help="of the run under PGD")
-    parser.add_argument("--examples", type=int, default=500, help="that are attacked")
+    parser.add_argument("--examples", type=int, default=300, help="that are attacked")
     parser.add_argument("--batch", type=int, default=64, help="images a step of steps")
     parser.add_argument("--repeats", type=int, default=3, help="of a step; the fastest counts")
     parser.add_argument("--out", type=Path, help="folder of the CSV (benchmarks/results)")
