@@ -11,12 +11,13 @@ from spaces.space import FixedPlan, FreePlan, OnlyPlan, SelectedPlan, Space, end
 from trainables.cost import CostTable, task_cost_table
 from trainables.data import DATASETS
 from trainables.methods import METHODS
-from trainables.parameters import Value
+from trainables.parameters import Float, Value
 from trainables.selectors import SELECTORS
 from trainables.task import TrialSpec
 
 # Parameters of methods that change what a network costs.
 PRICED = ("scale", "rate", "p", "init", "layers")
+EXPONENTS = 20
 
 
 def extreme_specs(space: Space) -> list[TrialSpec]:
@@ -33,9 +34,14 @@ def extreme_specs(space: Space) -> list[TrialSpec]:
 
 
 def _priced_params(space: Space, method: str) -> list[dict[str, Value]]:
-    """What of the method's parameters has a price, at the ends of its domains."""
+    """What of the method's parameters has a price, at the ends of its domains. Between those of an
+    exponent the price may go up and down a little, so that some points in between are looked at."""
     domains = space.method_params.get(method, {})
     priced = {name: ends(domains[name]) for name in PRICED if name in domains}
+    exponent = domains.get("p")
+    if isinstance(exponent, Float):
+        low, span = exponent.low, exponent.high - exponent.low
+        priced["p"] = [low + span * i / EXPONENTS for i in range(EXPONENTS + 1)]
     return [dict(zip(priced, each, strict=True)) for each in itertools.product(*priced.values())]
 
 

@@ -145,6 +145,7 @@ def cost(args: Namespace) -> int:
             "scale": args.scale,
             "layers": [vars(row) for row in rows],
             "totals": {**totals, "parameters": table.parameters},
+            "training": vars(table.training_cost(plan, kept)),
             "full_precision": full,
         }
         terminal.show_json(report)
@@ -172,6 +173,15 @@ def cost(args: Namespace) -> int:
     ]
     terminal.show("")
     terminal.show(terminal.table(["total", "this plan", "full precision", "%"], totals_rows))
+    if kept is not None:
+        left, all_of_them = sum(row.kept for row in rows), sum(row.weights for row in rows)
+        spent = table.training_cost(plan, kept)
+        terminal.show(
+            f"\n{left:,} of {all_of_them:,} weights kept; operations an image as the paper of "
+            f"robust pruning counts them (its Table 6):\nforward {spent.training_forward:,.0f} in "
+            f"training and {spent.evaluation_forward:,.0f} in evaluation, backward "
+            f"{spent.backward:,.0f}"
+        )
     terminal.show(
         "\nflops: MixBin convention, MACs + 3 an output element; B 1/64, W 1/2 of the MACs; "
         "the classifier is not counted\n"

@@ -26,7 +26,7 @@ from typing import Any
 
 from trainables.models import MODELS, Shape, build_model
 from trainables.plan import BINARY_INPUTS, PlanLayer, binary_layers, check_plan, plan_layers
-from trainables.pruning import mask_bytes
+from trainables.pruning import BlockCost, block_cost, mask_bytes
 from trainables.registry import UserError
 from trainables.task import Task
 
@@ -100,6 +100,21 @@ class CostTable:
             _row(layer, level_of.get(layer.name, "F"), scale, shifts, left.get(layer.name))
             for layer in self.layers
         ]
+
+    def training_cost(self, plan: str, kept: Mapping[str, int] | None = None) -> BlockCost:
+        """Operations of one image in training and evaluation, as Table 6 of robust pruning counts
+        them (methods.md 5.6): every layer as a convolution with batch norm and ReLU."""
+        return sum(
+            (
+                block_cost(
+                    layer.macs, layer.elements, layer.weights, row.kept / row.weights,
+                    row.level not in "FS",
+                )
+                for layer, row in zip(self.layers, self.rows(plan, kept=kept), strict=True)
+                if row.weights
+            ),
+            BlockCost(0.0, 0.0, 0.0),
+        )  # fmt: skip
 
     def totals(
         self,

@@ -93,16 +93,19 @@ class BlockCost:
     evaluation_forward: float
     backward: float
 
+    def __add__(self, other: BlockCost) -> BlockCost:
+        return BlockCost(
+            self.training_forward + other.training_forward,
+            self.evaluation_forward + other.evaluation_forward,
+            self.backward + other.backward,
+        )
 
-def block_cost(
-    kernel: int, size: int, inside: int, out: int, rate: float, binary: bool
-) -> BlockCost:
-    """Table 6 of the paper (methods.md 5.6): kernel c x c, map s x s, r_in and r_out channels, a
-    share `rate` of the weights pruned."""
-    macs = (1 - rate) * kernel**2 * size**2 * inside * out
-    elements = size**2 * out
-    forward = macs if binary else 2 * macs
-    backward = (3 if binary else 4) * macs + 4 * elements
+
+def block_cost(macs: float, elements: int, weights: int, kept: float, binary: bool) -> BlockCost:
+    """Table 6 of the paper (methods.md 5.6) with c^2 s^2 r_in r_out MACs when dense, s^2 r_out
+    output elements, c^2 r_in r_out weights and the share `kept` of them left."""
+    forward = kept * macs * (1 if binary else 2)
+    backward = kept * macs * (3 if binary else 4) + 4 * elements
     if not binary:
-        backward += kernel**2 * inside * out
+        backward += weights
     return BlockCost(forward + 11 * elements, forward + 4 * elements, backward)

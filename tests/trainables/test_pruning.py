@@ -459,7 +459,9 @@ def test_lbn_is_a_norm_of_the_logits_without_parameters() -> None:
 
 
 def test_table_6() -> None:
-    full, binary = (block_cost(3, 16, 128, 128, 0.99, b) for b in (False, True))
+    weights, elements = 3 * 3 * 128 * 128, 16 * 16 * 128
+    macs = 16 * 16 * weights
+    full, binary = (block_cost(macs, elements, weights, 0.01, b) for b in (False, True))
     assert binary.training_forward / full.training_forward == pytest.approx(0.661575, abs=1e-6)
     assert binary.evaluation_forward / full.evaluation_forward == pytest.approx(0.573964, abs=1e-6)
     assert binary.backward / full.backward == pytest.approx(0.706486, abs=1e-6)
