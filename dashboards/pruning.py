@@ -50,8 +50,10 @@ def _saved(figure: "Figure", path: str | Path) -> Path:
 
 def empty_channels(mask: "NDArray[np.bool_]") -> "tuple[NDArray[np.bool_], NDArray[np.bool_]]":
     """(output channels, input channels) of a mask (out, in, ...) that keep nothing."""
+    import numpy as np
+
     flat = mask.reshape(mask.shape[0], mask.shape[1], -1)
-    return ~flat.any((1, 2)), ~flat.any((0, 2))
+    return np.logical_not(flat.any((1, 2))), np.logical_not(flat.any((0, 2)))
 
 
 def mask_cells(mask: "NDArray[np.bool_]") -> "NDArray[np.int8]":
