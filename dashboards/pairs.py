@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dashboards.figures import DOMINATED, GRID, INK, PALETTE
+from dashboards.page import figure_page
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -51,18 +52,7 @@ def pairs_figure(points: Sequence[PairPoint], labels: Sequence[str], title: str)
 
 def pairs_html(points: Sequence[PairPoint], labels: Sequence[str], title: str) -> str:
     """One page that needs no network."""
-    plot = pairs_figure(points, labels, title).to_html(
-        full_html=False,
-        include_plotlyjs=True,
-        div_id="pairs",
-        config={"responsive": True, "displaylogo": False},
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{html.escape(title)}</title>\n</head>\n"
-        f'<body style="margin: 8px">\n{plot}\n</body>\n</html>\n'
-    )
+    return figure_page(pairs_figure(points, labels, title), title, "pairs")
 
 
 def pairs_png(
