@@ -3,6 +3,7 @@ share, and for the fixed reference point hypervolumes are measured against."""
 
 from __future__ import annotations
 
+import itertools
 import random
 
 from search.config import COSTS, REFERENCE_FACTOR, KeyProblem, SearchConfig
@@ -10,8 +11,13 @@ from spaces.space import FixedPlan, FreePlan, OnlyPlan, SelectedPlan, Space, end
 from trainables.cost import CostTable, task_cost_table
 from trainables.data import DATASETS
 from trainables.methods import METHODS
+from trainables.parameters import Float, Value
 from trainables.selectors import SELECTORS
 from trainables.task import TrialSpec
+
+# Parameters of methods that change what a network costs.
+PRICED = ("scale", "rate", "p", "init", "layers")
+EXPONENTS = 20
 
 
 def extreme_specs(space: Space) -> list[TrialSpec]:
@@ -21,13 +27,22 @@ def extreme_specs(space: Space) -> list[TrialSpec]:
     for task in space.extreme_tasks():
         table = task_cost_table(task)
         for method in map(str, space.method.values):
-            domain = space.method_params.get(method, {}).get("scale")
-            scales = ends(domain) if domain is not None else [None]
             for plan in _extreme_plans(space, method, table):
-                for scale in scales:
-                    params = {} if scale is None else {"scale": scale}
+                for params in _priced_params(space, method):
                     specs.append(TrialSpec(task=task, method=method, params=params, plan=plan))
     return specs
+
+
+def _priced_params(space: Space, method: str) -> list[dict[str, Value]]:
+    """What of the method's parameters has a price, at the ends of its domains. Between those of an
+    exponent the price may go up and down a little, so that some points in between are looked at."""
+    domains = space.method_params.get(method, {})
+    priced = {name: ends(domains[name]) for name in PRICED if name in domains}
+    exponent = domains.get("p")
+    if isinstance(exponent, Float):
+        low, span = exponent.low, exponent.high - exponent.low
+        priced["p"] = [low + span * i / EXPONENTS for i in range(EXPONENTS + 1)]
+    return [dict(zip(priced, each, strict=True)) for each in itertools.product(*priced.values())]
 
 
 def _extreme_plans(space: Space, method: str, table: CostTable) -> list[str]:

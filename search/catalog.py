@@ -1,5 +1,5 @@
 """The verbs that tell what bitfront has and what this machine can do: methods, selectors, models,
-datasets, cost, doctor."""
+datasets, cost, mask, doctor."""
 
 from __future__ import annotations
 
@@ -126,8 +126,14 @@ def cost(args: Namespace) -> int:
     MODELS.get(args.model)
     table = cost_table(args.model, params, shape, classes, args.binarize)
     plan = parse_plan(args.plan, table, _finder(args, params))
-    rows = table.rows(plan, args.scale)
-    totals = table.totals(plan, args.scale)
+    kept = None
+    if args.prune is not None:
+        from trainables.methods import build_method
+
+        method = build_method("edge-popup", {"rate": args.prune, "p": args.exponent})
+        kept = method.kept(table.sizes(plan))
+    rows = table.rows(plan, args.scale, kept=kept)
+    totals = table.totals(plan, args.scale, kept=kept)
     full = table.totals("F" * len(plan), args.scale)
     if args.json:
         report = {
@@ -139,6 +145,7 @@ def cost(args: Namespace) -> int:
             "scale": args.scale,
             "layers": [vars(row) for row in rows],
             "totals": {**totals, "parameters": table.parameters},
+            "training": vars(table.training_cost(plan, kept)),
             "full_precision": full,
         }
         terminal.show_json(report)
@@ -147,6 +154,7 @@ def cost(args: Namespace) -> int:
         [
             row.name,
             row.level if row.planned else f"{row.level} fixed",
+            *([] if kept is None else [f"{row.kept:,}"]),
             f"{row.macs:,}",
             f"{row.flops:,.0f}",
             f"{100 * row.flops / full['flops']:.4f}",
@@ -156,7 +164,8 @@ def cost(args: Namespace) -> int:
     ]
     shown = "x".join(map(str, shape))
     terminal.show(f"{args.model} at {shown}, {classes} classes, plan {plan}\n")
-    headers = ["layer", "level", "MACs", "flops", "% of FP", "bytes"]
+    pruned = [] if kept is None else ["weights kept"]
+    headers = ["layer", "level", *pruned, "MACs", "flops", "% of FP", "bytes"]
     terminal.show(terminal.table(headers, lines, flexible=0))
     totals_rows = [
         [c, f"{totals[c]:,.0f}", f"{full[c]:,.0f}", f"{100 * totals[c] / full[c]:.2f}"]
@@ -164,12 +173,66 @@ def cost(args: Namespace) -> int:
     ]
     terminal.show("")
     terminal.show(terminal.table(["total", "this plan", "full precision", "%"], totals_rows))
+    if kept is not None:
+        left, all_of_them = sum(row.kept for row in rows), sum(row.weights for row in rows)
+        spent = table.training_cost(plan, kept)
+        terminal.show(
+            f"\n{left:,} of {all_of_them:,} weights kept; operations an image as the paper of "
+            f"robust pruning counts them (its Table 6):\nforward {spent.training_forward:,.0f} in "
+            f"training and {spent.evaluation_forward:,.0f} in evaluation, backward "
+            f"{spent.backward:,.0f}"
+        )
     terminal.show(
         "\nflops: MixBin convention, MACs + 3 an output element; B 1/64, W 1/2 of the MACs; "
         "the classifier is not counted\n"
         "ops64: Bi-Real convention, binary MACs / 64 + the rest; bops: MACs x weight bits x "
         "activation bits\nbytes: what the packed checkpoint's tensors take"
     )
+    return 0
+
+
+def mask(args: Namespace) -> int:
+    """What the layers of a packed pruned network keep; with --layer a picture of one."""
+    import torch
+
+    from dashboards.pruning import empty_channels, mask_png
+    from trainables import packed
+    from trainables.plan import binary_layers, plan_layers
+
+    model, spec, _ = packed.load(Path(args.checkpoint))
+    planned = binary_layers(spec.plan, plan_layers(model, spec.task.binarize))
+    masks = {}
+    for layer, _level in planned:
+        weight: torch.Tensor = model.get_submodule(layer.name).weight  # type: ignore[assignment]
+        masks[layer.name] = (weight.detach() != 0).numpy()
+    if args.layer is None:
+        found = [
+            {
+                "layer": name,
+                "weights": int(m.size),
+                "kept": int(m.sum()),
+                "empty_outputs": int(empty_channels(m)[0].sum()),
+                "empty_inputs": int(empty_channels(m)[1].sum()),
+            }
+            for name, m in masks.items()
+        ]
+        if args.json:
+            terminal.show_json(found)
+            return 0
+        headers = ["layer", "weights", "kept", "empty outputs", "empty inputs"]
+        rows = [[str(v) for v in row.values()] for row in found]
+        terminal.show(terminal.table(headers, rows, flexible=0))
+        return 0
+    if args.layer not in masks:
+        hint = did_you_mean(args.layer, masks)
+        raise UserError(f"--layer {args.layer}: no such planned layer, {hint}")
+    path = Path(args.output or f"{args.layer}.png")
+    title = f"{spec.task.model.name}, {spec.method}, {args.layer}"
+    mask_png(masks[args.layer], title, path)
+    if args.json:
+        terminal.show_json({"picture": str(path)})
+    else:
+        terminal.show(f"wrote {path}")
     return 0
 
 

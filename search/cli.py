@@ -164,6 +164,13 @@ def build_parser() -> argparse.ArgumentParser:
     cost.add_argument("--set", action="append", metavar="KEY=VALUE", help="a model parameter")
     cost.add_argument("--scale", choices=("none", "layer", "channel"), default="none")
     cost.add_argument("--binarize", choices=("body", "all"), default="body")
+    cost.add_argument("--prune", type=float, metavar="R", help="pruning rate of the planned layers")
+    cost.add_argument("--exponent", type=float, default=1.0, metavar="P", help="p of --prune")
+
+    mask = verb("mask", "search.catalog", "a picture of what a pruned layer keeps")
+    mask.add_argument("checkpoint", help="a packed checkpoint of `bitfront train`")
+    mask.add_argument("--layer", help="its name (default: list the layers and what they keep)")
+    mask.add_argument("-o", "--output", metavar="PNG", help="default: LAYER.png")
 
     doctor = verb("doctor", "search.catalog", "check this machine and installation")
     doctor.add_argument("--address", help="check a Ray cluster too")

@@ -7,7 +7,7 @@ import re
 from functools import partial
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
@@ -18,7 +18,7 @@ from search.yaml_source import Source
 from trainables.kinds import KINDS, METRIC_NAMES, Kind, Metric, kind_of
 from trainables.parameters import Value
 from trainables.registry import UserError, did_you_mean
-from trainables.task import Strict, Task
+from trainables.task import Evaluation, Strict, Task
 
 if TYPE_CHECKING:
     from trainables.data import DatasetInfo
@@ -212,6 +212,16 @@ class SearchConfig(Strict):
             data = {**data, "objectives": {quality.name: mode, "flops": "min"}}
         return data
 
+    @model_validator(mode="after")
+    def _measured_robustness(self) -> Self:
+        """What is optimized or held against a paper's rows is measured."""
+        names = {*self.objectives, *([self.paper.metric] if self.paper is not None else [])}
+        attack = self.task.attack
+        for name in get_args(Evaluation):
+            if f"val_robust_{name}" in names and name not in attack.evaluate:
+                attack.evaluate.append(name)
+        return self
+
     @property
     def kind(self) -> Kind:
         return kind_of(self.task.dataset)
@@ -349,6 +359,14 @@ def check(config: SearchConfig) -> list[KeyProblem]:
         problems.append(
             KeyProblem(
                 ("objectives",), f"nothing to learn: name one of {', '.join(metrics)} as well"
+            )
+        )
+    if "val_robust_autoattack" in config.objectives and config.search.early_stopping is not None:
+        problems.append(
+            KeyProblem(
+                ("search", "early_stopping"),
+                "trials are compared midway, but autoattack is measured at their end: take "
+                "val_robust_pgd20 as the objective",
             )
         )
     for key, limit in config.limits.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from search.config import METRICS, SearchConfig
 from search.confirm import merged
@@ -17,6 +17,7 @@ from search.stopping import EarlyStopping
 from search.study import Entry, Ledger
 from search.tracking import Tracker
 from spaces.space import Space
+from trainables.task import TrainingAttack
 
 METRIC_KEYS = (
     "epoch",
@@ -29,6 +30,8 @@ METRIC_KEYS = (
     "dead_share",
     "distance_to_binary",
     "overflow_rate",
+    "mask_change",
+    *(f"train_robust_{name}" for name in get_args(TrainingAttack) if name != "none"),
     "seconds",
 )
 

@@ -10,6 +10,7 @@ from search import terminal
 from search.config import MLFLOW_RUN, SearchConfig, from_source
 from search.home import SearchFolder, stages_folder, write_atomically
 from search.results import Results, stored_config
+from search.study import Entry
 from search.yaml_source import parse
 from trainables.registry import UserError
 
@@ -179,7 +180,8 @@ def _close_tracker(tracker: Any, folder: SearchFolder, complete: bool, quiet: bo
 
 def write_figures(results: Results) -> dict[str, str | Path]:
     """front.html, front.png and front.csv beside the ledger, for the parent run, which takes the
-    scores of selectors too; heatmap.* where a search asks which one part may be binary."""
+    scores of selectors too; heatmap.* where a search asks which one part may be binary, pairs.*
+    with more than two objectives, kept.* and curves.* where exponents of pruning are searched."""
     from dashboards.figures import front_csv, front_html, front_png
     from search.selection import selection_files
 
@@ -193,8 +195,61 @@ def write_figures(results: Results) -> dict[str, str | Path]:
     (out / "front.csv").write_text(front_csv(points, results.figure_quality.bare), encoding="utf-8")
     front_png(points, title, out / "front.png", **labels)
     names = ["front.html", "front.png", "front.csv", *_write_heat_map(results, title)]
+    names += [*_write_pairs(results, title), *_write_pruning(results, title)]
     made = [out / name for name in names]
     return {path.name: path for path in [*made, *selection_files(out)]}
+
+
+def _write_pairs(results: Results, title: str) -> list[str]:
+    from dashboards.pairs import pairs_html, pairs_png
+
+    if len(results.config.objectives) < 3:
+        return []
+    points, labels = results.pair_points()
+    out = results.folder.path
+    (out / "pairs.html").write_text(pairs_html(points, labels, title), encoding="utf-8")
+    pairs_png(points, labels, title, out / "pairs.png")
+    return ["pairs.html", "pairs.png"]
+
+
+def _write_pruning(results: Results, title: str) -> list[str]:
+    """What layers keep and how trials learn, by exponent: of the trials of the highest rate, the
+    best one of each p."""
+    from dashboards.pruning import curves_csv, curves_png, kept_csv, kept_png
+    from trainables.cost import task_cost_table
+    from trainables.methods import build_method
+
+    quality = results.figure_quality
+    pruned = [
+        e
+        for e in results.entries
+        if e.state == "complete" and e.history and {"rate", "p"} <= set(e.spec.canonical().params)
+    ]
+    if not pruned:
+        return []
+    methods = [e.spec.canonical() for e in pruned]
+    rate = max(float(spec.params["rate"]) for spec in methods)
+    best: dict[float, Entry] = {}
+    for entry, spec in zip(pruned, methods, strict=True):
+        p = float(spec.params["p"])
+        worse = p not in best or quality.better(
+            entry.metrics[quality.name], best[p].metrics[quality.name]
+        )
+        if float(spec.params["rate"]) == rate and worse:
+            best[p] = entry
+    first = next(iter(best.values())).spec
+    sizes = task_cost_table(first.task).sizes(first.plan)
+    kept, curves = {}, {}
+    for p in sorted(best):
+        spec = best[p].spec
+        kept[f"p {p:g}"] = build_method(spec.method, dict(spec.params)).kept(sizes) or sizes
+        curves[f"p {p:g}"] = [row[quality.name] for row in best[p].history if quality.name in row]
+    out, told = results.folder.path, f"{title}, r = {rate:g}"
+    kept_png(kept, sizes, told, out / "kept.png")
+    (out / "kept.csv").write_text(kept_csv(kept, sizes), encoding="utf-8")
+    curves_png(curves, told, f"validation {quality.label}", out / "curves.png")
+    (out / "curves.csv").write_text(curves_csv(curves), encoding="utf-8")
+    return ["kept.png", "kept.csv", "curves.png", "curves.csv"]
 
 
 def _write_heat_map(results: Results, title: str) -> list[str]:

@@ -227,8 +227,8 @@ def train_recipe(
         last = training.history[-1]
         if recipe.final.rest != "float32":
             packed.round_rest(training.network, recipe.final.rest)
-            last = recipe.kind.evaluate(training.model, training.validation)
-        measured = {f"test_{m.bare}": last[m.name] for m in recipe.kind.metrics}
+            last = training.evaluate()
+        measured = {f"test_{m.bare}": last[m.name] for m in recipe.kind.metrics if m.name in last}
         checkpoint = out / f"seed{seed}.safetensors"
         size = packed.save(
             training.network,

@@ -42,8 +42,8 @@ A plan is one of
 
 | form | meaning |
 |---|---|
-| `FBBF` | one letter a layer: F full precision, W binary weights, B weights and activations, \
-A with narrow accumulators too |
+| `FBBF` | one letter a layer: F full precision, S that but pruned, W binary weights, B weights \
+and activations, A with narrow accumulators too |
 | `B` | one letter for every layer |
 | `{per: layer, levels: [F, B]}` | a level drawn for every `layer`, `block`, `stage` or `model` |
 | `{only: block, level: W}` | one `layer`, `block` or `stage` binary, drawn; all others not |

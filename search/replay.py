@@ -111,13 +111,13 @@ def replay_trial(
     differing: list[dict[str, Any]] = []
     for old, new in zip(entry.history, training.history, strict=True):
         for metric in compared:
-            if old[metric] != new[metric]:
+            if old.get(metric) != new.get(metric):
                 differing.append(
                     {
                         "epoch": new["epoch"],
                         "metric": metric,
-                        "recorded": old[metric],
-                        "replayed": new[metric],
+                        "recorded": old.get(metric),
+                        "replayed": new.get(metric),
                     }
                 )
     return ReplayReport(

@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from dashboards.figures import FrontPoint, Labels
+from dashboards.pairs import PairPoint
 from search.config import METRICS, REFERENCE_FACTOR, SearchConfig
 from search.confirm import merged, probabilities
 from search.front import Front, Objective, hypervolume, hypervolume_share
@@ -210,6 +211,26 @@ class Results:
             for e in points
             if quality in e.metrics
         ]
+
+    def pair_points(self) -> tuple[list[PairPoint], list[str]]:
+        """Every finished trial in all objectives, shares in percent, and what those are called."""
+        kind, names = self.config.kind, list(self.config.objectives)
+        metrics = {m.name: m for m in kind.metrics}
+        labels = [
+            f"validation {metrics[n].label}{', %' if metrics[n].share else ''}"
+            if n in metrics
+            else COST_LABELS[n]
+            for n in names
+        ]
+        scale = [100.0 if n in metrics and metrics[n].share else 1.0 for n in names]
+        on_front = {entry.id for entry in self.front}
+        return [
+            PairPoint(
+                e.id, tuple(s * v for s, v in zip(scale, e.values, strict=True)), e.id in on_front
+            )
+            for e in merged(self.entries, self.config.front_objectives)
+            if e.values is not None
+        ], labels
 
     def figure_labels(self) -> Labels:
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from spaces.space import (
     StartFrom,
     ends,
 )
-from trainables.cost import task_cost_table
+from trainables.cost import CostTable, task_cost_table
 from trainables.data import DATASETS
 from trainables.methods import METHODS
 from trainables.models import MODELS
@@ -28,11 +29,13 @@ from trainables.plan import LEVELS, check_plan
 from trainables.registry import UserError, did_you_mean
 from trainables.selectors import RULES, SELECTORS
 from trainables.task import (
+    AttackSpec,
     DistillSpec,
     LearningRateSpec,
     LossSpec,
     OptimizerSpec,
     Task,
+    TrialSpec,
     with_overrides,
 )
 
@@ -40,6 +43,15 @@ from trainables.task import (
 PARTS = ("layer", "block", "stage", "model")
 # Which file a teacher is, is not for a search to choose.
 DISTILL_FILE = ("teacher", "sha256")
+# What robust accuracy means is one thing for all trials.
+MEASURED_ATTACK = ("evaluate", "examples", "memory_mb")
+ATTACK_DECIDERS = (
+    "attack.train",
+    "attack.shrink",
+    "augmentation",
+    "loss.distill.kind",
+    "pretrain.epochs",
+)
 # Parts of the task a search may change, besides the parameters of its model.
 TASK_KEYS = (
     "batch_size",
@@ -51,6 +63,7 @@ TASK_KEYS = (
     *(f"optimizer.{key}" for key in OptimizerSpec.model_fields),
     *(f"schedule.{key}" for key in LearningRateSpec.model_fields if key != "at"),
     *(f"loss.{key}" for key in LossSpec.model_fields if key != "distill"),
+    *(f"attack.{key}" for key in AttackSpec.model_fields if key not in MEASURED_ATTACK),
     *(f"loss.distill.{key}" for key in DistillSpec.model_fields if key not in DISTILL_FILE),
 )
 
@@ -85,7 +98,61 @@ def build_space(config: SearchConfig) -> Space:
             raise KeyProblem(("task", "model"), str(error)) from None
         _check_plan_fits(space, plan, [layer.name for layer in table.plan_layers], table)
     _check_selecting(space)
+    _check_pruning(config, space)
+    _check_attacks(space)
     return space
+
+
+def _check_pruning(config: SearchConfig, space: Space) -> None:
+    """Every layer keeps something at the ends of rates and exponents, and the sampler can price
+    what it proposes."""
+    for name in map(str, space.method.values):
+        domains = space.method_params.get(name, {})
+        rates = [k for k in ("rate", "p", "layers") if k in domains]
+        for ends_ in itertools.product(*(ends(domains[k]) for k in rates)):
+            method = METHODS.get(name)(dict(zip(rates, ends_, strict=True)))
+            for task in space.extreme_tasks():
+                table = task_cost_table(task)
+                try:
+                    pruned = method.kept(table.sizes(_whole_plan(space.plan, table)))
+                except UserError as error:
+                    raise KeyProblem(
+                        ("space", f"{name}.{(rates or ['rate'])[0]}"), str(error)
+                    ) from None
+                if pruned is None:
+                    break
+                free = isinstance(space.plan, FreePlan) and space.plan.per != "model"
+                if free and config.search.sampler == "free-cost":
+                    raise KeyProblem(
+                        ("search", "sampler"),
+                        f"free-cost adds up the costs of layers, but what {name} keeps of one "
+                        "depends on the others: plan every layer alike, or take tpe",
+                    )
+
+
+def _whole_plan(plan: PlanSpace, table: CostTable) -> str:
+    if isinstance(plan, FixedPlan):
+        return plan.make(table, lambda name, domain: None, 0)
+    return "W" * len(table.plan_layers)
+
+
+def _check_attacks(space: Space) -> None:
+    """Each method on its own terms: some train against attacks whatever the task says."""
+    from trainables.attacks import check_attack
+
+    changed = {k: ends(d) for k, d in space.overrides.items() if k in ATTACK_DECIDERS}
+    for each in itertools.product(*changed.values()):
+        try:
+            task = with_overrides(space.task, dict(zip(changed, each, strict=True)))
+        except ValidationError as error:
+            text = error.errors()[0]["msg"].removeprefix("Value error, ")
+            raise KeyProblem(("task", "attack"), text) from None
+        for name in map(str, space.method.values):
+            try:
+                check_attack(TrialSpec(task=task, method=name, plan=""))
+            except UserError as error:
+                key, _, text = str(error).partition(": ")
+                raise KeyProblem(("task", *key.split(".")), text) from None
 
 
 def distillations(config: SearchConfig, space: Space) -> list[Task]:
@@ -389,7 +456,7 @@ def _task_parameter(path: tuple[str, str], key: str, value: Any, config: SearchC
         try:
             with_overrides(config.task, {key: end})
         except ValidationError as error:
-            text = error.errors()[0]["msg"].removeprefix("Input ")
+            text = error.errors()[0]["msg"].removeprefix("Input ").removeprefix("Value error, ")
             raise KeyProblem(path, f"{end!r} {text}") from None
     return domain
 

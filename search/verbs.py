@@ -281,7 +281,8 @@ def train(args: Namespace) -> int:
         terminal.show_json(result.as_json())
         return 0
     quality = recipe.quality
-    metrics = [m for m in recipe.kind.metrics if m.share]
+    measured = {name for seed in result.seeds for name in seed.metrics}
+    metrics = [m for m in recipe.kind.metrics if m.share and f"test_{m.bare}" in measured]
     rows = [
         [
             str(s.seed),

@@ -287,7 +287,8 @@ def costs_of(spec: TrialSpec) -> dict[str, float]:
     """Every cost of a trial, known before it runs."""
     table = task_cost_table(spec.task)
     method = METHODS.get(spec.method)(dict(spec.params))
-    totals = table.totals(spec.plan, method.scale, method.shifts_inputs)
+    kept = method.kept(table.sizes(spec.plan))
+    totals = table.totals(spec.plan, method.scale, method.shifts_inputs, kept)
     totals["parameters"] = float(table.parameters)
     return totals
 

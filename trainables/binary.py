@@ -304,8 +304,14 @@ class BinaryLayer:
     def quantizer(self) -> nn.Module:
         return self.module.parametrizations.weight[0]  # type: ignore[union-attr,index,return-value]
 
+    @property
+    def kept(self) -> int | None:
+        """How many weights pruning leaves; None: the layer is not pruned."""
+        return getattr(self.quantizer, "kept", None)
+
     def hard_parts(self) -> tuple[Tensor, Tensor | None]:
-        """The signs and the scales that evaluation multiplies with."""
+        """The signs (0 for what is pruned; weights at level S) and the scales that evaluation
+        multiplies with."""
         return self.quantizer.hard_parts(self.latent.detach())  # type: ignore[operator]
 
     def forward_backward(self) -> tuple[Tensor, Tensor]:
@@ -373,7 +379,8 @@ def apply_plan(
     made = []
     for layer, level in binary_layers(plan, layers):
         module = modules[layer.name]
-        quantizer = method.weight_quantizer(module)
+        make = method.sparse_weight if level == "S" else method.weight_quantizer
+        quantizer = make(module)
         # unsafe=True skips a trial run of the quantizer: shape and dtype never change here.
         parametrize.register_parametrization(module, "weight", quantizer, unsafe=True)
         if level in BINARY_INPUTS:
@@ -434,19 +441,32 @@ class NotBinaryError(UserError):
 
 @torch.no_grad()
 def verify_binary(model: nn.Module, layers: Sequence[BinaryLayer]) -> None:
-    """Every binary layer holds -s and +s only, one s > 0 a scale group. Looks at the weight the
-    network really multiplies with in evaluation, not at how it was made."""
+    """Every binary layer holds -s and +s only, one s > 0 a scale group; a pruned one also zeros,
+    and exactly as many other weights as promised. Looks at the weight the network really
+    multiplies with in evaluation, not at how it was made."""
     was_training = model.training
     model.eval()
     try:
         for layer in layers:
             weight: Tensor = layer.module.weight  # type: ignore[assignment]
-            groups = weight.flatten(1) if layer.scale in PER_CHANNEL else weight.reshape(1, -1)
-            s = groups.abs().amax(1, keepdim=True)
-            if not bool(((groups.abs() == s) & (s > 0)).all()):
+            left = int(weight.count_nonzero())
+            if layer.kept is not None and left != layer.kept:
+                raise NotBinaryError(
+                    f"layer {layer.name} holds {left} weights, {layer.kept} were promised"
+                )
+            if layer.level != "S" and not _two_valued(weight, layer):
                 levels = weight.unique().numel()
                 raise NotBinaryError(
                     f"layer {layer.name} is not binary: it holds {levels} different values"
                 )
     finally:
         model.train(was_training)
+
+
+def _two_valued(weight: Tensor, layer: BinaryLayer) -> bool:
+    groups = weight.flatten(1) if layer.scale in PER_CHANNEL else weight.reshape(1, -1)
+    s = groups.abs().amax(1, keepdim=True)
+    fine = groups.abs() == s
+    if layer.kept is not None:
+        fine |= groups == 0
+    return bool((fine & (s > 0)).all())

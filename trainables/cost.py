@@ -8,8 +8,10 @@ Conventions (methods.md 4.3, 5.6; design.md 5), with n MACs and e output element
   ops64  Bi-Real / ReActNet: n for F and W, n/64 for B; every convolution and linear layer
   bops   n times weight bits times activation bits: F 1024 n, W 32 n, B n; every layer
   bytes  what the packed checkpoint's tensors take: 1 bit a binary weight, 4 bytes a scale and
-         anything else
+         anything else; of a pruned layer its mask (a bit a weight, or an index a kept one if that
+         is less) and the kept weights
 
+A pruned layer does the share of its MACs that it keeps of its weights; S is F but for that.
 A costs what B costs: no convention counts the width of accumulators.
 Products of two activations, as in attention (queries with keys, weights with values), are rows of
 their own: n MACs in full precision under any plan, e = 0.
@@ -17,20 +19,22 @@ their own: n MACs in full precision under any plan, e = 0.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from trainables.models import MODELS, Shape, build_model
-from trainables.plan import BINARY_INPUTS, PlanLayer, check_plan, plan_layers
+from trainables.plan import BINARY_INPUTS, PlanLayer, binary_layers, check_plan, plan_layers
+from trainables.pruning import BlockCost, block_cost, mask_bytes
 from trainables.registry import UserError
 from trainables.task import Task
 
 CONVENTIONS = ("flops", "ops64", "bops", "bytes")
 # Multiplications and additions a MAC is worth, by level.
-FLOPS_PER_MAC = {"F": 1.0, "W": 1 / 2, "B": 1 / 64, "A": 1 / 64}
-OPS64_PER_MAC = {"F": 1.0, "W": 1.0, "B": 1 / 64, "A": 1 / 64}
-BITS = {"F": 32 * 32, "W": 1 * 32, "B": 1 * 1, "A": 1 * 1}
+FLOPS_PER_MAC = {"F": 1.0, "S": 1.0, "W": 1 / 2, "B": 1 / 64, "A": 1 / 64}
+OPS64_PER_MAC = {"F": 1.0, "S": 1.0, "W": 1.0, "B": 1 / 64, "A": 1 / 64}
+BITS = {"F": 32 * 32, "S": 32 * 32, "W": 1 * 32, "B": 1 * 1, "A": 1 * 1}
 PER_ELEMENT = 3
 
 
@@ -56,6 +60,8 @@ class LayerCost:
     kind: str
     level: str
     planned: bool
+    weights: int
+    kept: int
     macs: int
     flops: float
     ops64: float
@@ -72,45 +78,93 @@ class CostTable:
     other_bytes: int
     parameters: int
 
-    def rows(self, plan: str, scale: str = "none", shifts: bool = False) -> list[LayerCost]:
-        """A row a layer. `shifts`: layers with binary inputs keep a number an input channel."""
+    def sizes(self, plan: str) -> dict[str, int]:
+        """Weights of the layers that are not F in this plan."""
+        weights = {layer.name: layer.weights for layer in self.layers}
+        planned = binary_layers(check_plan(plan, self.plan_layers), self.plan_layers)
+        return {layer.name: weights[layer.name] for layer, _ in planned}
+
+    def rows(
+        self,
+        plan: str,
+        scale: str = "none",
+        shifts: bool = False,
+        kept: Mapping[str, int] | None = None,
+    ) -> list[LayerCost]:
+        """A row a layer. `shifts`: layers with binary inputs keep a number an input channel;
+        `kept`: the weights pruned layers keep, by name."""
         check_plan(plan, self.plan_layers)
         level_of = {layer.name: plan[i] for i, layer in enumerate(self.plan_layers)}
-        return [_row(layer, level_of.get(layer.name, "F"), scale, shifts) for layer in self.layers]
+        left = kept or {}
+        return [
+            _row(layer, level_of.get(layer.name, "F"), scale, shifts, left.get(layer.name))
+            for layer in self.layers
+        ]
 
-    def totals(self, plan: str, scale: str = "none", shifts: bool = False) -> dict[str, float]:
+    def training_cost(self, plan: str, kept: Mapping[str, int] | None = None) -> BlockCost:
+        """Operations of one image in training and evaluation, as Table 6 of robust pruning counts
+        them (methods.md 5.6): every layer as a convolution with batch norm and ReLU."""
+        return sum(
+            (
+                block_cost(
+                    layer.macs, layer.elements, layer.weights, row.kept / row.weights,
+                    row.level not in "FS",
+                )
+                for layer, row in zip(self.layers, self.rows(plan, kept=kept), strict=True)
+                if row.weights
+            ),
+            BlockCost(0.0, 0.0, 0.0),
+        )  # fmt: skip
+
+    def totals(
+        self,
+        plan: str,
+        scale: str = "none",
+        shifts: bool = False,
+        kept: Mapping[str, int] | None = None,
+    ) -> dict[str, float]:
         """All costs of the plan and `flops_pct` against the full-precision network."""
-        totals = self._sums(plan, scale, shifts)
+        totals = self._sums(plan, scale, shifts, kept)
         full = self._sums("F" * len(plan), scale, shifts)["flops"]
         totals["flops_pct"] = 100.0 * totals["flops"] / full if full else 100.0
         return totals
 
-    def _sums(self, plan: str, scale: str, shifts: bool) -> dict[str, float]:
-        rows = self.rows(plan, scale, shifts)
+    def _sums(
+        self, plan: str, scale: str, shifts: bool, kept: Mapping[str, int] | None = None
+    ) -> dict[str, float]:
+        rows = self.rows(plan, scale, shifts, kept)
         sums = {c: float(sum(getattr(row, c) for row in rows)) for c in CONVENTIONS}
         sums["bytes"] += self.other_bytes
         return sums
 
 
-def _row(layer: LayerTrace, level: str, scale: str, shifts: bool) -> LayerCost:
+def _row(
+    layer: LayerTrace, level: str, scale: str, shifts: bool, kept: int | None = None
+) -> LayerCost:
     counted = layer.kind != "classifier" or layer.planned
-    flops = layer.macs * FLOPS_PER_MAC[level] + PER_ELEMENT * layer.elements if counted else 0.0
-    if level == "F":
-        size = 4 * layer.weights
+    left = layer.weights if kept is None else kept
+    macs = layer.macs if kept is None else layer.macs * kept / layer.weights
+    flops = macs * FLOPS_PER_MAC[level] + PER_ELEMENT * layer.elements if counted else 0.0
+    if level in "FS":
+        size = 4 * left
     else:
         floats = {"none": 0, "layer": 1}.get(scale, layer.channels)
         if shifts and level in BINARY_INPUTS:
             floats += layer.inputs
-        size = (layer.weights + 7) // 8 + 4 * floats
+        size = (left + 7) // 8 + 4 * floats
+    if kept is not None:
+        size += mask_bytes(layer.weights, kept)
     return LayerCost(
         name=layer.name,
         kind=layer.kind,
         level=level,
         planned=layer.planned,
+        weights=layer.weights,
+        kept=left,
         macs=layer.macs,
         flops=flops,
-        ops64=layer.macs * OPS64_PER_MAC[level],
-        bops=float(layer.macs * BITS[level]),
+        ops64=macs * OPS64_PER_MAC[level],
+        bops=float(macs * BITS[level]),
         bytes=size,
     )
 

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from trainables import packed
+from trainables.attacks import adversarial_loss
 from trainables.data import DATASETS
 from trainables.models import MODELS, build_model
 from trainables.models.surgery import attentions
@@ -163,6 +164,8 @@ def make_loss(training: Training, teacher: nn.Module | None = None) -> Loss:
     resumed run, which needs its teacher again, goes on as the uninterrupted one."""
     kind, task = training.kind, training.spec.task
     spec = task.loss
+    if training.spec.adversary != "none":
+        return adversarial_loss(training)
     if spec.distill.kind == "none":
         return lambda model, x, y: kind.loss(model(x), y, task)
     devices = [training.device] if training.device.type == "cuda" else []

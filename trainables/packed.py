@@ -23,12 +23,15 @@ from trainables.data import DATASETS
 from trainables.methods import build_method
 from trainables.models import build_model
 from trainables.plan import BINARY_INPUTS, binary_layers, plan_layers
+from trainables.pruning import as_bitmap
 from trainables.registry import UserError
 from trainables.task import TrialSpec
 from trainables.training import Network, memory_format
 
 FORMAT = "bitfront-packed"
 VERSION = 1
+# What the file may hold of a binary or pruned weight.
+PARTS = ("bits", "scale", "mask", "index", "values")
 # How everything that is not binary may be stored.
 RESTS = {"float32": torch.float32, "float16": torch.float16}
 
@@ -67,15 +70,43 @@ def _rest(network: Network) -> dict[str, Tensor]:
 def packed_tensors(network: Network, rest: str = "float32") -> dict[str, Tensor]:
     """What the file holds; with float32 its bytes are the `bytes` cost."""
     binary = {layer.name: layer for layer in network.binary}
-    tensors = {}
+    tensors: dict[str, Tensor] = {}
     for name, layer in binary.items():
         signs, scale = layer.hard_parts()
-        tensors[f"{name}.weight.bits"] = pack_bits(signs)
+        if layer.kept is not None:
+            tensors |= _packed_mask(name, signs != 0)
+            signs = signs[signs != 0]
+        if layer.level == "S":
+            tensors[f"{name}.weight.values"] = signs.cpu()
+        else:
+            tensors[f"{name}.weight.bits"] = pack_bits(signs)
         if scale is not None:
             tensors[f"{name}.weight.scale"] = scale.contiguous()
     for key, value in _rest(network).items():
         tensors[key] = value.detach().cpu().to(RESTS[rest]).contiguous()
     return tensors
+
+
+def _packed_mask(name: str, mask: Tensor) -> dict[str, Tensor]:
+    """Which weights are kept: a bit a weight or an index a kept one, whichever is smaller."""
+    if as_bitmap(mask.numel(), int(mask.sum())):
+        return {f"{name}.weight.mask": pack_bits(mask)}
+    return {f"{name}.weight.index": mask.flatten().nonzero().flatten().to(torch.int32).cpu()}
+
+
+def _unpacked(name: str, tensors: dict[str, Tensor], shape: tuple[int, ...]) -> Tensor:
+    """Signs, or the weights of a layer of level S; 0 where it is pruned."""
+    mask, index = (tensors.get(f"{name}.weight.{form}") for form in ("mask", "index"))
+    if mask is None and index is None:
+        return unpack_bits(tensors[f"{name}.weight.bits"], shape)
+    whole = torch.zeros(int(np.prod(shape)))
+    where = unpack_bits(mask, (len(whole),)) > 0 if mask is not None else index.long()  # type: ignore[union-attr]
+    values = tensors.get(f"{name}.weight.values")
+    if values is None:
+        count = (len(whole[where]),)
+        values = unpack_bits(tensors[f"{name}.weight.bits"], count)
+    whole[where] = values
+    return whole.view(shape)
 
 
 def payload_bytes(tensors: dict[str, Tensor]) -> int:
@@ -162,13 +193,13 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
     layers = plan_layers(model, spec.task.binarize)
     modules = dict(model.named_modules())
     method = build_method(spec.method, dict(spec.params))
-    own = (".weight.bits", ".weight.scale", ".input_quantizer.shift")
+    own = (*(f".weight.{part}" for part in PARTS), ".input_quantizer.shift")
     state = {key: t for key, t in tensors.items() if not key.endswith(own)}
     quantizers: dict[str, SignInput] = {}
     for layer, level in binary_layers(spec.plan, layers):
         module = modules[layer.name]
         weight: Tensor = module.weight
-        signs = unpack_bits(tensors[f"{layer.name}.weight.bits"], tuple(weight.shape))
+        signs = _unpacked(layer.name, tensors, tuple(weight.shape))
         scale = tensors.get(f"{layer.name}.weight.scale")
         if level == "A":
             bits, slope = int(method.values["acc_bits"]), float(method.values["acc_slope"])

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Phase:
     """`best` begins with the weights of the best epoch of the phase before, by validation
-    accuracy, where there is one to go by; else with the last ones."""
+    accuracy, where there is one to go by; else with the last ones. `rate` is a factor of the
+    learning rate."""
 
     name: str
     epochs: int
     best: bool = False
+    rate: float = 1.0
 
 
 def locate(phases: Sequence[Phase], epoch: int) -> tuple[int, int]:

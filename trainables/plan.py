@@ -1,6 +1,6 @@
-"""Plans: which layers of a network are binary. One letter a layer: F full precision, W binary
-weights, B binary weights and activations, A with narrow accumulators too. What a plan does to a
-network is in `binary`."""
+"""Plans: which layers of a network are binary. One letter a layer: F full precision, S full
+precision but pruned, W binary weights, B binary weights and activations, A with narrow accumulators
+too. What a plan does to a network is in `binary`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 LEVELS = {
     "F": "full precision",
+    "S": "full precision, pruned",
     "W": "binary weights",
     "B": "binary weights and activations",
     "A": "binary weights and activations, narrow accumulators",

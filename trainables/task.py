@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from trainables.parameters import Value
 
@@ -170,6 +170,68 @@ class PretrainSpec(Strict):
         return _expanded(data, (("optimizer", "name"), ("schedule", "shape")))
 
 
+def _as_pixels(value: Any) -> Any:
+    """`8/255` is how everybody writes it."""
+    if isinstance(value, str) and value.count("/") == 1:
+        above, _, below = value.partition("/")
+        try:
+            return float(above) / float(below)
+        except (ValueError, ZeroDivisionError):
+            return value
+    return value
+
+
+# A change of pixels in [0, 1].
+Pixels = Annotated[float, BeforeValidator(_as_pixels), Field(gt=0, le=1)]
+TrainingAttack = Literal["none", "pgd", "fgsm-atta", "trades"]
+Evaluation = Literal["fgsm", "pgd10", "pgd20", "pgd50", "autoattack"]
+NO_EPS = "eps is missing: how far a pixel in [0, 1] may be changed, for example 8/255"
+
+
+class AttackSpec(Strict):
+    """Attacks on the images (l_inf): those training is made robust against, and those robust
+    accuracy is measured under (methods.md 5.5, 5.12)."""
+
+    eps: Pixels | None = None
+    """how far every pixel, in [0, 1], may be changed: 0.03 or 8/255; has no default"""
+    train: TrainingAttack = "none"
+    """none: clean training; pgd: on the worst images PGD finds; fgsm-atta: one step from the
+    perturbation of the visit before; trades: clean loss and agreement with the attacked image"""
+    steps: Annotated[int, Field(ge=1)] = 10
+    """of pgd and trades"""
+    step: Pixels | None = None
+    """of one step, in pixels; eps/4 when not given, eps/2 for fgsm-atta"""
+    iterate: Literal["last", "worst"] = "last"
+    """which image of pgd is trained on: the last one, or the one of greatest loss among those
+    whose loss was computed"""
+    norms: Literal["train", "eval"] = "train"
+    """batch norms while pgd and fgsm-atta look for the image: statistics of the batch, which are
+    kept too, or the running ones; trades always uses the running ones"""
+    beta: Annotated[float, Field(ge=0)] = 6.0
+    """weight of agreement in trades"""
+    soft_labels: bool = True
+    """fgsm-atta trains on labels averaged over its visits"""
+    shrink: Annotated[int, Field(ge=1, le=64)] = 1
+    """fgsm-atta keeps perturbations at this fraction of the resolution; 8 for large images"""
+    memory_mb: Annotated[float, Field(gt=0)] = 1024.0
+    """what perturbations may take: a byte a channel of every pixel, the margin of crops too"""
+    evaluate: list[Evaluation] = Field(default_factory=list)
+    """robust accuracy under these: `val_robust_pgd20` and so on; autoattack only after the last
+    epoch; an objective is added to them"""
+    examples: Annotated[int, Field(ge=1)] = 1000
+    """of the validation part that are attacked; autoattack on all takes hours"""
+
+    @property
+    def active(self) -> bool:
+        return self.train != "none" or bool(self.evaluate)
+
+    @model_validator(mode="after")
+    def _eps_is_given(self) -> Self:
+        if self.active and self.eps is None:
+            raise ValueError(NO_EPS)
+        return self
+
+
 class Task(Strict):
     """Dataset + model + epochs + loss: what a trial trains."""
 
@@ -188,6 +250,8 @@ class Task(Strict):
     """the learning rate, in fractions of training"""
     loss: LossSpec = Field(default_factory=LossSpec)
     """cross-entropy and its options"""
+    attack: AttackSpec = Field(default_factory=AttackSpec)
+    """adversarial training and robust accuracy; clean training when not given"""
     pretrain: PretrainSpec = Field(default_factory=PretrainSpec)
     """what training starts from; `pretrain: 20` is short for its epochs, `pretrain: FILE` for a
     checkpoint; end-to-end when not given"""
@@ -254,6 +318,16 @@ class TrialSpec(Strict):
     plan: str
     seed: int = 0
 
+    @property
+    def adversary(self) -> str:
+        """How training meets attacks: as the task says, unless the method has a say."""
+        from trainables.methods import METHODS
+
+        method, train = METHODS.get(self.method), self.task.attack.train
+        if method.adversary is not None and (method.adversary_fixed or train == "none"):
+            return method.adversary
+        return train
+
     def canonical(self) -> TrialSpec:
         """The form two specs share exactly when they train the same network the same way: with
         no binary layer in the plan every method is full-precision training, and a default that is
@@ -261,7 +335,9 @@ class TrialSpec(Strict):
         from trainables.methods import METHODS
 
         if set(self.plan) <= {"F"}:
-            return self.model_copy(update={"method": "fp", "params": {}})
+            attack = self.task.attack.model_copy(update={"train": self.adversary})
+            task = self.task.model_copy(update={"attack": attack})
+            return self.model_copy(update={"task": task, "method": "fp", "params": {}})
         params = METHODS.get(self.method)(self.params).values
         return self.model_copy(update={"params": params})
 
@@ -273,6 +349,8 @@ class TrialSpec(Strict):
         content["task"] |= _what_it_starts_from(self.task.pretrain, content["task"].pop("pretrain"))
         if content["task"]["normalize"] == "dataset":  # ids of before there was a choice
             del content["task"]["normalize"]
+        if not self.task.attack.active and self.adversary == "none":  # ids of before attacks
+            del content["task"]["attack"]
         content["task"]["loss"] |= _whom_it_learns_from(content["task"]["loss"].pop("distill"))
         text = json.dumps([search, content], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:length]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables import phases
+from trainables.attacks import AdversarialLoss, check_attack
 from trainables.binary import BinaryLayer, apply_plan, verify_binary
 from trainables.data import DATASETS, Batches, Part, in_order, load_train, split
 from trainables.kinds import KINDS, kind_of
@@ -117,6 +118,7 @@ class Training:
         self.validate_each_epoch = validate_each_epoch
         self.stages = stages
         self.device = torch.device(device)
+        check_attack(spec)
         torch.manual_seed(spec.seed)
         self.network = Network(spec, self.device)
         self.model, self.method = self.network.model, self.network.method
@@ -128,7 +130,8 @@ class Training:
         augmentation: str = task.augmentation
         if augmentation == "default":
             augmentation = DATASETS.get(task.dataset).augmentation
-        self.batches = Batches(self.train, task.batch_size, spec.seed, augmentation)
+        visits = spec.adversary == "fgsm-atta"
+        self.batches = Batches(self.train, task.batch_size, spec.seed, augmentation, visits=visits)
         self.phases = phases.check(self.method.phases(task.epochs), task.epochs)
         self._prepare_phase(0)
         self.learning_rate = LearningRate(task.optimizer.lr, task.schedule)
@@ -158,14 +161,18 @@ class Training:
         if not math.isfinite(train_loss) or not self._parameters_finite():
             raise DivergedError(f"the loss or a weight is not finite in epoch {self.epochs_done}")
         metrics = {"epoch": self.epochs_done, "train_loss": train_loss}
+        if isinstance(self.loss, AdversarialLoss):
+            metrics |= self.loss.take_metrics()
         if self.done or self.validate_each_epoch:
             metrics |= self._validate()
+            metrics |= self._robustness()
             metrics |= self.method.diagnose()
         if not math.isfinite(metrics.get("val_loss", 0.0)):
             raise DivergedError(f"the validation loss is not finite in epoch {self.epochs_done}")
         metrics["seconds"] = time.perf_counter() - started
         self.history.append(metrics)
         self._keep_best(index, metrics)
+        self.method.after_epoch(self.history)
         return metrics
 
     def _begin_phase(self, index: int) -> None:
@@ -201,16 +208,18 @@ class Training:
         task, model = self.spec.task, self.model
         model.train()
         index, first = phases.locate(self.phases, min(self.epochs_done, task.epochs - 1))
-        steps = self.phases[index].epochs * len(self.batches)
+        phase = self.phases[index]
+        steps = phase.epochs * len(self.batches)
         step = (self.epochs_done - first) * len(self.batches)
         total = torch.zeros((), device=self.device)
         loss_of = self.loss
         self.method.before_epoch()
         for x, y in self.batches:
             passed = fraction(step, steps)
-            rate = self.learning_rate.at(passed)
+            rate = phase.rate * self.learning_rate.at(passed)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
+            self.method.learning_rate = rate
             self.method.before_step(passed)
             with torch.autocast(self.device.type, torch.bfloat16, task.precision == "bf16"):
                 loss = loss_of(model, x, y)
@@ -250,9 +259,23 @@ class Training:
                 of_some = self._evaluate(some)
         return {**hard, "soft_gap": soft - of_some[quality]}
 
+    def evaluate(self) -> dict[str, float]:
+        """Every metric of the network as it is, robust accuracies included."""
+        return self._evaluate_hard() | self._robustness()
+
     def _evaluate_hard(self) -> dict[str, float]:
         self.method.before_evaluation()
         return self._evaluate(self.validation)
+
+    def _robustness(self) -> dict[str, float]:
+        """Accuracy under the attacks the task names, of the hard-binarized network."""
+        wanted = self.spec.task.attack.evaluate
+        if not wanted:
+            return {}
+        from trainables.robustness import QUICK, robust_accuracies
+
+        now = [name for name in wanted if self.done or name in QUICK]
+        return robust_accuracies(self.model, self.validation, self.spec.task, now)
 
     def _quality_as_trained(self, part: Part) -> float:
         with self.method.as_trained():
@@ -277,6 +300,8 @@ class Training:
         }
         if self.best:
             state["best"] = self.best
+        if self.epochs_done and isinstance(self.loss, AdversarialLoss):
+            state["loss"] = self.loss.state_dict()
         if self.device.type == "cuda":
             state["random_cuda"] = torch.cuda.get_rng_state(self.device)
         return state
@@ -288,6 +313,8 @@ class Training:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.batches.load_state_dict(state["batches"])
+        if "loss" in state and isinstance(self.loss, AdversarialLoss):
+            self.loss.load_state_dict(state["loss"])
         torch.set_rng_state(state["random"].cpu())
         if self.device.type == "cuda" and "random_cuda" in state:
             torch.cuda.set_rng_state(state["random_cuda"].cpu(), self.device)

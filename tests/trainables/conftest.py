@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from trainables.cost import task_cost_table
+from trainables.methods import METHODS
 from trainables.task import Task, TrialSpec
 from trainables.training import Training, search_data
 
@@ -33,6 +34,8 @@ def _make_spec(
         "optimizer": {"lr": 0.02},
         "subset": 200,
     }
+    if METHODS.get(method).adversary is not None:  # an attack as small as the task
+        fields["attack"] = {"eps": 0.05, "steps": 2}
     built = Task.model_validate(fields | task)
     letters = level * len(task_cost_table(built).plan_layers) if plan is None else plan
     return TrialSpec(task=built, method=method, params=params or {}, plan=letters, seed=seed)
@@ -66,7 +69,19 @@ def finish() -> Callable[[Training], Training]:
 # ProxQuant and its reverse add rho to every weight at every step: with the schedule of the paper
 # a run of a hundred steps is at the corners after a dozen. This one reaches them at its end.
 SLOW_STEP = {"rho_start": 0.0, "rho_end": 0.02}
-TO_LEARN: dict[str, dict[str, Any]] = {"pq": SLOW_STEP, "rpc": SLOW_STEP}
+# A network this small has few weights to spare.
+HALF = {"rate": 0.5}
+TO_LEARN: dict[str, dict[str, Any]] = {
+    "pq": SLOW_STEP,
+    "rpc": SLOW_STEP,
+    "edge-popup": {**HALF, "p": 1.0, "score_range": 0.1},
+    "rst": {**HALF, "score_range": 0.1},
+    **dict.fromkeys(("flyingbird", "flyingbird+", "bcs", "hydra", "atmc"), HALF),
+}
+
+
+def _scaled(method: str, scale: str) -> dict[str, Any]:
+    return {"scale": scale} if "scale" in METHODS.get(method).params else {}
 
 
 @cache
@@ -75,7 +90,7 @@ def _trained(method: str, level: str, scale: str) -> Training:
     spec = _make_spec(
         method,
         level,
-        params={} if method == "fp" else {"scale": scale, **TO_LEARN.get(method, {})},
+        params=_scaled(method, scale) | TO_LEARN.get(method, {}),
         model={"name": "mlp", "depth": 2, "width": 64},
         epochs=2 if scale != "none" else 8 if level in "BA" else 4,
         optimizer={"lr": 0.01},

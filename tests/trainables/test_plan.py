@@ -19,7 +19,7 @@ from trainables.selectors.scoring import Switch
 THREE = [PlanLayer(name, name, "body") for name in ("one", "two", "three")]
 
 
-@given(st.text("FWBA", min_size=3, max_size=3))
+@given(st.text("FSWBA", min_size=3, max_size=3))
 def test_every_word_of_the_right_letters_and_length_is_a_plan(plan: str) -> None:
     assert check_plan(plan, THREE) == plan
 
@@ -30,7 +30,7 @@ def test_every_word_of_the_right_letters_and_length_is_a_plan(plan: str) -> None
         ("FB", "FWB", "'FB' has 2 letters, the model has 3 layers"),
         ("FBFB", "FWB", "has 4 letters"),
         ("", "FWB", "has 0 letters"),
-        ("FXB", "FWB", "letter 2 is 'X', a plan has the letters F .full precision., W"),
+        ("FXB", "FWB", "letter 2 is 'X', a plan has the letters F .full precision., S"),
         ("fFF", "FWB", "letter 1 is 'f'"),
         ("FFA", "FWB", "letter 3 is 'A', but the method takes only F, W, B"),
         ("FFB", "FW", "letter 3 is 'B', but the method takes only F, W"),

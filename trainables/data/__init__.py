@@ -3,7 +3,7 @@ Listing them is cheap: torch, torchvision and scikit-learn are imported when dat
 
 from trainables.data import embedded, folders, sequences, shapes, torchvision_sets
 from trainables.data.augmentations import AUGMENTATIONS
-from trainables.data.batches import Batches, in_order
+from trainables.data.batches import Batches, Visit, in_order
 from trainables.data.datasets import (
     DATASETS,
     Arrays,
@@ -24,6 +24,7 @@ __all__ = [
     "DatasetInfo",
     "Part",
     "Streamed",
+    "Visit",
     "embedded",
     "folders",
     "in_order",

@@ -23,25 +23,61 @@ def unchanged(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return x
 
 
+def crop_margin(height: int, width: int) -> int:
+    """Pixels an image may be shifted by: the usual 4 of CIFAR, less for smaller images."""
+    return min(4, min(height, width) // 8)
+
+
+def crop_flip_index(
+    n: int, height: int, width: int, generator: torch.Generator, device: torch.device | str
+) -> torch.Tensor:
+    """(n, height * width): for each pixel of n images, shifted at random and mirrored half the
+    time, its place in the image with a margin around it."""
+    import torch
+
+    pad = crop_margin(height, width)
+    draws = torch.randint(2 * (2 * pad + 1) ** 2, (n, 1), generator=generator).to(device)
+    flip, shift = draws % 2, draws // 2
+    rows = torch.arange(height, device=device) + shift // (2 * pad + 1)
+    columns = torch.arange(width, device=device)
+    columns = torch.where(flip.bool(), width - 1 - columns, columns) + shift % (2 * pad + 1)
+    pixels = rows[:, :, None] * (width + 2 * pad) + columns[:, None, :]
+    return pixels.view(n, height * width)
+
+
+def unmoved(n: int, height: int, width: int, device: torch.device | str) -> torch.Tensor:
+    """What `crop_flip_index` gives for images that stay where they are."""
+    import torch
+
+    pad = crop_margin(height, width)
+    rows = torch.arange(height, device=device) + pad
+    columns = torch.arange(width, device=device) + pad
+    pixels = rows[:, None] * (width + 2 * pad) + columns
+    return pixels.view(1, -1).expand(n, -1)
+
+
+def gathered(framed: torch.Tensor, index: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """The pixels at `index` of images with a margin, as images of `shape`."""
+    # One flat gather for crop and flip together: on a CPU it is 1.3 to 4 times as fast as
+    # indexing with four index tensors, sliding-window views or a loop over the shifts.
+    places = index[:, None].expand(shape[0], shape[1], index.shape[1])
+    return framed.flatten(2).gather(2, places).view(shape)
+
+
 @AUGMENTATIONS.register("crop-flip")
 def crop_flip(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Each image shifted by up to `pad` pixels with zeros moving in, and mirrored half the time."""
-    import torch
+    _images_only("crop-flip", x)
+    n, _, height, width = x.shape
+    return cut_out(x, crop_flip_index(n, height, width, generator, x.device))
+
+
+def cut_out(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """The images moved as `crop_flip_index` says."""
     from torch.nn.functional import pad as zero_pad
 
-    _images_only("crop-flip", x)
-    n, channels, height, width = x.shape
-    pad = min(4, min(height, width) // 8)  # the usual 4 of CIFAR, less for smaller images
-    draws = torch.randint(2 * (2 * pad + 1) ** 2, (n, 1), generator=generator).to(x.device)
-    flip, shift = draws % 2, draws // 2
-    rows = torch.arange(height, device=x.device) + shift // (2 * pad + 1)
-    columns = torch.arange(width, device=x.device)
-    columns = torch.where(flip.bool(), width - 1 - columns, columns) + shift % (2 * pad + 1)
-    # One flat gather for crop and flip together: on a CPU it is 1.3 to 4 times as fast as
-    # indexing with four index tensors, sliding-window views or a loop over the shifts.
-    pixels = rows[:, :, None] * (width + 2 * pad) + columns[:, None, :]
-    index = pixels.view(n, 1, height * width).expand(n, channels, height * width)
-    return zero_pad(x, (pad,) * 4).flatten(2).gather(2, index).view_as(x)
+    pad = crop_margin(*x.shape[-2:])
+    return gathered(zero_pad(x, (pad,) * 4), index, x.shape)
 
 
 # RandomAffine as TinyImageNet networks are trained with it. D0 names it without its ranges: these

@@ -4,14 +4,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainables.data.augmentations import AUGMENTATIONS
+from trainables.data.augmentations import AUGMENTATIONS, crop_flip_index, cut_out, unmoved
 from trainables.data.datasets import Arrays, Part
 from trainables.registry import UserError
 
 if TYPE_CHECKING:
     import torch
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A batch that says whose images it holds and how each was moved: `places` are those of its
+    pixels in the image with a margin."""
+
+    x: torch.Tensor
+    ids: torch.Tensor
+    places: torch.Tensor
 
 
 class Batches:
@@ -28,7 +39,9 @@ class Batches:
         seed: int,
         augmentation: str = "none",
         drop_last: bool = True,
+        visits: bool = False,
     ) -> None:
+        """`visits`: a batch is a `Visit`; only where images are shifted and mirrored at most."""
         import torch
 
         if batch_size < 2 or len(part) < 2:
@@ -40,6 +53,7 @@ class Batches:
         # With fewer examples than a batch, drop_last would leave nothing to train on.
         self.batch_size = min(batch_size, len(part))
         self.drop_last = drop_last
+        self.visits = visits
         AUGMENTATIONS.get(augmentation)
         self.augmentation = augmentation
         self._generator = torch.Generator().manual_seed(seed)
@@ -62,7 +76,17 @@ class Batches:
 
         order = torch.randperm(len(self.part), generator=generator)
         groups = order.split(self.batch_size)[: len(self)]
-        yield from self.part.batches(groups, self.augmentation, generator)
+        if not self.visits:
+            yield from self.part.batches(groups, self.augmentation, generator)
+            return
+        for group, (x, y) in zip(groups, self.part.batches(groups), strict=True):
+            n, _, height, width = x.shape
+            if self.augmentation == "crop-flip":
+                places = crop_flip_index(n, height, width, generator, x.device)
+                x = cut_out(x, places)
+            else:
+                places = unmoved(n, height, width, x.device)
+            yield Visit(x, group.to(x.device), places), y
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         return {"generator": self._generator.get_state()}

@@ -75,7 +75,8 @@ class Kind(ABC):
 
     @abstractmethod
     def evaluate(self, model: nn.Module, part: Any) -> dict[str, float]:
-        """Every metric of this kind, in evaluation mode; `val_loss` is always among them."""
+        """The metrics of this kind that every task has, in evaluation mode; `val_loss` is always
+        among them."""
 
 
 KINDS: Registry[Kind] = Registry("kind of task")

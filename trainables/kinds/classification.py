@@ -1,4 +1,4 @@
-"""Classification: cross-entropy and accuracy."""
+"""Classification: cross-entropy, accuracy and robust accuracy."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from trainables.task import Task
 
 EVALUATION_BATCH = 512
+# Measured where `task.attack.evaluate` asks for them; `robustness` does it.
+ROBUST = {
+    "fgsm": "FGSM",
+    "pgd10": "PGD-10",
+    "pgd20": "PGD-20",
+    "pgd50": "PGD-50",
+    "autoattack": "AutoAttack",
+}
 
 
 class Classification(Kind):
@@ -21,11 +29,15 @@ class Classification(Kind):
     metrics = (
         Metric("val_accuracy", "accuracy", ideal=1.0),
         Metric("val_loss", "loss", ideal=0.0, maximize=False, share=False),
+        *(
+            Metric(f"val_robust_{name}", f"robust accuracy under {title}", ideal=1.0)
+            for name, title in ROBUST.items()
+        ),
     )
 
     def chance(self, metric: str, info: DatasetInfo) -> float:
-        """A uniform guess."""
-        return 1.0 / info.classes if metric == "val_accuracy" else math.log(info.classes)
+        """A uniform guess; of robust accuracy that of a network that always says the same."""
+        return math.log(info.classes) if metric == "val_loss" else 1.0 / info.classes
 
     def loss(self, output: Tensor, y: Tensor, task: Task) -> Tensor:
         from torch.nn.functional import cross_entropy

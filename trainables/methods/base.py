@@ -3,7 +3,7 @@ conformance tests all come from the declaration; the training loop calls the hoo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,10 +30,17 @@ class Method:
     doc: ClassVar[str]
     levels: ClassVar[str] = "FWB"
     params: ClassVar[dict[str, Param]] = {}
+    adversary: ClassVar[str | None] = None
+    """the way it trains against attacks where the task names none (`task.attack.train`)"""
+    adversary_fixed: ClassVar[bool] = False
+    """whether it trains that way whatever the task names"""
+    from_weights: ClassVar[bool] = True
+    """whether weights it is given to start from (`task.pretrain`) mean something to it"""
 
     def __init__(self, given: dict[str, Any] | None = None) -> None:
         self.values: dict[str, Value] = resolve(self.name, self.params, given or {})
         self.layers: list[BinaryLayer] = []
+        self.learning_rate = 0.0  # of the step, before its hooks are called
 
     @property
     def soft(self) -> bool:
@@ -54,6 +61,15 @@ class Method:
     def weight_quantizer(self, layer: nn.Module) -> nn.Module:
         """The parametrization of one binary layer's weight."""
         raise NotImplementedError(f"{self.name} makes no binary layers")
+
+    def sparse_weight(self, layer: nn.Module) -> nn.Module:
+        """The parametrization of the weight of one layer of level S."""
+        raise NotImplementedError(f"{self.name} makes no pruned layers in full precision")
+
+    def kept(self, sizes: Mapping[str, int]) -> dict[str, int] | None:
+        """How many weights each of the planned layers, given with their sizes, keeps; None: the
+        method does not prune. A UserError where a layer would be left with nothing."""
+        return None
 
     def input_quantizer(self, layer: nn.Module) -> nn.Module:
         """What is applied to the input of one layer of level B or A."""
@@ -98,6 +114,9 @@ class Method:
 
     def before_evaluation(self) -> None:
         """Called before the hard-binarized network is evaluated; `diagnose` follows."""
+
+    def after_epoch(self, history: Sequence[dict[str, float]]) -> None:
+        """Called with the metrics of all epochs so far, after each."""
 
     def diagnose(self) -> dict[str, float]:
         """What is worth knowing of the latents at the end of an epoch."""

@@ -1,6 +1,15 @@
 """Architectures, one file a family. Importing this package registers them all, without torch."""
 
-from trainables.models import cresnet, imagenet, library, mlp, resnet20, siamfc, tinyvit
+from trainables.models import (
+    cresnet,
+    imagenet,
+    library,
+    mlp,
+    plain_resnet,
+    resnet20,
+    siamfc,
+    tinyvit,
+)
 from trainables.models.base import MODELS, ModelInfo, Shape, build_model
 
 __all__ = [
@@ -12,6 +21,7 @@ __all__ = [
     "imagenet",
     "library",
     "mlp",
+    "plain_resnet",
     "resnet20",
     "siamfc",
     "tinyvit",

@@ -322,3 +322,48 @@ class ResNet20(nn.Module):
             stem = PlanLayer("conv1", "conv1", "conv1")
             return [stem, *body, PlanLayer("linear", "linear", "linear")]
         return body
+
+
+class PlainResNet(nn.Module):
+    """The residual network of robust pruning (methods.md 5.1): 3x3 stem, stages of classic blocks
+    with any channels, a 1x1 convolution without bias as the classifier and, optionally, a batch
+    norm of the logits (LBN). Batch norms may be without learned scales and shifts."""
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        classes: int,
+        blocks: Sequence[int],
+        channels: Sequence[int],
+        lbn: bool,
+        affine: bool,
+    ) -> None:
+        super().__init__()
+        self.stem = Stem(shape[0], channels[0], "cifar", "relu")
+        self.stages = nn.ModuleList()
+        inside = channels[0]
+        for stage, (count, out) in enumerate(zip(blocks, channels, strict=True)):
+            units = []
+            for block in range(count):
+                stride = 2 if stage and not block else 1
+                units.append(Block(inside, out, stride, "relu", "classic"))
+                inside = out
+            self.stages.append(nn.Sequential(*units))
+        self.classifier = nn.Conv2d(inside, classes, 1, bias=False)
+        self.last_norm = nn.BatchNorm2d(classes) if lbn else nn.Identity()
+        start_convolutions(self)
+        for module in self.modules():
+            if isinstance(module, nn.BatchNorm2d) and (not affine or module is self.last_norm):
+                module.affine = False
+                module.register_parameter("weight", None)
+                module.register_parameter("bias", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        for stage in self.stages:
+            x = stage(x)
+        return torch.flatten(self.last_norm(self.classifier(x.mean((2, 3), keepdim=True))), 1)
+
+    def plan_layers(self, scope: str) -> list[PlanLayer]:
+        body = stage_layers(self.stages, scope)
+        return with_ends(body) if scope == "all" else body

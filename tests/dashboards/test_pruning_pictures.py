@@ -1,0 +1,104 @@
+"""Claims about pictures of pruned networks and of fronts over three objectives."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from dashboards.pairs import PairPoint, pairs_figure, pairs_html, pairs_png
+from dashboards.pruning import (
+    EMPTY,
+    GAP,
+    KEPT,
+    PRUNED,
+    curves_csv,
+    curves_png,
+    empty_channels,
+    kept_csv,
+    kept_png,
+    largest_drop,
+    mask_cells,
+    mask_png,
+)
+
+
+def is_png(path):
+    return path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def example_mask():
+    mask = np.zeros((4, 3, 3, 3), dtype=bool)
+    mask[0, 0, 1, 1] = mask[2, 2, 0, 2] = mask[3, 0, 2, 0] = True
+    return mask
+
+
+def test_channels_that_keep_nothing_are_found():
+    outputs, inputs = empty_channels(example_mask())
+    assert outputs.tolist() == [False, True, False, False]
+    assert inputs.tolist() == [False, True, False]
+
+
+def test_kernels_are_cells_with_gaps_and_empty_channels_are_marked():
+    cells = mask_cells(example_mask())
+    assert cells.shape == (16, 12)
+    assert (cells == KEPT).sum() == 3
+    assert cells[1, 1] == KEPT
+    assert cells[2 * 4 + 0, 2 * 4 + 2] == KEPT
+    assert (cells[3::4] == GAP).all()
+    assert (cells[:, 3::4] == GAP).all()
+    assert (cells[4:7, 0:3] == EMPTY).all()
+    assert (cells[0:3, 4:7] == EMPTY).all()
+    assert cells[0, 0] == PRUNED
+    assert (cells != GAP).sum() == example_mask().size
+
+
+def test_a_linear_layer_is_one_of_single_cells():
+    assert mask_cells(np.ones((5, 2), dtype=bool)).shape == (10, 4)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 3, 3), (10, 64), (1, 1, 1, 1)])
+def test_a_mask_is_drawn(tmp_path, shape):
+    mask = np.random.default_rng(0).random(shape) < 0.1
+    assert is_png(mask_png(mask, "a $layer$", tmp_path / "mask.png"))
+
+
+def test_the_largest_drop_is_between_two_epochs():
+    drop, epoch = largest_drop([0.5, 0.7, 0.4, 0.6, 0.55])
+    assert drop == pytest.approx(0.3)
+    assert epoch == 3
+    assert largest_drop([0.1, 0.2, 0.2]) == (0.0, 0)
+    assert largest_drop([0.1]) == (0.0, 0)
+    assert largest_drop([]) == (0.0, 0)
+
+
+def test_curves_and_counts_are_drawn_and_listed(tmp_path):
+    curves = {"p 0.1": [0.2, 0.5, 0.6], "p 1": [0.3, 0.1]}
+    assert is_png(curves_png(curves, "t", "accuracy", tmp_path / "c.png"))
+    rows = list(csv.reader(io.StringIO(curves_csv(curves))))
+    assert rows[0] == ["epoch", "p 0.1", "p 1"]
+    assert rows[3] == ["3", "0.6", ""]
+    assert rows[-1] == ["largest drop", "0", "0.2"]
+    kept, sizes = {"p 0": {"a": 3, "b": 4}}, {"a": 9, "b": 90}
+    assert is_png(kept_png(kept, sizes, "t", tmp_path / "k.png"))
+    assert list(csv.reader(io.StringIO(kept_csv(kept, sizes))))[1] == ["a", "9", "3"]
+
+
+POINTS = [
+    PairPoint("t1", (90.0, 40.0, 1e6), True),
+    PairPoint("t2", (80.0, 45.0, 5e5), True),
+    PairPoint("t3", (70.0, 30.0, 2e6), False),
+]
+LABELS = ["accuracy, %", "robust accuracy under PGD-20, %", "FLOPs"]
+
+
+def test_three_objectives_are_shown_in_pairs(tmp_path):
+    figure = pairs_figure(POINTS, LABELS, "three")
+    assert [len(trace.dimensions) for trace in figure.data] == [3, 3]
+    assert [list(trace.text) for trace in figure.data] == [["t3"], ["t1", "t2"]]
+    assert "robust accuracy under PGD-20" in pairs_html(POINTS, LABELS, "three")
+    assert is_png(pairs_png(POINTS, LABELS, "three", tmp_path / "pairs.png"))
+
+
+def test_a_search_without_a_finished_trial_has_a_picture_too(tmp_path):
+    assert is_png(pairs_png([], LABELS, "none", tmp_path / "pairs.png"))

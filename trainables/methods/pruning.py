@@ -1,0 +1,162 @@
+"""Pruned networks: edge-popup finds a binary one inside frozen random weights (methods.md 5.1);
+robust scratch tickets are the same with other defaults. Masks are made in `sparse`, the number of
+weights a layer keeps in `pruning`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from trainables.methods.base import METHODS, Method
+from trainables.parameters import Choice, Float, Param
+from trainables.pruning import check_counts, counts
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from trainables.binary import BinaryLayer
+
+ROBUST = "Liu et al., Robust Binary Models by Pruning Randomly-initialized Networks, NeurIPS 2022"
+
+RATE = Param(
+    0.99,
+    Float(0.0, 0.999999),
+    "share r of the weights that is pruned, over all planned layers",
+    search=Choice((0.5, 0.8, 0.9, 0.95, 0.99)),
+)
+EXPONENT = Param(
+    0.1,
+    Float(0.0, 1.0),
+    "exponent p: a layer of n weights keeps about c n^p; 1 the same share, 0 the same number",
+    search=Choice((0.0, 0.1, 0.2, 0.5, 0.8, 0.9, 1.0)),
+)
+
+
+class Pruned(Method):
+    """Methods that leave as many weights of each planned layer as is settled before training."""
+
+    family = "pruning"
+    paper = ROBUST
+
+    @property
+    def rate(self) -> float:
+        return float(self.values["rate"])
+
+    @property
+    def p(self) -> float:
+        return float(self.values.get("p", 1.0))
+
+    def layer_counts(self, sizes: Sequence[int]) -> list[int]:
+        return counts(sizes, self.rate, self.p)
+
+    def kept(self, sizes: Mapping[str, int]) -> dict[str, int] | None:
+        found = self.layer_counts(list(sizes.values()))
+        return check_counts(
+            dict(zip(sizes, found, strict=True)), f"{self.name}: rate {self.rate:g}, p {self.p:g}"
+        )
+
+    def bind(self, layers: Sequence[BinaryLayer]) -> None:
+        super().bind(layers)
+        self._masks: list[Tensor] = []
+        if layers:
+            kept = self.kept({layer.name: layer.latent.numel() for layer in layers})
+            assert kept is not None
+            for layer in layers:
+                layer.quantizer.set_kept(kept[layer.name])  # type: ignore[operator]
+
+    def before_epoch(self) -> None:
+        self._masks = self._current_masks()
+
+    def diagnose(self) -> dict[str, float]:
+        """The share of the kept weights that other ones have replaced in this epoch."""
+        if not self.layers or not self._masks:
+            return {}
+        pairs = list(zip(self._current_masks(), self._masks, strict=True))
+        left = sum(int(now.sum()) for now, _ in pairs)
+        new = sum(int((now & ~before).sum()) for now, before in pairs)
+        return {"mask_change": new / max(1, left)}
+
+    def _current_masks(self) -> list[Tensor]:
+        return [layer.hard_parts()[0] != 0 for layer in self.layers]
+
+
+SCORES = {
+    "scores": Param(
+        "uniform",
+        Choice(("uniform", "kaiming")),
+        "first scores: all layers in the same range, or scaled to the fan of each",
+    ),
+    "score_range": Param(
+        0.01,
+        Float(1e-6, 10.0),
+        "a of uniform first scores in (-a, a)",
+        search=Choice((0.001, 0.01, 0.1)),
+    ),
+}
+FAN = Param(
+    "plain",
+    Choice(("plain", "kept", "pruned")),
+    "of the Kaiming constant: the fan, or the fan times the kept or the pruned share of the layer "
+    "(plain where nothing is pruned)",
+)
+
+
+class RandomWeights(Pruned):
+    """Frozen random signs; only scores are trained, and the greatest of them say what is kept."""
+
+    levels = "FW"
+    from_weights = False
+
+    @property
+    def magnitude(self) -> str:
+        """binary: 1; else the fan of the Kaiming constant."""
+        return "binary" if self.values.get("init") == "binary" else str(self.values["fan"])
+
+    @property
+    def scale(self) -> str:
+        return "none" if self.magnitude == "binary" else "layer"
+
+    def weight_quantizer(self, layer: nn.Module) -> nn.Module:
+        from trainables.sparse import RandomSubnetwork, draw_scores
+
+        weight: Any = layer.weight
+        frozen = RandomSubnetwork(weight, self.magnitude)
+        uniform = self.values["scores"] == "uniform"
+        draw_scores(weight, float(self.values["score_range"]) if uniform else None)
+        return frozen
+
+    def after_step(self) -> None:
+        self._forget()
+
+    def enter(self, phase: Any) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        for layer in self.layers:
+            layer.quantizer.popped.forget()  # type: ignore[union-attr, operator]
+
+
+@METHODS.register("edge-popup")
+class EdgePopup(RandomWeights):
+    name = "edge-popup"
+    doc = "frozen random signs, the k of each layer with the greatest trained |score| kept"
+    params: ClassVar = {
+        "rate": RATE,
+        "p": EXPONENT,
+        "init": Param(
+            "binary",
+            Choice(("binary", "kaiming")),
+            "|w| of the frozen weights: 1, or the signed Kaiming constant sqrt(2 / fan)",
+        ),
+        "fan": FAN,
+        **SCORES,
+    }
+
+
+@METHODS.register("rst")
+class RobustScratchTickets(RandomWeights):
+    name = "rst"
+    paper = "Fu et al., Drawing Robust Scratch Tickets, NeurIPS 2021"
+    doc = "edge-popup on signed Kaiming constants, one rate for all layers, trained under attack"
+    adversary = "pgd"
+    params: ClassVar = {"rate": RATE, "fan": FAN, **SCORES}
