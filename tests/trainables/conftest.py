@@ -66,16 +66,22 @@ def finish() -> Callable[[Training], Training]:
 # ProxQuant and its reverse add rho to every weight at every step: with the schedule of the paper
 # a run of a hundred steps is at the corners after a dozen. This one reaches them at its end.
 SLOW_STEP = {"rho_start": 0.0, "rho_end": 0.02}
-TO_LEARN: dict[str, dict[str, Any]] = {"pq": SLOW_STEP, "rpc": SLOW_STEP}
+# A hundred small steps do not carry LR-net's theta from one certainty to the other.
+TO_LEARN: dict[str, dict[str, Any]] = {
+    "pq": SLOW_STEP,
+    "rpc": SLOW_STEP,
+    "lr-net": {"lr": 0.1},
+}
 
 
 @cache
 def _trained(method: str, level: str, scale: str) -> Training:
     """Every weight of the network is in the plan, so what it learns it learns in binary."""
+    scaled = {} if scale == "none" else {"scale": scale}
     spec = _make_spec(
         method,
         level,
-        params={} if method == "fp" else {"scale": scale, **TO_LEARN.get(method, {})},
+        params=scaled | TO_LEARN.get(method, {}),
         model={"name": "mlp", "depth": 2, "width": 64},
         epochs=2 if scale != "none" else 8 if level in "BA" else 4,
         optimizer={"lr": 0.01},

@@ -1,12 +1,24 @@
 """Architectures, one file a family. Importing this package registers them all, without torch."""
 
-from trainables.models import cresnet, imagenet, library, mlp, resnet20, siamfc, tinyvit
+from trainables.models import (
+    bayesbinn,
+    brn,
+    cresnet,
+    imagenet,
+    library,
+    mlp,
+    resnet20,
+    siamfc,
+    tinyvit,
+)
 from trainables.models.base import MODELS, ModelInfo, Shape, build_model
 
 __all__ = [
     "MODELS",
     "ModelInfo",
     "Shape",
+    "bayesbinn",
+    "brn",
     "build_model",
     "cresnet",
     "imagenet",
