@@ -142,7 +142,7 @@ class Session:
             metrics["would_stop_at"] = self._spared.pop(trial_id)
         history = [_metrics(row) for row in result.get("history", [])]
         if self.tracker is not None and "picture" in result:
-            self.tracker.picture(trial_id, result["picture"])
+            self.tracker.picture(self.ledger.entries[trial_id], result["picture"])
         self._end(trial_id, "complete", metrics=metrics, history=history)
 
     def _note(self, trial_id: str, result: dict[str, Any]) -> None:

@@ -150,10 +150,11 @@ class Tracker:
             self._started.set()
             self._outbox.curves.setdefault(entry.id, []).append(metrics)
 
-    def picture(self, trial_id: str, picture: dict[str, Any]) -> None:
+    def picture(self, entry: Entry, picture: dict[str, Any]) -> None:
         """What the trial's network predicts over its inputs, told when it has ended."""
         with self._lock:
-            self._outbox.pictures[trial_id] = picture
+            self._outbox.trials.setdefault(entry.id, entry)
+            self._outbox.pictures[entry.id] = picture
 
     def search_metric(self, name: str, value: float, step: int) -> None:
         with self._lock:

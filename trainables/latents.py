@@ -144,11 +144,11 @@ class _ReleasedMeanField(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         (p,) = ctx.saved_tensors
-        w = p.mul(2).sub_(1)
-        heard = grad * ctx.beta
-        plus = torch.addcmul(heard, heard, p * w, value=-1)
-        # 1 + (1 - p) w = (1 - p w) + w.
-        return plus, torch.addcmul(plus, heard, w).neg_(), None
+        # With h = beta grad: plus = h (1 - p w), minus = -h (1 + (1 - p) w) = -(plus + h w).
+        plus = grad * ctx.beta
+        along = p.mul(2).sub_(1).mul_(plus)
+        plus.addcmul_(p, along, value=-1)
+        return plus, along.add_(plus).neg_(), None
 
 
 class MeanFieldWeight(Latent):

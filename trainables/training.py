@@ -283,7 +283,9 @@ class Training:
                 loss = loss + penalty
             if draws > 1:
                 loss = loss / draws
-            loss.backward()
+            # Where every weight is frozen, batch norm alone goes on.
+            if loss.requires_grad:
+                loss.backward()
             total += loss.detach()
         return total
 

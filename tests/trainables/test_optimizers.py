@@ -603,6 +603,14 @@ def test_frozen_signs_do_not_move_while_the_rest_learns(make_spec, start) -> Non
     assert not torch.equal(classifier, training.model.classifier.weight)
 
 
+def test_a_network_with_nothing_but_frozen_signs_goes_on(make_spec, start, finish) -> None:
+    model = {"name": "bayesbinn-mlp", "depth": 1, "width": 16}
+    spec = make_spec("bnew", "W", params={"freeze_share": 0.5}, model=model, binarize="all")
+    training = finish(start(spec))
+    training.network.verify()
+    assert len(training.optimizers) == 1
+
+
 @pytest.mark.parametrize("after", [2, 5, 7])
 @pytest.mark.parametrize("name", ["bnew", "bayesbinn", "pmf"])
 def test_a_run_interrupted_in_any_phase_ends_the_same(
