@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dashboards.page import figure_page
+
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
@@ -19,8 +21,8 @@ def predictions_figure(picture: dict[str, Any], title: str) -> go.Figure:
 
 
 def predictions_html(picture: dict[str, Any], title: str) -> str:
-    """A page of its own: it needs no network."""
-    return str(predictions_figure(picture, title).to_html(include_plotlyjs=True))
+    """One page that needs no network."""
+    return figure_page(predictions_figure(picture, title), title, "predictions")
 
 
 def _curve(picture: dict[str, Any]) -> go.Figure:

@@ -235,7 +235,9 @@ class Training:
         if not wanted or not self.validate_each_epoch:
             return
         quality = self.kind.quality
-        reached = metrics["acc_soft" if self.phases[index].real else quality.name]
+        reached = metrics[quality.name]
+        if self.phases[index].real:
+            reached = metrics.get("acc_soft", reached)
         if not self.best or quality.better(reached, self.best["quality"]):
             model = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.best = {"quality": reached, "model": model}

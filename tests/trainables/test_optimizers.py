@@ -611,6 +611,13 @@ def test_a_network_with_nothing_but_frozen_signs_goes_on(make_spec, start, finis
     assert len(training.optimizers) == 1
 
 
+@pytest.mark.parametrize("name", OWN)
+def test_a_plan_without_binary_layers_is_ordinary_training(make_spec, start, finish, name) -> None:
+    params = {"real_share": 0.5}
+    training = finish(start(make_spec(name, plan="FF", params=params, epochs=2)))
+    assert len(training.optimizers) == 1
+
+
 @pytest.mark.parametrize("after", [2, 5, 7])
 @pytest.mark.parametrize("name", ["bnew", "bayesbinn", "pmf"])
 def test_a_run_interrupted_in_any_phase_ends_the_same(
