@@ -292,11 +292,19 @@ def from_source(
         pretrain.checkpoint = str(Path(pretrain.checkpoint).expanduser().resolve())
     distill = config.task.loss.distill
     if distill.teacher_file is not None:
-        distill.teacher = str(Path(distill.teacher_file).expanduser().resolve())
+        distill.teacher = str(teacher_path(distill.teacher_file))
     problems = [_line(source, p.path, p.message) for p in check(config)]
     if problems:
         raise ConfigError(problems)
     return _settled(config)
+
+
+def teacher_path(text: str) -> Path:
+    """A file, or the recipe of a ready-made teacher by its name."""
+    path = Path(text).expanduser().resolve()
+    folder = Path(str(resources.files("spaces"))) / "teachers"
+    known = {recipe.stem: recipe for recipe in folder.glob("*.yaml")}
+    return known.get(text, path) if not path.exists() else path
 
 
 def _settled(config: SearchConfig) -> SearchConfig:
@@ -393,7 +401,7 @@ def check(config: SearchConfig) -> list[KeyProblem]:
                 f"{augmentation} is for single images, {dataset.name} has none",
             )
         )
-    if model.kind != dataset.kind:
+    if model.kind != config.kind.networks:
         problems.append(
             KeyProblem(
                 ("task", "model", "name"),

@@ -19,11 +19,14 @@ from search.tracking import Tracker
 from spaces.space import Space
 from trainables.task import TrainingAttack
 
+# The accuracy of each of several tasks in a row.
+TASK_METRIC = "val_accuracy_task"
 METRIC_KEYS = (
     "epoch",
     "train_loss",
     *METRICS,
     *(f"{name}_raw" for name in METRICS),
+    *(f"{name}_mean" for name in METRICS),
     "acc_soft",
     "soft_gap",
     "flip_rate",
@@ -141,6 +144,8 @@ class Session:
         if trial_id in self._spared:
             metrics["would_stop_at"] = self._spared.pop(trial_id)
         history = [_metrics(row) for row in result.get("history", [])]
+        if self.tracker is not None and "picture" in result:
+            self.tracker.picture(self.ledger.entries[trial_id], result["picture"])
         self._end(trial_id, "complete", metrics=metrics, history=history)
 
     def _note(self, trial_id: str, result: dict[str, Any]) -> None:
@@ -216,4 +221,5 @@ class Session:
 
 
 def _metrics(result: dict[str, Any]) -> dict[str, float]:
-    return {key: result[key] for key in METRIC_KEYS if key in result}
+    tasks = (key for key in result if key.startswith(TASK_METRIC))
+    return {key: result[key] for key in (*METRIC_KEYS, *tasks) if key in result}

@@ -17,6 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from dashboards.predictions import predictions_html
 from search.config import SearchConfig
 from search.study import Entry
 from trainables.kinds import kind_of
@@ -102,6 +103,7 @@ class _Outbox:
     trials: dict[str, Entry] = field(default_factory=dict)
     curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     parent: list[tuple[str, float, int, int]] = field(default_factory=list)
+    pictures: dict[str, dict[str, Any]] = field(default_factory=dict)
     front: set[str] | None = None
 
 
@@ -147,6 +149,12 @@ class Tracker:
             self._outbox.trials.setdefault(entry.id, entry)
             self._started.set()
             self._outbox.curves.setdefault(entry.id, []).append(metrics)
+
+    def picture(self, entry: Entry, picture: dict[str, Any]) -> None:
+        """What the trial's network predicts over its inputs, told when it has ended."""
+        with self._lock:
+            self._outbox.trials.setdefault(entry.id, entry)
+            self._outbox.pictures[entry.id] = picture
 
     def search_metric(self, name: str, value: float, step: int) -> None:
         with self._lock:
@@ -228,13 +236,15 @@ class Tracker:
         refused: Exception | None = None
         for trial_id in list(box.trials):
             try:
-                self._deliver(box.trials[trial_id], box.curves.get(trial_id, []))
+                rows, picture = box.curves.get(trial_id, []), box.pictures.get(trial_id)
+                self._deliver(box.trials[trial_id], rows, picture)
             except Exception as error:
                 refused = error
                 continue
             self._progress = time.monotonic()
             box.trials.pop(trial_id)
             box.curves.pop(trial_id, None)
+            box.pictures.pop(trial_id, None)
         return refused
 
     def _put_back(self, box: _Outbox) -> None:
@@ -243,6 +253,7 @@ class Tracker:
             new.trials = {**box.trials, **new.trials}
             for trial_id, rows in box.curves.items():
                 new.curves[trial_id] = rows + new.curves.get(trial_id, [])
+            new.pictures = {**box.pictures, **new.pictures}
             new.parent = box.parent + new.parent
             new.front = box.front if new.front is None else new.front
 
@@ -348,7 +359,12 @@ class Tracker:
             if not token:
                 return children
 
-    def _deliver(self, entry: Entry, rows: list[dict[str, float]]) -> None:
+    def _deliver(
+        self,
+        entry: Entry,
+        rows: list[dict[str, float]],
+        picture: dict[str, Any] | None = None,
+    ) -> None:
         """Bring the trial's run up to date. Sending the same twice changes nothing."""
         child = self._children.setdefault(entry.id, _Child())
         if child.ended:
@@ -391,6 +407,9 @@ class Tracker:
         child.last_epoch = max(
             [child.last_epoch, *(int(row["epoch"]) for row in history if "epoch" in row)]
         )
+        if picture is not None:
+            page = predictions_html(picture, run_name(entry))
+            self._client.log_text(child.run_id, page, "predictions.html")
         if ended:
             end = int((entry.ended or time.time()) * 1000)
             self._client.set_terminated(child.run_id, STATUS[entry.state], end)

@@ -15,7 +15,7 @@ from trainables.cost import CostTable, task_cost_table
 from trainables.data import DATASETS
 from trainables.methods import METHODS
 from trainables.parameters import Choice, Domain, Int, Value
-from trainables.plan import check_plan, expand
+from trainables.plan import check_plan, expand, with_real_inputs
 from trainables.selectors import SELECTORS, Selection, SelectionSpec
 from trainables.task import Task, TrialSpec, with_overrides
 
@@ -30,7 +30,9 @@ class FixedPlan:
 
     def make(self, table: CostTable, draw: Draw, seed: int) -> str:
         n = len(table.plan_layers)
-        return self.letters * n if len(self.letters) == 1 else self.letters
+        if len(self.letters) != 1:
+            return self.letters
+        return with_real_inputs(self.letters * n, table.plan_layers)
 
     def size(self, table: CostTable) -> float:
         return 1
@@ -54,7 +56,8 @@ class FreePlan:
         groups = self.groups(table)
         domain = Choice(self.levels)
         letters = [draw(f"plan.{group}", domain) for group in dict.fromkeys(groups)]
-        return expand(groups, letters)
+        plan = expand(groups, letters)
+        return plan if self.per == "layer" else with_real_inputs(plan, table.plan_layers)
 
     def size(self, table: CostTable) -> float:
         return float(len(self.levels)) ** len(dict.fromkeys(self.groups(table)))

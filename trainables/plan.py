@@ -26,11 +26,13 @@ BINARY_INPUTS = "BA"
 
 @dataclass(frozen=True)
 class PlanLayer:
-    """A layer a plan decides: its module path, and the block and stage it belongs to."""
+    """A layer a plan decides: its module path, and the block and stage it belongs to.
+    `real_input`: a level that is drawn for many layers at once makes its weights binary at most."""
 
     name: str
     block: str
     stage: str
+    real_input: bool = False
 
 
 # What torchvision and timm call the layers that change the shape of a shortcut or of a stage.
@@ -103,6 +105,13 @@ def check_plan(
                 + ", ".join(sorted({"F", *levels}, key=list(LEVELS).index))
             )
     return plan
+
+
+def with_real_inputs(plan: str, layers: Sequence[PlanLayer]) -> str:
+    """The plan with W in place of B and A where a layer's input stays real."""
+    pairs = zip(plan, layers, strict=True)
+    capped = dict.fromkeys(BINARY_INPUTS, "W")
+    return "".join(capped.get(level, level) if la.real_input else level for level, la in pairs)
 
 
 def expand(groups: Sequence[str], letters: Sequence[str]) -> str:

@@ -48,6 +48,8 @@ class OptimizerSpec(Strict):
     """on all parameters, latents included"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """of sgd"""
+    nesterov: bool = False
+    """of sgd: the momentum of Nesterov"""
 
 
 class LearningRateSpec(Strict):
@@ -82,7 +84,8 @@ class DistillSpec(Strict):
     a transformer, and labels; `distill: bibert` is short for this key"""
     teacher: str = "stage"
     """stage: the full-precision network `pretrain` gives; else a file: a packed checkpoint, a
-    state dict of the same model, or a recipe, which is trained once and kept"""
+    state dict of the same model, or a recipe, which is trained once and kept; or the name of a
+    ready-made recipe: wideresnet22-cifar10, wideresnet22-cifar100"""
     sha256: str | None = None
     """of the teacher's file; filled in when it is not given, so that another file is noticed"""
     temperature: Annotated[float, Field(gt=0)] = 1.0
@@ -346,6 +349,9 @@ class TrialSpec(Strict):
         the data and a checkpoint lie is no part of it."""
         content = self.canonical().model_dump(mode="json")
         content["task"].pop("data_dir")
+        for holder in (content["task"], content["task"]["pretrain"]):
+            if holder["optimizer"] is not None and not holder["optimizer"]["nesterov"]:
+                del holder["optimizer"]["nesterov"]  # ids of before there was a choice
         content["task"] |= _what_it_starts_from(self.task.pretrain, content["task"].pop("pretrain"))
         if content["task"]["normalize"] == "dataset":  # ids of before there was a choice
             del content["task"]["normalize"]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from trainables import phases
 from trainables.attacks import AdversarialLoss, check_attack
 from trainables.binary import BinaryLayer, apply_plan, verify_binary
-from trainables.data import DATASETS, Batches, Part, in_order, load_train, split
+from trainables.data import DATASETS, Batches, Part, TaskRow, in_order, load_train, split
 from trainables.kinds import KINDS, kind_of
 from trainables.methods import build_method
 from trainables.models import build_model
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 # Enough to settle running statistics (methods.md 4.8 uses 200 batches; their error falls with the
 # root of the number of examples).
 RECALIBRATION_EXAMPLES = 4096
+# What BayesBiNN counts an example as where augmentation makes many of it (methods.md 2.2).
+AUGMENTED = 10
 # The gap between the network as it is trained and the hard one is a diagnostic: before the end it
 # is measured on this many examples.
 GAP_EXAMPLES = 1024
@@ -123,8 +125,8 @@ class Training:
         self.network = Network(spec, self.device)
         self.model, self.method = self.network.model, self.network.method
         layout = memory_format(self.model)
-        self.train = train.laid_out(layout).to(self.device)
-        self.validation = validation.laid_out(layout).to(self.device)
+        self.train: Part = train.laid_out(layout).to(self.device)
+        self.validation: Part = validation.laid_out(layout).to(self.device)
         task = spec.task
         self.kind = kind_of(task.dataset)
         augmentation: str = task.augmentation
@@ -132,9 +134,12 @@ class Training:
             augmentation = DATASETS.get(task.dataset).augmentation
         visits = spec.adversary == "fgsm-atta"
         self.batches = Batches(self.train, task.batch_size, spec.seed, augmentation, visits=visits)
-        self.phases = phases.check(self.method.phases(task.epochs), task.epochs)
+        tasks = DATASETS.get(task.dataset).tasks
+        shared_out = phases.for_each_task(self.method.phases, task.epochs, tasks)
+        self.phases = phases.check(shared_out, task.epochs)
+        self._tasks = (self.train, self.validation) if tasks > 1 else None
+        self.method.examples = len(self.train) * (1 if augmentation == "none" else AUGMENTED)
         self._prepare_phase(0)
-        self.learning_rate = LearningRate(task.optimizer.lr, task.schedule)
         self.epochs_done = 0
         self.history: list[dict[str, float]] = []
         self.best: dict[str, Any] = {}
@@ -183,14 +188,52 @@ class Training:
             if load_starting_weights(self):
                 self.method.enter(self.phases[0])
             return
+        if self.phases[index].continues:
+            self.method.enter(self.phases[index])
+            return
         if self.best:
             self.model.load_state_dict(self.best["model"])
             self.best = {}
         self._prepare_phase(index)
 
     def _prepare_phase(self, index: int) -> None:
-        self.method.enter(self.phases[index])
-        self.optimizer = make_optimizer(self.model, self.spec.task.optimizer)
+        """Enter the phase, by way of the one whose optimizers it continues."""
+        first, _ = phases.run_of(self.phases, index)
+        self._take_task(self.phases[index].task)
+        self.method.enter(self.phases[first])
+        self.optimizers = self._make_optimizers()
+        for phase in self.phases[first + 1 : index + 1]:
+            self.method.enter(phase)
+
+    def _take_task(self, task: int) -> None:
+        """Of a row of tasks: train on this one, validate on all up to it."""
+        if self._tasks is not None:
+            train, validation = self._tasks
+            assert isinstance(train, TaskRow)
+            assert isinstance(validation, TaskRow)
+            self.train = self.batches.part = train.of_task(task)
+            self.validation = validation.up_to(task)
+
+    def _make_optimizers(self) -> list[tuple[torch.optim.Optimizer, LearningRate]]:
+        """The task's optimizer, and the method's own for its latents if it has one, each with its
+        learning rate."""
+        task = self.spec.task
+        own = self.method.own_optimizer()
+        taken = {id(p) for group in own.param_groups for p in group["params"]} if own else set()
+        params = [p for p in self.model.parameters() if p.requires_grad and id(p) not in taken]
+        made = []
+        if params:
+            rate = LearningRate(task.optimizer.lr, task.schedule)
+            made.append((make_optimizer(params, task.optimizer), rate))
+        if own is not None:
+            lr = float(self.method.values.get("lr", 1.0))
+            made.append((own, LearningRate(lr, task.schedule)))
+        return made
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """That of the task; the method's own where it has everything."""
+        return self.optimizers[0][0]
 
     def _keep_best(self, index: int, metrics: dict[str, float]) -> None:
         """The best weights of a phase, where the next one begins with them. Final training has no
@@ -200,47 +243,69 @@ class Training:
             return
         quality = self.kind.quality
         reached = metrics[quality.name]
+        if self.phases[index].real:
+            reached = metrics.get("acc_soft", reached)
         if not self.best or quality.better(reached, self.best["quality"]):
             model = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.best = {"quality": reached, "model": model}
 
     def _train_epoch(self) -> float:
-        task, model = self.spec.task, self.model
-        model.train()
-        index, first = phases.locate(self.phases, min(self.epochs_done, task.epochs - 1))
-        phase = self.phases[index]
-        steps = phase.epochs * len(self.batches)
-        step = (self.epochs_done - first) * len(self.batches)
+        self.model.train()
+        phase, step, steps = self._place_in_run()
         total = torch.zeros((), device=self.device)
         loss_of = self.loss
         self.method.before_epoch()
         for x, y in self.batches:
             passed = fraction(step, steps)
-            rate = phase.rate * self.learning_rate.at(passed)
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
-            self.method.learning_rate = rate
+            for optimizer, rate in self.optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = phase.rate * rate.at(passed)
+            self.method.learning_rate = self.optimizer.param_groups[0]["lr"]
             self.method.before_step(passed)
-            with torch.autocast(self.device.type, torch.bfloat16, task.precision == "bf16"):
-                loss = loss_of(model, x, y)
+            total += self._gradients(loss_of, x, y)
+            self.method.after_backward()
+            for optimizer, _ in self.optimizers:
+                optimizer.step()
+            self.method.after_step()
+            step += 1
+        return float(total) / max(1, len(self.batches))
+
+    def _place_in_run(self) -> tuple[phases.Phase, int, int]:
+        """The phase of the next epoch; its next step and all steps of its run of schedules."""
+        index, first = phases.locate(self.phases, min(self.epochs_done, self.spec.task.epochs - 1))
+        start, epochs = phases.run_of(self.phases, index)
+        first -= sum(phase.epochs for phase in self.phases[start:index])
+        step = (self.epochs_done - first) * len(self.batches)
+        return self.phases[index], step, epochs * len(self.batches)
+
+    def _gradients(self, loss_of: Loss, x: Any, y: Tensor) -> Tensor:
+        """Fresh gradients of the mean loss over the method's draws; returns that loss."""
+        for optimizer, _ in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        draws = self.method.draws
+        total = torch.zeros((), device=self.device)
+        for _ in range(draws):
+            with torch.autocast(
+                self.device.type, torch.bfloat16, self.spec.task.precision == "bf16"
+            ):
+                loss = loss_of(self.model, x, y)
             penalty = self.method.penalty()
             if penalty is not None:
                 loss = loss + penalty
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            self.method.after_backward()
-            self.optimizer.step()
-            self.method.after_step()
+            if draws > 1:
+                loss = loss / draws
+            # Where every weight is frozen, batch norm alone goes on.
+            if loss.requires_grad:
+                loss.backward()
             total += loss.detach()
-            step += 1
-        return float(total) / max(1, len(self.batches))
+        return total
 
     def _validate(self) -> dict[str, float]:
         """Quality is always that of the hard-binarized network. Where training used softer
         weights, batch-norm statistics are re-estimated for the hard ones first, and both that
         number and the one without are reported at the end (methods.md 6.4)."""
         if not self.method.soft or not self.network.binary:
-            return self._evaluate_hard()
+            return self._evaluate_hard() | self._mean_quality()
         quality = self.kind.quality.name
         if self.done:
             raw = self._evaluate(self.validation)[quality]
@@ -248,8 +313,10 @@ class Training:
             recalibrate(self.model, self.train, self.spec.task.batch_size)
             hard = self._evaluate_hard()
             gap = soft - hard[quality]
-            return {**hard, f"{quality}_raw": raw, "acc_soft": soft, "soft_gap": gap}
-        some = self.validation.first(GAP_EXAMPLES)
+            told = {**hard, f"{quality}_raw": raw, "acc_soft": soft, "soft_gap": gap}
+            return told | self._mean_quality()
+        real = self.phases[phases.locate(self.phases, self.epochs_done - 1)[0]].real
+        some = self.validation if real else self.validation.first(GAP_EXAMPLES)
         soft = self._quality_as_trained(some)
         with kept_statistics(self.model):
             recalibrate(self.model, self.train, self.spec.task.batch_size)
@@ -257,7 +324,18 @@ class Training:
             of_some = hard
             if len(some) < len(self.validation):
                 of_some = self._evaluate(some)
-        return {**hard, "soft_gap": soft - of_some[quality]}
+        told = {"acc_soft": soft} if real else {}
+        return {**hard, **told, "soft_gap": soft - of_some[quality]}
+
+    def _mean_quality(self) -> dict[str, float]:
+        """At the end, that of the mean prediction where the method draws weights."""
+        if not self.done:
+            return {}
+        mean = self.method.predictions(self.model, self.kind.combine, self.spec.seed)
+        if mean is None:
+            return {}
+        quality = self.kind.quality.name
+        return {f"{quality}_mean": self.kind.evaluate(mean, self.validation)[quality]}
 
     def evaluate(self) -> dict[str, float]:
         """Every metric of the network as it is, robust accuracies included."""
@@ -285,14 +363,15 @@ class Training:
         return self.kind.evaluate(self.model, part)
 
     def _parameters_finite(self) -> bool:
-        norms = torch._foreach_norm([p.detach() for p in self.model.parameters()])
+        # The largest value: a sum of squares may overflow where every weight is finite.
+        norms = torch._foreach_norm([p.detach() for p in self.model.parameters()], math.inf)
         return bool(torch.stack(norms).isfinite().all())
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors, numbers and strings only, so that it loads without unpickling code."""
         state = {
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer, _ in self.optimizers],
             "batches": self.batches.state_dict(),
             "random": torch.get_rng_state(),
             "epochs_done": self.epochs_done,
@@ -311,7 +390,8 @@ class Training:
             index, _ = phases.locate(self.phases, state["epochs_done"] - 1)
             self._prepare_phase(index)
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for (optimizer, _), kept in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
         self.batches.load_state_dict(state["batches"])
         if "loss" in state and isinstance(self.loss, AdversarialLoss):
             self.loss.load_state_dict(state["loss"])
@@ -370,11 +450,15 @@ class LearningRate:
         return self.path.at(passed) * max(ramp, 1e-3)
 
 
-def make_optimizer(model: nn.Module, spec: OptimizerSpec) -> torch.optim.Optimizer:
-    params = [p for p in model.parameters() if p.requires_grad]
+def make_optimizer(params: list[nn.Parameter], spec: OptimizerSpec) -> torch.optim.Optimizer:
     if spec.name == "sgd":
         return torch.optim.SGD(
-            params, spec.lr, spec.momentum, weight_decay=spec.weight_decay, fused=True
+            params,
+            spec.lr,
+            spec.momentum,
+            weight_decay=spec.weight_decay,
+            nesterov=spec.nesterov and spec.momentum > 0,
+            fused=True,
         )
     kind = torch.optim.Adam if spec.name == "adam" else torch.optim.AdamW
     return kind(params, spec.lr, weight_decay=spec.weight_decay, fused=True)

@@ -71,6 +71,27 @@ def test_a_search_is_a_parent_run_with_a_child_run_a_trial(make_space, folder):
     assert sorted(m.step for m in steps) == [1, 2, 3, 4, 5, 6]
 
 
+def test_a_picture_of_the_predictions_is_in_the_run_of_its_trial(make_space, folder):
+    session, tracker = begin(make_space, folder)
+    picture = {
+        "axes": [[0.0, 1.0]],
+        "mode": [0.1, 0.2],
+        "mean": [0.1, 0.3],
+        "spread": [0.0, 0.1],
+        "points": {"x": [[0.5]], "y": [0.2]},
+        "classes": 1,
+    }
+    entry = session.ask()
+    last = rows(1)[-1] | {"val_accuracy_mean": 0.6, "val_accuracy_task2": 0.7}
+    session.report(entry.id, last)
+    session.finish(entry.id, {**last, "history": [last], "picture": picture})
+    assert tracker.close("complete", {}, "summary") is None
+    client, (child,) = runs_of(tracker)
+    assert [a.path for a in client.list_artifacts(child.info.run_id)] == ["predictions.html"]
+    assert child.data.metrics["val_accuracy_mean"] == 0.6
+    assert child.data.metrics["val_accuracy_task2"] == 0.7
+
+
 def test_the_front_is_tagged_and_only_the_front(make_space, folder):
     session, tracker = begin(make_space, folder)
     for i in range(6):

@@ -74,6 +74,8 @@ HALF = {"rate": 0.5}
 TO_LEARN: dict[str, dict[str, Any]] = {
     "pq": SLOW_STEP,
     "rpc": SLOW_STEP,
+    # A hundred small steps do not carry LR-net's theta from one certainty to the other.
+    "lr-net": {"lr": 0.1},
     "edge-popup": {**HALF, "p": 1.0, "score_range": 0.1},
     "rst": {**HALF, "score_range": 0.1},
     **dict.fromkeys(("flyingbird", "flyingbird+", "bcs", "hydra", "atmc"), HALF),

@@ -46,7 +46,8 @@ SIGN_METHODS = [name for name in BINARY_METHODS if name not in PRUNED]
 
 
 def scales_of(name: str) -> list[str]:
-    return [s for s in SCALES if METHODS.get(name).params["scale"].domain.contains(s)]
+    scale = METHODS.get(name).params.get("scale")
+    return ["none"] if scale is None else [s for s in SCALES if scale.domain.contains(s)]
 
 
 def options_of(name: str) -> list[dict[str, bool]]:
@@ -163,7 +164,7 @@ ENDS = [
 
 @pytest.mark.parametrize(("name", "level", "scale", "option"), ENDS)
 def test_it_ends_exactly_binary(make_spec, start, finish, name, level, scale, option) -> None:
-    params = {"scale": scale, **option}
+    params = {**option} if scale == "none" else {"scale": scale, **option}
     spec = make_spec(name, level, params=params, binarize="all", epochs=2)
     training = finish(start(spec))
     training.network.verify()
@@ -171,7 +172,7 @@ def test_it_ends_exactly_binary(make_spec, start, finish, name, level, scale, op
     assert len(training.network.binary) == 4
     for layer in training.network.binary:
         weight, latent = layer.module.weight.detach(), layer.latent.detach()
-        if not option and name != "react":
+        if not option and name not in ("react", "pmf"):
             assert torch.equal(weight.sign(), hand_sign(latent))
         dims = {"none": (), "layer": (0, 1)}.get(scale, (1,))
         s = latent.abs().mean(dims, keepdim=True) if dims else torch.ones(())
@@ -223,6 +224,8 @@ def test_the_reported_accuracy_is_that_of_hard_weights(trained, name, level, sca
 
 def test_soft_methods_report_the_soft_accuracy_beside_the_hard_one(trained) -> None:
     for name, level in BINARY_RUNS:
+        if name == "bnew":  # whose weights are real, soft and frozen in turn
+            continue
         training = trained(name, level, "none")
         extra = {"acc_soft", "val_accuracy_raw"}
         expected = extra if training.method.soft else set()
@@ -516,7 +519,7 @@ def test_the_hard_accuracy_of_a_soft_method_uses_recalibrated_statistics(
 # --- schedules, schemes and diagnostics ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [n for n in BINARY_METHODS if "B" in METHODS.get(n).levels])
+@pytest.mark.parametrize("name", [n for n in BINARY_METHODS if "A" in METHODS.get(n).levels])
 def test_every_schedule_runs_in_fractions_and_is_shared_by_weights_and_inputs(
     make_spec, start, finish, monkeypatch, name: str
 ) -> None:

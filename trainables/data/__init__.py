@@ -1,7 +1,7 @@
 """Datasets by name, their parts in memory and batches of them; one module a family.
 Listing them is cheap: torch, torchvision and scikit-learn are imported when data is loaded."""
 
-from trainables.data import embedded, folders, sequences, shapes, torchvision_sets
+from trainables.data import embedded, folders, sequences, shapes, snelson, torchvision_sets
 from trainables.data.augmentations import AUGMENTATIONS
 from trainables.data.batches import Batches, Visit, in_order
 from trainables.data.datasets import (
@@ -9,6 +9,7 @@ from trainables.data.datasets import (
     Arrays,
     DatasetInfo,
     Part,
+    TaskRow,
     load_test,
     load_train,
     pixel_statistics,
@@ -24,6 +25,7 @@ __all__ = [
     "DatasetInfo",
     "Part",
     "Streamed",
+    "TaskRow",
     "Visit",
     "embedded",
     "folders",
@@ -33,6 +35,7 @@ __all__ = [
     "pixel_statistics",
     "sequences",
     "shapes",
+    "snelson",
     "split",
     "torchvision_sets",
 ]

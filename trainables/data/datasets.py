@@ -25,7 +25,7 @@ Read = Callable[[Path | None], Any]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 # Two draws from one seed must not be the same draw: each use has a stream of its own.
-_SPLIT, _TAKE = 0, 1
+_SPLIT, _TAKE, _ORDER = 0, 1, 3
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class DatasetInfo:
     augmentation: str = "none"
     folder: str | None = None
     kind: str = "classification"
+    # How many tasks in a row its examples make.
+    tasks: int = 1
 
     def is_there(self, data_dir: Path | str | None) -> bool:
         """Whether it can be had from `data_dir`, by a look at its folder alone."""
@@ -127,7 +129,7 @@ class Part:
             raise UserError(f"cannot take {n} examples of {len(self)}")
         if n == len(self):
             return self
-        return self.subset(stratified(self.y.cpu().numpy(), n, (seed, _TAKE)))
+        return self.subset(stratified(_strata(self.y), n, (seed, _TAKE)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,23 +144,24 @@ class Arrays(Part):
         return self.x.device
 
     def to(self, device: torch.device | str) -> Arrays:
-        return Arrays(self.x.to(device), self.y.to(device))
+        return replace(self, x=self.x.to(device), y=self.y.to(device))
 
     def subset(self, indices: np.ndarray | torch.Tensor) -> Arrays:
         import torch
 
         index = torch.as_tensor(indices, dtype=torch.int64, device=self.device)
-        return Arrays(self.x.index_select(0, index), self.y.index_select(0, index))
+        x, y = self.x.index_select(0, index), self.y.index_select(0, index)
+        return replace(self, x=x, y=y)
 
     def first(self, count: int) -> Arrays:
-        return Arrays(self.x[:count], self.y[:count])  # views, nothing is copied
+        return replace(self, x=self.x[:count], y=self.y[:count])  # views, nothing is copied
 
     def laid_out(self, layout: torch.memory_format) -> Arrays:
         import torch
 
         if self.x.dim() != 4 or layout is torch.preserve_format:
             return self
-        return Arrays(self.x.contiguous(memory_format=layout), self.y)
+        return replace(self, x=self.x.contiguous(memory_format=layout))
 
     def batches(
         self,
@@ -171,6 +174,34 @@ class Arrays(Part):
             index = group.to(self.device)
             x = self.x.index_select(0, index)
             yield (x if generator is None else augment(x, generator)), self.y.index_select(0, index)
+
+
+@dataclass(frozen=True, eq=False)
+class TaskRow(Arrays):
+    """The same examples as several tasks in a row, each with its own fixed order of the pixels;
+    `seen` of them have begun."""
+
+    tasks: int = 1
+    seen: int = 1
+
+    def up_to(self, task: int) -> TaskRow:
+        """What there is to evaluate while task number `task`, from 0, is learned."""
+        return replace(self, seen=task + 1)
+
+    def of_task(self, task: int) -> Arrays:
+        import torch
+
+        flat = self.x.flatten(1)
+        # Which order a task has is part of the data set, as which examples are test examples.
+        order = np.argsort(np.random.PCG64((task, _ORDER)).random_raw(flat.shape[1]), kind="stable")
+        index = torch.as_tensor(order, device=self.device)
+        return Arrays(flat.index_select(1, index).view(self.x.shape), self.y)
+
+
+def _strata(y: torch.Tensor) -> np.ndarray:
+    """The labels as classes to draw from in proportion; numbers to predict are of one class."""
+    labels = y.cpu().numpy()
+    return np.zeros(len(labels), dtype=int) if y.is_floating_point() else labels
 
 
 def stratified(labels: np.ndarray, n: int, seed: tuple[int, ...]) -> np.ndarray:
@@ -198,7 +229,7 @@ def split(arrays: P, val_fraction: float, seed: int) -> tuple[P, P]:
             "a fraction strictly between 0 and 1, for example 0.1",
         )
     is_val = np.zeros(len(arrays), dtype=bool)
-    is_val[stratified(arrays.y.cpu().numpy(), n, (seed, _SPLIT))] = True
+    is_val[stratified(_strata(arrays.y), n, (seed, _SPLIT))] = True
     return arrays.subset(np.flatnonzero(~is_val)), arrays.subset(np.flatnonzero(is_val))
 
 
@@ -244,7 +275,8 @@ def _load(
     stored = _read(info.name, part, where)
     if isinstance(stored, tuple):
         x, y = stored
-        return Arrays(normalise(x, info), y.clone())
+        x, y = normalise(x, info), y.clone()
+        return Arrays(x, y) if info.tasks == 1 else TaskRow(x, y, info.tasks, info.tasks)
     # A part that is not held in one array normalises what it reads by its declaration.
     return replace(stored, info=info)
 

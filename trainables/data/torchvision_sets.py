@@ -4,11 +4,12 @@ Nothing is downloaded here, and each part is read without opening the files of t
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainables.data.datasets import DATASETS, DatasetInfo
+from trainables.data.datasets import DATASETS, DatasetInfo, Family
 from trainables.registry import UserError
 
 if TYPE_CHECKING:
@@ -150,3 +151,31 @@ _declare(
     source="Photographs of a hundred kinds of things, 32x32 colour (Krizhevsky, 2009).",
     augmentation="crop-flip",
 )
+
+
+# --- tasks in a row -----------------------------------------------------------------------------
+
+PERMUTED = "permuted-mnist"
+
+
+def _permuted(tasks: int, name: str) -> DatasetInfo:
+    """MNIST several times in a row, the pixels of each task in an order of its own (methods.md
+    2.4)."""
+    return replace(
+        DATASETS.get("mnist"),
+        name=name,
+        kind="continual",
+        tasks=tasks,
+        source=f"MNIST as {tasks} tasks in a row, each with its own order of the pixels.",
+    )
+
+
+def _permuted_by_name(name: str) -> DatasetInfo:
+    count = name.partition(":")[2]
+    if not count.isdigit() or not 2 <= int(count) <= 100:
+        raise UserError(f"dataset '{name}': {PERMUTED}:K makes K tasks, K from 2 to 100")
+    return _permuted(int(count), name)
+
+
+DATASETS.add(PERMUTED, _permuted(5, PERMUTED))
+DATASETS.families[PERMUTED] = Family(_permuted_by_name, settle=lambda name, data_dir: name)

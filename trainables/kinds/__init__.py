@@ -1,7 +1,17 @@
 """Kinds of task, one file each: what the network's output is held against and what is measured.
 A dataset declares its kind. Importing this package registers them all, without torch."""
 
-from trainables.kinds import classification, tracking
+from trainables.kinds import classification, continual, regression, tracking
 from trainables.kinds.base import KINDS, METRIC_NAMES, Kind, Metric, kind_of
 
-__all__ = ["KINDS", "METRIC_NAMES", "Kind", "Metric", "classification", "kind_of", "tracking"]
+__all__ = [
+    "KINDS",
+    "METRIC_NAMES",
+    "Kind",
+    "Metric",
+    "classification",
+    "continual",
+    "kind_of",
+    "regression",
+    "tracking",
+]

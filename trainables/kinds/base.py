@@ -53,6 +53,8 @@ class Kind(ABC):
     name: ClassVar[str]
     metrics: ClassVar[tuple[Metric, ...]]
     """the first one is the quality a search optimizes unless it says otherwise"""
+    networks: ClassVar[str] = "classification"
+    """the kind of task whose networks it takes: those for classification end in so many numbers"""
 
     @property
     def quality(self) -> Metric:
@@ -72,6 +74,10 @@ class Kind(ABC):
     @abstractmethod
     def loss(self, output: Tensor, y: Tensor, task: Task) -> Tensor:
         """What a step of training makes smaller."""
+
+    def combine(self, outputs: Tensor, average: str) -> Tensor:
+        """One output of those of many draws of a network's weights, in the first dimension."""
+        return outputs.mean(0)
 
     @abstractmethod
     def evaluate(self, model: nn.Module, part: Any) -> dict[str, float]:

@@ -44,6 +44,12 @@ class Classification(Kind):
 
         return cross_entropy(output, y, label_smoothing=task.loss.label_smoothing)
 
+    def combine(self, outputs: Tensor, average: str) -> Tensor:
+        """The mean of the logits, or logits whose softmax is the mean of the probabilities."""
+        if average == "logits":
+            return outputs.mean(0)
+        return outputs.softmax(-1).mean(0).clamp_min(1e-12).log()
+
     def evaluate(self, model: nn.Module, part: Any) -> dict[str, float]:
         """Accuracy as a fraction and mean cross-entropy."""
         import torch

@@ -21,6 +21,7 @@ LOSS_BATCH = 64
 
 class Tracking(Kind):
     name = "tracking"
+    networks = "tracking"
     metrics = (
         Metric("val_auc", "success AUC", ideal=1.0),
         Metric("val_precision", "precision at 20 px", ideal=1.0),

@@ -3,7 +3,7 @@ conformance tests all come from the declaration; the training loop calls the hoo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,15 +13,18 @@ from trainables.registry import Registry
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+    from torch.optim import Optimizer
 
-    from trainables.binary import BinaryLayer
+    from trainables.binary import Accumulator, BinaryLayer
+    from trainables.latents import Averaged
 
 
 class Method:
     """A way to obtain binary weights (and activations).
 
     A subclass sets the declaration and overrides the hooks it needs. One instance serves one
-    training run; `layers` are the binary layers of the network, set by `bind`.
+    training run; `layers` are the binary layers of the network, set by `bind`; `examples` is how
+    many examples it is trained on, set by the training.
     """
 
     name: ClassVar[str]
@@ -41,6 +44,7 @@ class Method:
         self.values: dict[str, Value] = resolve(self.name, self.params, given or {})
         self.layers: list[BinaryLayer] = []
         self.learning_rate = 0.0  # of the step, before its hooks are called
+        self.examples = 1
 
     @property
     def soft(self) -> bool:
@@ -83,6 +87,24 @@ class Method:
     def as_trained(self) -> Iterator[None]:
         """Inside, evaluation uses the forward pass of training."""
         yield
+
+    @property
+    def draws(self) -> int:
+        """How many forward and backward passes a step of training takes the mean of."""
+        return 1
+
+    def own_optimizer(self) -> Optimizer | None:
+        """The optimizer of the latents where they have one of their own, made when a phase has
+        been entered; its learning rate is `lr` of `values`, on the task's schedule. Everything
+        else keeps the task's optimizer."""
+        return None
+
+    def predictions(
+        self, model: nn.Module, combine: Callable[[Tensor, str], Tensor], seed: int
+    ) -> Averaged | None:
+        """The network that predicts with many draws of its weights, where the method has one;
+        `combine` makes one output of many."""
+        return None
 
     def bind(self, layers: Sequence[BinaryLayer]) -> None:
         self.layers = list(layers)
@@ -133,6 +155,26 @@ class Method:
             "levels": list(cls.levels),
             "params": {name: param.describe() for name, param in cls.params.items()},
         }
+
+
+class LatentMethod(Method):
+    """A method whose binary layers keep latents; it says after each epoch what became of them."""
+
+    def __init__(self, given: dict[str, Any] | None = None) -> None:
+        super().__init__(given)
+        self._accumulators: list[Accumulator] = []
+        self._signs: list[Tensor] = []
+
+    def before_epoch(self) -> None:
+        self._signs = [layer.hard_parts()[0] for layer in self.layers]
+
+    def diagnose(self) -> dict[str, float]:
+        """methods.md 1.16: the share of weights that changed sign in this epoch, that hear nearly
+        nothing (|B| < 1e-3), and the mean |F - sign|; of A layers the share of sums that overflowed
+        in validation."""
+        from trainables.binary import diagnose
+
+        return diagnose(self.layers, self._signs, self._accumulators)
 
 
 METHODS: Registry[type[Method]] = Registry("method")

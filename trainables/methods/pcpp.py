@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainables.methods.base import METHODS, Method
-from trainables.parameters import Choice, Float, Int, Param
+from trainables.methods.base import METHODS, LatentMethod, Method
+from trainables.parameters import Choice, Float, Int, Param, Value
 from trainables.phases import Phase
 from trainables.schedules import Schedule
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from trainables.binary import Accumulator, Annealed
+    from trainables.binary import Annealed
     from trainables.quantizers import Pair
 
 PCPP = (
@@ -76,6 +76,12 @@ def scheduled(name: str, start: Param, end: Param, shape: str = "linear") -> dic
     }
 
 
+def declared_schedule(values: dict[str, Value], name: str) -> Schedule:
+    """The path that the four parameters of `scheduled` describe."""
+    start, end, until = (float(values[f"{name}_{part}"]) for part in ("start", "end", "until"))
+    return Schedule(start, end, str(values[f"{name}_shape"]), until=until)
+
+
 @METHODS.register("fp")
 class FullPrecision(Method):
     name = "fp"
@@ -85,7 +91,7 @@ class FullPrecision(Method):
     levels = "F"
 
 
-class QuantizerPair(Method):
+class QuantizerPair(LatentMethod):
     """Latents through one (F, B) pair, inputs of B and A layers through the same one."""
 
     family = "pcpp"
@@ -98,16 +104,12 @@ class QuantizerPair(Method):
         super().__init__(given)
         self._schedule = self._make_schedule()
         self._annealed: Annealed | None = None
-        self._accumulators: list[Accumulator] = []
-        self._signs: list[Tensor] = []
 
     def _make_schedule(self) -> Schedule:
         return Schedule(1.0, 1.0, "constant")
 
     def _declared_schedule(self, name: str) -> Schedule:
-        v = self.values
-        start, end, until = (float(v[f"{name}_{part}"]) for part in ("start", "end", "until"))
-        return Schedule(start, end, str(v[f"{name}_shape"]), until=until)
+        return declared_schedule(self.values, name)
 
     @property
     def annealed(self) -> Annealed:
@@ -171,9 +173,6 @@ class QuantizerPair(Method):
         for layer in self.layers:
             layer.quantizer.start(layer.latent.detach())  # type: ignore[operator]
 
-    def before_epoch(self) -> None:
-        self._signs = [layer.hard_parts()[0] for layer in self.layers]
-
     def before_step(self, fraction: float) -> None:
         self.annealed.value = self._schedule.at(fraction)
 
@@ -186,14 +185,6 @@ class QuantizerPair(Method):
     def before_evaluation(self) -> None:
         for accumulator in self._accumulators:
             accumulator.take_counts()
-
-    def diagnose(self) -> dict[str, float]:
-        """methods.md 1.16: the share of weights that changed sign in this epoch, that hear nearly
-        nothing (|B| < 1e-3), and the mean |F - sign|; of A layers the share of sums that overflowed
-        in validation."""
-        from trainables.binary import diagnose
-
-        return diagnose(self.layers, self._signs, self._accumulators)
 
 
 @METHODS.register("bc")

@@ -1,6 +1,8 @@
 """Architectures, one file a family. Importing this package registers them all, without torch."""
 
 from trainables.models import (
+    bayesbinn,
+    brn,
     cresnet,
     imagenet,
     library,
@@ -16,6 +18,8 @@ __all__ = [
     "MODELS",
     "ModelInfo",
     "Shape",
+    "bayesbinn",
+    "brn",
     "build_model",
     "cresnet",
     "imagenet",
