@@ -306,8 +306,10 @@ class BinaryLayer:
 
     @property
     def kept(self) -> int | None:
-        """How many weights pruning leaves; None: the layer is not pruned."""
-        return getattr(self.quantizer, "kept", None)
+        """How many weights pruning leaves; None: the layer is not pruned, or its weight is made
+        no more."""
+        made = parametrize.is_parametrized(self.module, "weight")
+        return getattr(self.quantizer, "kept", None) if made else None
 
     def hard_parts(self) -> tuple[Tensor, Tensor | None]:
         """The signs (0 for what is pruned; weights at level S) and the scales that evaluation

@@ -251,7 +251,9 @@ def test_default_augmentation_is_the_datasets_own(
     asked = []
     original = training_module.Batches
     monkeypatch.setattr(
-        training_module, "Batches", lambda *args: (asked.append(args[3]), original(*args))[1]
+        training_module,
+        "Batches",
+        lambda *args, **more: (asked.append(args[3]), original(*args, **more))[1],
     )
     start(make_spec(dataset=dataset, augmentation=augmentation))
     assert asked == [expected]
