@@ -45,7 +45,7 @@ DOUBLES = 16
 CORNERS = 64
 # How much of a candidate's spread counts as hope. The points of the front are uncertain too, mostly
 # in the same way (the trend, the parts of layers): the gain over them is surer than either.
-OWN_SPREAD = 0.6
+OWN_SPREAD = 0.4
 
 
 @dataclass(frozen=True)
