@@ -377,7 +377,8 @@ def _padded(values: list[float], share: float) -> tuple[float, float]:
     if not values:
         return 0.0, 100.0
     low, high = min(values), max(values)
-    pad = (high - low) * share if high > low else max(abs(high) * 0.06, 1.0)
+    apart = high - low > 1e-12 * max(abs(low), abs(high), 1.0)
+    pad = (high - low) * share if apart else max(abs(high) * 0.06, 1.0)
     return low - pad, high + pad
 
 

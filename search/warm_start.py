@@ -10,7 +10,7 @@ from search.samplers import middle
 from search.study import Entry, recorded
 from spaces.space import FreePlan, Space
 from trainables.parameters import Domain
-from trainables.plan import LEVELS
+from trainables.plan import BINARY_STEPS
 
 
 def carried_points(results: Results, space: Space) -> list[dict[str, Any]]:
@@ -58,9 +58,8 @@ def carried(entry: Entry, space: Space) -> dict[str, Any]:
 
 
 def nearest_level(letter: str, levels: tuple[str, ...]) -> str:
-    """The level itself, or the one most like it in the order F, W, B, A."""
-    order = list(LEVELS)
-    return min(levels, key=lambda level: abs(order.index(level) - order.index(letter)))
+    """The level itself, or the one most like it; of two as like, the first."""
+    return min(levels, key=lambda level: abs(BINARY_STEPS[level] - BINARY_STEPS[letter]))
 
 
 def _is_layer(name: str, space: Space) -> bool:

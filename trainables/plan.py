@@ -20,6 +20,8 @@ LEVELS = {
     "B": "binary weights and activations",
     "A": "binary weights and activations, narrow accumulators",
 }
+# How far a level is from full precision; a pruned layer is nearer to it than to a binary one.
+BINARY_STEPS = {"F": 0.0, "S": 0.4, "W": 1.0, "B": 2.0, "A": 3.0}
 # The levels whose layers take binary inputs.
 BINARY_INPUTS = "BA"
 

@@ -22,7 +22,7 @@ SEARCHES = [
     "replay",
 ]
 CATALOG = ["methods", "selectors", "models", "datasets", "cost", "doctor"]
-VERBS = [*SEARCHES, "export", "train", "ui", *CATALOG]
+VERBS = [*SEARCHES, "export", "train", "ui", "mask", *CATALOG]
 
 
 @pytest.fixture(autouse=True)

@@ -153,6 +153,7 @@ def test_carried_points_are_remembered_by_the_ledger(make_space, tmp_path):
 def test_a_level_this_space_lacks_becomes_the_nearest():
     assert nearest_level("W", ("F", "B")) == "F"
     assert nearest_level("B", ("F", "W")) == "W"
+    assert nearest_level("S", ("F", "W")) == "F"
 
 
 def test_repeats_are_never_stopped_early(make_space, tmp_path):

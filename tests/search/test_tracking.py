@@ -164,10 +164,10 @@ def test_a_run_that_mlflow_refuses_does_not_hold_up_the_others(make_space, folde
     bad = session.ask()
     original = Tracker._deliver
 
-    def refuse(self, entry, curve):
+    def refuse(self, entry, *more):
         if entry.id == bad.id:
             raise ValueError("refused")
-        original(self, entry, curve)
+        original(self, entry, *more)
 
     monkeypatch.setattr(Tracker, "_deliver", refuse)
     train(session, bad)
