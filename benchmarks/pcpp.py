@@ -91,7 +91,7 @@ def cifar10(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
         "model": "resnet20",
         "epochs": args.epochs or 2,
         "data_dir": args.data_dir,
-        "optimizer": {"name": "adam", "lr": 1e-3},
+        "optimizer": {"name": "sgd", "lr": 0.01, "weight_decay": 1e-4},
         "normalize": NORMALIZE,
         "pretrain": str(found[0]),
     }

@@ -235,9 +235,15 @@ def plot(rows: list[Row], path: Path) -> None:
         axis.set_xlabel("trials (of whole epochs)")
     for line in axes:
         line[0].set_ylabel("share of the true hypervolume")
-    handles, labels = axes.flat[0].get_legend_handles_labels()
+    shown = {
+        label: handle
+        for axis in axes.flat
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
     figure.suptitle(f"{workers} trials at once; median and quartiles over seeds", fontsize=11)
-    figure.legend(handles, labels, loc="lower center", ncol=len(labels), frameon=False)
+    figure.legend(
+        list(shown.values()), list(shown), loc="lower center", ncol=len(shown), frameon=False
+    )
     figure.tight_layout(rect=(0, 0.04, 1, 1))
     figure.savefig(path, dpi=120)
     plt.close(figure)

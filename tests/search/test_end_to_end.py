@@ -74,13 +74,18 @@ def _listens(port):
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def wait_for(condition, seconds, what):
+def wait_for(condition, seconds, what, process=None):
+    """A process that is waited for says what it printed when it is waited for in vain."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
             return
         time.sleep(0.05)
-    raise AssertionError(f"waited {seconds} s for {what}")
+    said = ""
+    if process is not None:
+        process.send_signal(signal.SIGABRT)
+        said = process.communicate(timeout=20)[0]
+    raise AssertionError(f"waited {seconds} s for {what}\n{said}")
 
 
 class User:
@@ -90,6 +95,7 @@ class User:
         self.folder = folder
         self.address = address
         self.env = with_token() | {"BITFRONT_HOME": str(folder / "runs"), "OMP_NUM_THREADS": "1"}
+        self.env["PYTHONFAULTHANDLER"] = "1"
         (folder / "e2e.yaml").write_text(SEARCH)
 
     def start(self, *words):
@@ -296,6 +302,7 @@ def test_a_search_survives_its_driver_and_its_workers_and_can_be_extended(user):
         lambda: sum(e.state == "complete" for e in user.entries()) >= 2 and user.checkpoints(),
         240,
         "two finished trials and a checkpoint",
+        process,
     )
     process.kill()
     process.wait()
@@ -313,6 +320,7 @@ def test_a_search_survives_its_driver_and_its_workers_and_can_be_extended(user):
         ),
         240,
         "a resumed search with a checkpoint",
+        process,
     )
     os.kill(trial_workers()[0], signal.SIGKILL)
     out, _ = process.communicate(timeout=200)
@@ -348,7 +356,9 @@ def trial_workers():
 def test_ctrl_c_keeps_what_there_is_and_diverging_trials_fail_with_their_reason(user):
     words = ["--set", "task.optimizer.name=sgd", "--set", "space.optimizer.lr=[0.01, 1e30]"]
     process = user.start("run", "e2e.yaml", *LONG, *words)
-    wait_for(lambda: sum(e.state == "complete" for e in user.entries()) >= 1, 240, "a trial")
+    wait_for(
+        lambda: sum(e.state == "complete" for e in user.entries()) >= 1, 240, "a trial", process
+    )
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130, out
