@@ -36,6 +36,7 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 SAMPLER_TRIES = 10
 RANDOM_TRIES = 300
+OPENING_ATTEMPTS = 50
 STATES = {
     TrialState.COMPLETE: "complete",
     TrialState.PRUNED: "pruned",
@@ -324,18 +325,24 @@ def open_storage(url: str) -> BaseStorage:
     if url == "memory:":
         return optuna.storages.InMemoryStorage()
     from sqlalchemy import event
-    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
     options: dict[str, Any] = {}
     if url.startswith("sqlite"):
         options = {"connect_args": {"timeout": 60}}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
-    except (SQLAlchemyError, ImportError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"the ledger cannot be opened: {reason}") from None
+    for attempt in range(OPENING_ATTEMPTS):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
+            break
+        except (SQLAlchemyError, ImportError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            # Somebody else, perhaps a reader, is making the tables of a new ledger just now.
+            race = isinstance(error, IntegrityError) or "already exists" in reason
+            if not race or attempt + 1 == OPENING_ATTEMPTS:
+                raise UserError(f"the ledger cannot be opened: {reason}") from None
+            time.sleep(0.1)
     if url.startswith("sqlite"):
 
         @event.listens_for(storage.engine, "connect")

@@ -205,3 +205,22 @@ def test_a_ledger_that_cannot_be_opened_is_a_clear_error(make_space, tmp_path):
     config, space = make_space()
     with pytest.raises(UserError, match="the ledger cannot be opened"):
         Ledger(f"sqlite:///{tmp_path / 'no' / 'such' / 'folder' / 'x.db'}", config, space)
+
+
+def test_a_ledger_whose_tables_somebody_else_is_making_is_opened_a_little_later(
+    make_space, url, monkeypatch
+):
+    """As when `status` looks at a search that is just being begun."""
+    met = []
+
+    class Busy(optuna.storages.RDBStorage):
+        def __init__(self, *args, **kwargs):
+            if len(met) < 2:
+                met.append(args)
+                raise RuntimeError("(sqlite3.OperationalError) table studies already exists")
+            super().__init__(*args, **kwargs)
+
+    monkeypatch.setattr(optuna.storages, "RDBStorage", Busy)
+    ledger = Ledger(url, *make_space())
+    assert len(met) == 2
+    assert ledger.ask() is not None
