@@ -230,7 +230,8 @@ def steps(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
     rows: list[Row] = []
     bars = []
     full = 0.0
-    for method, params in SETTINGS.items():
+    timed = [*SETTINGS.items(), ("pmf", {"jacobian": "exact"})]
+    for method, params in timed:
         task = {**mnist_task(args, 1), "batch_size": 100}
         given = {**params, **({} if method == "fp" else {"real_share": 0.0})}
         train = _random_digits(100)
@@ -245,6 +246,7 @@ def steps(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
         rows.append(
             {
                 "method": method,
+                **({"jacobian": params.get("jacobian", "")} if method == "pmf" else {}),
                 "weights": sum(p.numel() for p in training.model.parameters()),
                 "ms a step": round(1000 * seconds, 1),
                 "relative to Adam": round(seconds / full, 2),

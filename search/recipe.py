@@ -228,7 +228,7 @@ def train_recipe(
         if recipe.final.rest != "float32":
             packed.round_rest(training.network, recipe.final.rest)
             last = training.evaluate()
-        measured = {f"test_{m.bare}": last[m.name] for m in recipe.kind.metrics if m.name in last}
+        measured = _tested(recipe.kind, last)
         checkpoint = out / f"seed{seed}.safetensors"
         size = packed.save(
             training.network,
@@ -247,10 +247,20 @@ def train_recipe(
         write_atomically(result_file, json.dumps({"identity": identity, **asdict(result)}))
         state.unlink(missing_ok=True)
         done.append(result)
-        note(f"seed {seed}: {quality.text(measured[tested])} test {quality.label}")
+        mean = measured.get(f"{tested}_draws")
+        drawn = f", {quality.text(mean)} for the mean over draws" if mean is not None else ""
+        note(f"seed {seed}: {quality.text(measured[tested])} test {quality.label}{drawn}")
     final = FinalResult(recipe.name, tested, task.epochs, len(train), done)
     write_atomically(out / "result.json", json.dumps(final.as_json(), indent=2))
     return final
+
+
+def _tested(kind: Kind, last: dict[str, float]) -> dict[str, float]:
+    """What was measured on the test set. `_draws` is the mean over draws of the weights; `_mean` in
+    a result is that over seeds."""
+    found = {f"test_{m.bare}": last[m.name] for m in kind.metrics if m.name in last}
+    drawn = {m: last.get(f"{m.name}_mean") for m in kind.metrics}
+    return found | {f"test_{m.bare}_draws": v for m, v in drawn.items() if v is not None}
 
 
 def _finished(file: Path, identity: str) -> SeedResult | None:

@@ -338,8 +338,8 @@ class Training:
         return {f"{quality}_mean": self.kind.evaluate(mean, self.validation)[quality]}
 
     def evaluate(self) -> dict[str, float]:
-        """Every metric of the network as it is, robust accuracies included."""
-        return self._evaluate_hard() | self._robustness()
+        """Every metric of the network as it is: robust accuracies and the mean over draws too."""
+        return self._evaluate_hard() | self._mean_quality() | self._robustness()
 
     def _evaluate_hard(self) -> dict[str, float]:
         self.method.before_evaluation()
