@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from trainables import phases
 from trainables.attacks import AdversarialLoss, check_attack
-from trainables.binary import BinaryLayer, apply_plan, verify_binary
+from trainables.binary import BinaryLayer, NotBinaryError, apply_plan, verify_binary
 from trainables.data import DATASETS, Batches, Part, TaskRow, in_order, load_train, split
 from trainables.kinds import KINDS, kind_of
 from trainables.methods import build_method
@@ -169,14 +169,14 @@ class Training:
         if isinstance(self.loss, AdversarialLoss):
             metrics |= self.loss.take_metrics()
         if self.done or self.validate_each_epoch:
-            metrics |= self._validate()
-            metrics |= self._robustness()
-            metrics |= self.method.diagnose()
+            metrics |= self._measure()
+        self._keep_best(index, metrics)
+        if self.done:
+            metrics |= self._end_with_best()
         if not math.isfinite(metrics.get("val_loss", 0.0)):
             raise DivergedError(f"the validation loss is not finite in epoch {self.epochs_done}")
         metrics["seconds"] = time.perf_counter() - started
         self.history.append(metrics)
-        self._keep_best(index, metrics)
         self.method.after_epoch(self.history)
         return metrics
 
@@ -236,18 +236,48 @@ class Training:
         return self.optimizers[0][0]
 
     def _keep_best(self, index: int, metrics: dict[str, float]) -> None:
-        """The best weights of a phase, where the next one begins with them. Final training has no
-        validation set to choose by; its next phase begins with the last weights."""
-        wanted = index + 1 < len(self.phases) and self.phases[index + 1].best
+        """The best weights of a phase, where the next one begins with them or training ends with
+        them. Final training has no validation set to choose by: it takes the last weights."""
+        last = index + 1 == len(self.phases)
+        wanted = self.spec.task.keep == "best" if last else self.phases[index + 1].best
         if not wanted or not self.validate_each_epoch:
             return
-        quality = self.kind.quality
-        reached = metrics[quality.name]
+        reached = self._chosen_by(metrics)
         if self.phases[index].real:
             reached = metrics.get("acc_soft", reached)
-        if not self.best or quality.better(reached, self.best["quality"]):
+        better = not self.best or self.kind.quality.better(reached, self.best["quality"])
+        if better and (not last or self._as_promised()):
             model = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-            self.best = {"quality": reached, "model": model}
+            self.best = {"quality": reached, "model": model, "epoch": self.epochs_done}
+
+    def _chosen_by(self, metrics: dict[str, float]) -> float:
+        """What epochs are compared by: robust accuracy where one is measured every epoch."""
+        from trainables.robustness import QUICK
+
+        robust = [f"val_robust_{a}" for a in self.spec.task.attack.evaluate if a in QUICK]
+        return metrics[(robust or [self.kind.quality.name])[0]]
+
+    def _as_promised(self) -> bool:
+        """Whether the weights are what the plan says: a pruned network may come to it later."""
+        try:
+            self.network.verify()
+        except NotBinaryError:
+            return False
+        return True
+
+    def _end_with_best(self) -> dict[str, float]:
+        """The metrics of the epoch that is kept, where it is not the last one; the optimizer stays
+        where it is."""
+        if not self.best:
+            return {}
+        kept, self.best = self.best, {}
+        if kept["epoch"] == self.epochs_done:
+            return {"best_epoch": self.epochs_done}
+        self.model.load_state_dict(kept["model"])
+        return {**self._measure(), "best_epoch": kept["epoch"]}
+
+    def _measure(self) -> dict[str, float]:
+        return self._validate() | self._robustness() | self.method.diagnose()
 
     def _train_epoch(self) -> float:
         self.model.train()
