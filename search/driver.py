@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any, get_args
 
+from search.cluster import packed_share
 from search.config import METRICS, SearchConfig
 from search.confirm import merged
 from search.front import Front, hypervolume_share
@@ -69,6 +70,8 @@ class Session:
             if self.stopping is not None:
                 self.stopping.remember(entry)
         self.progress = Progress(self, quiet)
+        self.gpus = config.resources.whole_gpus
+        self._measuring = False
 
     @property
     def budget(self) -> int:
@@ -98,6 +101,27 @@ class Session:
         """Nothing runs and nothing is left to try."""
         return not self.running and (self.ended >= self.budget or self.ledger.exhausted)
 
+    def settle_gpus(self, there: bool) -> None:
+        """With `gpus: auto`: none where there are none; what an earlier turn measured; else trials
+        take a whole one each until the first has told what it needs."""
+        if self.config.resources.gpus != "auto":
+            return
+        known = self.ledger.noted("gpu_share")
+        self.gpus = (known["gpus"] if known else 1.0) if there else 0.0
+        self._measuring = there and known is None
+
+    def _pack(self, memory: tuple[int, int]) -> None:
+        """What the first trial took decides how many share a GPU from now on, in this turn and in
+        later ones."""
+        peak, total = memory
+        self._measuring = False
+        self.gpus = packed_share(peak, total)
+        self.ledger.note("gpu_share", {"gpus": self.gpus, "peak": peak, "total": total})
+        self.progress.say(
+            f"a trial takes {peak / 1e9:.2g} of a GPU's {total / 1e9:.3g} GB: "
+            f"{round(1 / self.gpus)} on each from now on"
+        )
+
     def ask(self) -> Entry | None:
         entry = self.ledger.ask()
         if entry is not None and self.tracker is not None:
@@ -108,6 +132,8 @@ class Session:
         """An epoch of a trial ended."""
         if "failure" in result:
             return
+        if self._measuring and "gpu_memory" in result:
+            self._pack(result["gpu_memory"])
         self._note(trial_id, result)
         if self.tracker is not None:
             self.tracker.epoch(self.ledger.entries[trial_id], _metrics(result))
@@ -209,7 +235,8 @@ class Session:
             "stages": str(stages_folder(self.folder.path.parent)),
             "checkpoint_every": resources.checkpoint_every,
             "threads": max(1, int(resources.cpus)),
-            "gpus": resources.gpus,
+            "gpus": self.gpus,
+            "measure": self._measuring,
         }
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ray import tune
 
+from trainables import gpu
 from trainables.task import TrialSpec
 
 STATE_FILE = "state.pt"
@@ -53,6 +54,7 @@ class Trial(tune.Trainable):
         device = device_from_resources(float(config.get("gpus", 0)))
         if device.type == "cuda":
             torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
             torch.backends.cudnn.deterministic = True
         spec = TrialSpec.model_validate(config["spec"])
         stages = StageCache(Path(config["stages"])) if "stages" in config else None
@@ -88,6 +90,10 @@ class Trial(tune.Trainable):
             self._just_resumed = False
         if not training.done and training.epochs_done % self._every == 0:
             save_state(training, self._state)
+        if self._config.get("measure"):
+            memory = gpu.gpu_memory(training.device)
+            if memory is not None:
+                metrics["gpu_memory"] = memory
         return {
             **metrics,
             "resumed_from": self._resumed_from,
