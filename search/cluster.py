@@ -135,6 +135,11 @@ def connect(address: str | None) -> bool:
             **quiet,
         )
         return True
+    if address.startswith(("http://", "https://")):
+        raise UserError(
+            f"--address {address} is a dashboard; a search is sent there with bitfront submit",
+            "a driver that stays wants auto or HOST:PORT on a node, or ray://HEAD:10001",
+        )
     try:
         ray.init(address=address, **quiet)
     except (ConnectionError, ValueError, RuntimeError) as error:
@@ -157,10 +162,11 @@ def look() -> Cluster:
 def _autoscales() -> bool:
     """Whether a cluster launcher or KubeRay may add nodes. Where none does, Ray's monitor reports
     every node as a type of its own, named by its id."""
+    from ray.autoscaler.v2.utils import is_autoscaler_v2
     from ray.experimental.internal_kv import _internal_kv_get
 
     status = _internal_kv_get("__autoscaling_status")
     if not status:
-        return False
+        return bool(is_autoscaler_v2(fetch_from_server=True))
     report = json.loads(status).get("autoscaler_report") or {}
-    return any(not name.startswith("node_") for name in report.get("active_nodes", {}))
+    return not any(name.startswith("node_") for name in report.get("active_nodes", {}))

@@ -8,7 +8,9 @@ import gc
 import logging
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -195,7 +197,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
         # A million objects of torch, Ray and MLflow need not be looked at in every collection.
         gc.freeze()
         try:
-            with _quiet_ray():
+            with _quiet_ray(), _terminated_gently():
                 tuner.fit()
         finally:
             gc.unfreeze()
@@ -210,14 +212,38 @@ def _settle(session: Session) -> None:
     """What a trial takes of the cluster, which must have it, before the first one is asked for."""
     there = cluster.look()
     session.settle_gpus(there.has_gpus)
-    warning = there.check(cluster.needs(session.config.resources, session.gpus))
-    if warning is not None:
-        session.progress.say(warning)
+    need = cluster.needs(session.config.resources, session.gpus)
+    if there.check(need) is not None:
+        # A cluster that has just been started has not told yet whether it grows.
+        time.sleep(LOOK_SECONDS + 1)
+        warning = cluster.look().check(need)
+        if warning is not None:
+            session.progress.say(warning)
 
 
 def _request(resources: ResourceSpec, config: dict[str, Any]) -> tune.PlacementGroupFactory:
     """What Ray must have free for a trial."""
     return tune.PlacementGroupFactory([cluster.needs(resources, config["gpus"])])
+
+
+@contextlib.contextmanager
+def _terminated_gently() -> Any:
+    """SIGTERM, from `bitfront stop` or a scheduler that takes the machine back, is a ctrl-C. The
+    handler is called, not the signal sent: Ray blocks that one in its jobs."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler):
+            handler(signal.SIGINT, frame)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager
