@@ -205,7 +205,12 @@ def build_parser() -> argparse.ArgumentParser:
     mask.add_argument("-o", "--output", metavar="PNG", help="default: LAYER.png")
 
     doctor = verb("doctor", "search.catalog", "check this machine and installation")
-    doctor.add_argument("--address", help="check a Ray cluster too")
+    doctor.add_argument(
+        "--address", help="every node of a Ray cluster too: auto, HOST:PORT, ray://..., http://..."
+    )
+    doctor.add_argument("--tracking", metavar="URL", help="an MLflow server that must answer")
+    doctor.add_argument("--storage", metavar="PLACE", help="a path or URL all nodes must share")
+    doctor.add_argument("--ledger", metavar="URL", help="a database that must answer")
     return parser
 
 
@@ -223,6 +228,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     module, name = args.handler
     if name in READ_THERE and args.address is not None:
+        module, name = "search.remote_verbs", "there"
+    if name == "doctor" and str(args.address).startswith("http"):
         module, name = "search.remote_verbs", "there"
     if name in STAYING and str(args.address).startswith("ray://"):
         module, name = "search.client", "run_there"

@@ -8,7 +8,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from search import terminal
-from search.remote import Head, is_remote, run_words
+from search.remote import Head, is_remote, run_words, secret_free
 from trainables.registry import UserError
 
 
@@ -55,9 +55,16 @@ def logs(args: Namespace) -> int:
 def there(args: Namespace) -> int:
     """The same verb with the same options, on the head."""
     head = _head(args.address)
-    names = args.searches if args.verb == "status" else [args.search]
+    names: list[str] = []
+    if args.verb != "doctor":
+        names = args.searches if args.verb == "status" else [args.search]
     home = args.home or head.home_of(names[0] if names else None)
     flags = [f"--{flag}" for flag in ("json", "plot", "csv") if getattr(args, flag, False)]
+    if args.verb == "doctor":
+        given = {k: getattr(args, k) for k in ("tracking", "storage", "ledger")}
+        secret_free(args.ledger)
+        flags += [w for k, v in given.items() if v is not None for w in (f"--{k}", v)]
+        flags += ["--address", "auto"]
     code, output = head.call([args.verb, *names, *flags], home)
     (sys.stdout if code in (0, 1) else sys.stderr).write(output)
     return code
