@@ -217,6 +217,9 @@ class SearchConfig(Strict):
     """how the space is explored"""
     resources: ResourceSpec = Field(default_factory=ResourceSpec)
     """what one trial takes"""
+    storage: str | None = None
+    """where running trials keep their checkpoints: a folder all nodes mount, or a URL (s3://...,
+    gs://..., file://...); the search's own folder when not given"""
     tracking: TrackingSpec = Field(default_factory=TrackingSpec)
     """where runs are shown"""
     paper: PaperSpec | None = None

@@ -18,6 +18,7 @@ from search.stopping import EarlyStopping
 from search.study import Entry, Ledger
 from search.tracking import Tracker
 from spaces.space import Space
+from trainables import storage
 from trainables.task import TrainingAttack
 
 # The accuracy of each of several tasks in a row.
@@ -195,6 +196,8 @@ class Session:
         self._curves.pop(trial_id, None)
         changed = self._count(entry)
         self.folder.forget_trial(trial_id)
+        if self._storage is not None:
+            self._forget(self._checkpoint_folder(trial_id))
         if self.tracker is not None:
             self.tracker.trial(entry)
             self.tracker.search_metric("hypervolume", self.hypervolume_share, self.ended)
@@ -231,7 +234,7 @@ class Session:
         return {
             "trial": entry.id,
             "spec": entry.spec.model_dump(mode="json"),
-            "folder": str(self.folder.trial_folder(entry.id)),
+            "folder": self._checkpoint_folder(entry.id),
             "stages": str(stages_folder(self.folder.path.parent)),
             "checkpoint_every": resources.checkpoint_every,
             "threads": max(1, int(resources.cpus)),
@@ -239,12 +242,32 @@ class Session:
             "measure": self._measuring,
         }
 
+    @property
+    def _storage(self) -> str | None:
+        """This search's part of the shared storage, if it has one."""
+        place = self.config.storage
+        return place and storage.join(place, f"{self.config.name}-{self.folder.identity}")
+
+    def _checkpoint_folder(self, trial_id: str) -> str:
+        if self._storage is None:
+            return str(self.folder.trial_folder(trial_id))
+        return storage.join(self._storage, trial_id)
+
+    def _forget(self, place: str) -> None:
+        """A storage that is away keeps a checkpoint nobody needs; that is no fault of a trial."""
+        try:
+            storage.forget(place)
+        except OSError as error:
+            self.progress.say(f"{place} could not be deleted: {error}")
+
     def close(self) -> None:
         """What is left of ended trials on disk goes; interrupted ones keep their checkpoints."""
         if self.ledger.exhausted:
             (self.folder.path / "exhausted").touch()
         if not self.running:
             shutil.rmtree(self.folder.path / "trials", ignore_errors=True)
+            if self._storage is not None:
+                self._forget(self._storage)
 
 
 def _metrics(result: dict[str, Any]) -> dict[str, float]:
