@@ -156,6 +156,13 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("--seeds", type=int, metavar="N", help="seeds 0 to N-1, not the recipe's")
     train.add_argument("--half", action="store_true", help="store what is not binary in float16")
     train.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
+    train.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="share every batch among N workers on Ray, a GPU each where there are any",
+    )
+    train.add_argument("--address", help="the Ray cluster of --workers: auto or HOST:PORT")
     train.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
     train.add_argument("--quiet", action="store_true", help="print the result only")
     train.add_argument("-o", "--output", metavar="DIR", help="default: RECIPE-trained/")

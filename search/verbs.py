@@ -303,8 +303,17 @@ def train(args: Namespace) -> int:
     out = Path(args.output or path.with_name(f"{path.stem}-trained"))
     note = (lambda text: None) if args.quiet or args.json else terminal.show
     stages = home.stages_folder(home.home(args.home))
+    if args.address is not None and args.workers is None:
+        raise UserError("--address is for --workers N: one worker trains here")
     result = train_recipe(
-        recipe, out, args.data_dir, threads=args.threads, note=note, stages=stages
+        recipe,
+        out,
+        args.data_dir,
+        threads=args.threads,
+        note=note,
+        stages=stages,
+        workers=args.workers,
+        address=args.address,
     )
     if args.json:
         terminal.show_json(result.as_json())
