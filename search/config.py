@@ -116,14 +116,36 @@ class ResourceSpec(Strict):
 
     cpus: Annotated[float, Field(gt=0)] = 1
     """cores a trial, and its threads"""
-    gpus: Annotated[float, Field(ge=0)] = 0
-    """GPUs a trial, fractions too; without CUDA it trains on the CPU"""
+    gpus: Annotated[float, Field(ge=0)] | Literal["auto"] = 0
+    """GPUs a trial: a whole number, a fraction of one, or auto: as many trials share a GPU as the
+    memory of the first one allows, none where there are no GPUs; without CUDA a trial trains on
+    the CPU"""
+    accelerator: str | None = None
+    """type of those GPUs as Ray names it: T4, A100, ..."""
+    custom: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """what else a trial takes of a node, by the names the cluster's nodes were started with"""
     concurrent: Annotated[int, Field(ge=1)] | None = None
     """trials at once; as many as fit when not given"""
     retries: Annotated[int, Field(ge=0)] = 2
     """how often a trial whose worker died is continued"""
     checkpoint_every: Annotated[int, Field(ge=1)] = 1
     """epochs between checkpoints of a trial"""
+
+    @property
+    def whole_gpus(self) -> float:
+        """What a trial takes that is not packed with others."""
+        return 1.0 if self.gpus == "auto" else self.gpus
+
+    @model_validator(mode="after")
+    def _can_be_asked_for(self) -> Self:
+        if self.gpus != "auto" and self.gpus > 1 and self.gpus != int(self.gpus):
+            raise ValueError(f"gpus: {self.gpus:g} is neither a whole number nor below 1")
+        if self.accelerator is not None and self.gpus == 0:
+            raise ValueError("accelerator names a type of GPU: give gpus as well")
+        known = {"cpu", "gpu", "memory", "object_store_memory"} & {n.lower() for n in self.custom}
+        if known:
+            raise ValueError(f"custom: {known.pop()} has a key of its own or cannot be asked for")
+        return self
 
 
 class TrackingSpec(Strict):
@@ -195,6 +217,9 @@ class SearchConfig(Strict):
     """how the space is explored"""
     resources: ResourceSpec = Field(default_factory=ResourceSpec)
     """what one trial takes"""
+    storage: str | None = None
+    """where running trials keep their checkpoints: a folder all nodes mount, or a URL (s3://...,
+    gs://..., file://...); the search's own folder when not given"""
     tracking: TrackingSpec = Field(default_factory=TrackingSpec)
     """where runs are shown"""
     paper: PaperSpec | None = None

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import shutil
+import socket
 import time
 import uuid
 from collections.abc import Iterator
@@ -92,6 +93,17 @@ class SearchFolder:
                 return True
             return False
 
+    @property
+    def driver(self) -> tuple[str, int] | None:
+        """Host and process of the driver that holds the lock now."""
+        if not self.running:
+            return None
+        try:
+            told = json.loads((self.path / "lock").read_text())
+            return told["host"], told["pid"]
+        except (ValueError, KeyError, OSError):  # the lock is there, its holder not yet
+            return None
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One driver a search. The lock goes with the process, however that ends."""
@@ -109,6 +121,9 @@ class SearchFolder:
                     f"search '{self.name}' is running in another process",
                     f"watch it: bitfront status {self.name}",
                 )
+            handle.truncate(0)
+            handle.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+            handle.flush()
             yield
 
 

@@ -19,6 +19,7 @@ from trainables.registry import UserError
 MAY_CHANGE = (
     "search.trials",
     "resources",
+    "storage",
     "tracking",
     "description",
     "task.data_dir",

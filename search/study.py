@@ -135,6 +135,13 @@ class Ledger:
         self._mirror_numbers[entry.id] = len(self.mirror.get_trials(deepcopy=False))
         self.mirror.add_trial(trial)
 
+    def note(self, key: str, value: Any) -> None:
+        """Keep something about the search itself for later turns."""
+        self.study.set_user_attr(key, value)
+
+    def noted(self, key: str) -> Any:
+        return self.study.user_attrs.get(key)
+
     def interrupted(self) -> list[Entry]:
         """Trials a driver that is gone left running, and that nobody has taken up again."""
         return [

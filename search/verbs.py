@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 import sys
+import time
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +18,9 @@ if TYPE_CHECKING:
     from search.config import SearchConfig
     from search.results import Results
     from search.study import Entry
+
+# How long a driver may take to end.
+STOP_SECONDS = 120.0
 
 
 def _config(args: Namespace) -> SearchConfig:
@@ -131,6 +138,28 @@ def status(args: Namespace) -> int:
                     f"  {result.config.name} {entry.id} {entry.failure}: {''.join(first)}"
                 )
     return 0
+
+
+def stop(args: Namespace) -> int:
+    """Ask the driver to end as ctrl-C would, and wait until it has."""
+    folder = home.find(home.home(args.home), args.search)
+    driver = folder.driver
+    if driver is not None:
+        host, pid = driver
+        if host != socket.gethostname():
+            raise UserError(f"search '{folder.name}' runs on {host}", "stop it there")
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_SECONDS
+        while folder.running and time.monotonic() < deadline:
+            time.sleep(0.2)
+    state = "running" if folder.running else "stopped" if driver else "not running"
+    if args.json:
+        terminal.show_json({"search": folder.name, "state": state})
+    elif state == "running":
+        terminal.show(f"search '{folder.name}' still runs: it ends with the epochs under way")
+    else:
+        terminal.show(f"search '{folder.name}' is {state}; continue: bitfront resume {folder.name}")
+    return 1 if state == "running" else 0
 
 
 def front(args: Namespace) -> int:
@@ -274,8 +303,17 @@ def train(args: Namespace) -> int:
     out = Path(args.output or path.with_name(f"{path.stem}-trained"))
     note = (lambda text: None) if args.quiet or args.json else terminal.show
     stages = home.stages_folder(home.home(args.home))
+    if args.address is not None and args.workers is None:
+        raise UserError("--address is for --workers N: one worker trains here")
     result = train_recipe(
-        recipe, out, args.data_dir, threads=args.threads, note=note, stages=stages
+        recipe,
+        out,
+        args.data_dir,
+        threads=args.threads,
+        note=note,
+        stages=stages,
+        workers=args.workers,
+        address=args.address,
     )
     if args.json:
         terminal.show_json(result.as_json())

@@ -28,6 +28,7 @@ from trainables.task import LearningRateSpec, OptimizerSpec, Task, TrialSpec
 
 if TYPE_CHECKING:
     from trainables.distillation import Loss
+    from trainables.peers import Peers
     from trainables.pretraining import StageCache
 
 # Enough to settle running statistics (methods.md 4.8 uses 200 batches; their error falls with the
@@ -115,8 +116,11 @@ class Training:
         device: torch.device | str = "cpu",
         validate_each_epoch: bool = True,
         stages: StageCache | None = None,
+        peers: Peers | None = None,
     ) -> None:
+        """`peers`: the workers this one shares every batch with; the first of them evaluates."""
         self.spec = spec
+        self.peers = peers
         self.validate_each_epoch = validate_each_epoch
         self.stages = stages
         self.device = torch.device(device)
@@ -133,7 +137,10 @@ class Training:
         if augmentation == "default":
             augmentation = DATASETS.get(task.dataset).augmentation
         visits = spec.adversary == "fgsm-atta"
-        self.batches = Batches(self.train, task.batch_size, spec.seed, augmentation, visits=visits)
+        share = (0, 1) if peers is None else (peers.rank, peers.count)
+        self.batches = Batches(
+            self.train, task.batch_size, spec.seed, augmentation, visits=visits, share=share
+        )
         tasks = DATASETS.get(task.dataset).tasks
         shared_out = phases.for_each_task(self.method.phases, task.epochs, tasks)
         self.phases = phases.check(shared_out, task.epochs)
@@ -143,6 +150,10 @@ class Training:
         self.epochs_done = 0
         self.history: list[dict[str, float]] = []
         self.best: dict[str, Any] = {}
+
+    @property
+    def _evaluates(self) -> bool:
+        return self.peers is None or self.peers.rank == 0
 
     @property
     def done(self) -> bool:
@@ -162,13 +173,16 @@ class Training:
         if self.epochs_done == first:
             self._begin_phase(index)
         train_loss = self._train_epoch()
+        if self.peers is not None:
+            self.peers.average_statistics(_norms(self.model))
+            self.peers.check_same(self.model)
         self.epochs_done += 1
         if not math.isfinite(train_loss) or not self._parameters_finite():
             raise DivergedError(f"the loss or a weight is not finite in epoch {self.epochs_done}")
         metrics = {"epoch": self.epochs_done, "train_loss": train_loss}
         if isinstance(self.loss, AdversarialLoss):
             metrics |= self.loss.take_metrics()
-        if self.done or self.validate_each_epoch:
+        if (self.done or self.validate_each_epoch) and self._evaluates:
             metrics |= self._measure()
         self._keep_best(index, metrics)
         if self.done:
@@ -328,7 +342,15 @@ class Training:
             if loss.requires_grad:
                 loss.backward()
             total += loss.detach()
+        if self.peers is not None:
+            self.peers.average_gradients(self._trained())
+            return self.peers.mean(total)
         return total
+
+    def _trained(self) -> list[Tensor]:
+        """Everything a gradient may belong to: a method's latents need not be of the model."""
+        of_optimizers = (p for o, _ in self.optimizers for g in o.param_groups for p in g["params"])
+        return list({id(p): p for p in (*self.model.parameters(), *of_optimizers)}.values())
 
     def _validate(self) -> dict[str, float]:
         """Quality is always that of the hard-binarized network. Where training used softer

@@ -6,12 +6,15 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import shutil
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any
 
 from ray import tune
 
+from trainables import gpu, storage
 from trainables.task import TrialSpec
 
 STATE_FILE = "state.pt"
@@ -38,7 +41,7 @@ class Trial(tune.Trainable):
         self._training: Any = None
         self._resumed_from = 0
         self._just_resumed = False
-        self._state = Path(config["folder"]) / STATE_FILE
+        self._state, self._stored = places(str(config["folder"]))
         self._every = int(config.get("checkpoint_every", 1))
 
     def _build(self) -> None:
@@ -53,10 +56,13 @@ class Trial(tune.Trainable):
         device = device_from_resources(float(config.get("gpus", 0)))
         if device.type == "cuda":
             torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
             torch.backends.cudnn.deterministic = True
         spec = TrialSpec.model_validate(config["spec"])
         stages = StageCache(Path(config["stages"])) if "stages" in config else None
         self._training = Training(spec, *search_data(spec.task), device, stages=stages)
+        if self._stored is not None:
+            fetch(self._stored, self._state)
         if load_state(self._training, self._state):
             self._resumed_from = self._training.epochs_done
             self._just_resumed = True
@@ -88,6 +94,12 @@ class Trial(tune.Trainable):
             self._just_resumed = False
         if not training.done and training.epochs_done % self._every == 0:
             save_state(training, self._state)
+            if self._stored is not None:
+                storage.write(self._stored, self._state.read_bytes())
+        if self._config.get("measure"):
+            memory = gpu.gpu_memory(training.device)
+            if memory is not None:
+                metrics["gpu_memory"] = memory
         return {
             **metrics,
             "resumed_from": self._resumed_from,
@@ -111,6 +123,26 @@ class Trial(tune.Trainable):
 
     def cleanup(self) -> None:
         self._training = None
+        if self._stored is not None:
+            shutil.rmtree(self._state.parent, ignore_errors=True)
+
+
+def places(folder: str) -> tuple[Path, str | None]:
+    """Where a trial's checkpoint is written, and where that is copied to when it is kept in an
+    object store. One file on this disk serves all trials of a worker, one after another."""
+    if not storage.is_url(folder):
+        return Path(folder) / STATE_FILE, None
+    here = Path(tempfile.gettempdir()) / f"bitfront-{os.getuid()}" / str(os.getpid())
+    return here / STATE_FILE, storage.join(folder, STATE_FILE)
+
+
+def fetch(stored: str, state: Path) -> None:
+    """The checkpoint of this trial on this disk, and no other's."""
+    state.unlink(missing_ok=True)
+    content = storage.read(stored)
+    if content is not None:
+        state.parent.mkdir(parents=True, exist_ok=True)
+        state.write_bytes(content)
 
 
 _built = 0
