@@ -124,6 +124,12 @@ class ResourceSpec(Strict):
     """how often a trial whose worker died is continued"""
     checkpoint_every: Annotated[int, Field(ge=1)] = 1
     """epochs between checkpoints of a trial"""
+    report_within: Annotated[float, Field(gt=0)] | None = None
+    """seconds an epoch may take, the first one's start included; the worker of a trial that says
+    nothing for longer is ended, and the trial continued elsewhere as after a death"""
+    memory: Annotated[float, Field(gt=0)] | None = None
+    """GB of host memory a trial may take beyond what its worker had before; more is a failure of
+    that trial (oom) and not of its neighbours"""
 
 
 class TrackingSpec(Strict):

@@ -69,6 +69,7 @@ class Session:
             if self.stopping is not None:
                 self.stopping.remember(entry)
         self.progress = Progress(self, quiet)
+        self._told_not_saved = False
 
     @property
     def budget(self) -> int:
@@ -108,6 +109,12 @@ class Session:
         """An epoch of a trial ended."""
         if "failure" in result:
             return
+        if "not_saved" in result and not self._told_not_saved:
+            self._told_not_saved = True
+            self.progress.say(
+                f"checkpoints cannot be written in {self.folder.path}: {result['not_saved']}\n"
+                "  the search goes on; a trial whose worker dies begins again"
+            )
         self._note(trial_id, result)
         if self.tracker is not None:
             self.tracker.epoch(self.ledger.entries[trial_id], _metrics(result))
@@ -210,6 +217,7 @@ class Session:
             "checkpoint_every": resources.checkpoint_every,
             "threads": max(1, int(resources.cpus)),
             "gpus": resources.gpus,
+            "memory": resources.memory,
         }
 
     def close(self) -> None:

@@ -166,11 +166,15 @@ def starting_point(config: SearchConfig) -> list[str]:
 
 
 def _close_tracker(tracker: Any, folder: SearchFolder, complete: bool, quiet: bool) -> None:
-    results = Results.of(folder)
-    artifacts = write_figures(results)
-    problem = tracker.close(
-        "complete" if complete else "interrupted", artifacts, summary_note(results)
-    )
+    artifacts: dict[str, str | Path] = {}
+    summary = ""
+    try:
+        results = Results.of(folder)
+        summary = summary_note(results)
+        artifacts = write_figures(results)
+    except (OSError, UserError) as error:  # a full disk, a database that is away
+        terminal.show(f"no figures of the front: {str(error).splitlines()[0]}")
+    problem = tracker.close("complete" if complete else "interrupted", artifacts, summary)
     if problem is not None and not quiet:
         terminal.show(
             f"MLflow at {tracker.uri} did not take everything: {problem}\n"

@@ -142,6 +142,7 @@ class Tracker:
     def trial(self, entry: Entry) -> None:
         """A trial started or ended."""
         with self._lock:
+            self._entries[entry.id] = entry
             self._outbox.trials[entry.id] = entry
 
     def epoch(self, entry: Entry, metrics: dict[str, float]) -> None:
@@ -197,6 +198,9 @@ class Tracker:
             except Exception as error:
                 self.last_error = _first_line(error)
                 delay = min(LONGEST_BACKOFF, 2 * delay)
+                # What was on the way may have arrived: the next attempt looks again at what is
+                # there, and makes no run twice.
+                self._client = None
             if self._closing:
                 idle = time.monotonic() - self._progress
                 if not self._pending() or idle > CLOSE_SECONDS / 2:
@@ -259,7 +263,8 @@ class Tracker:
 
     def _connect(self) -> None:
         # A server that is away must not hold the thread for minutes: it tries again itself.
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        # (A request that is repeated by the HTTP library could make a second run.)
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         import logging
 
@@ -274,6 +279,11 @@ class Tracker:
         self.experiment_id = self._experiment(client)
         self.parent_id = self._parent(client)
         self._children = self._known_children(client)
+        with self._lock:
+            for entry in self._entries.values():
+                known = self._children.get(entry.id)
+                if known is None or not known.ended:
+                    self._outbox.trials.setdefault(entry.id, entry)
         self._client = client
         self._progress = time.monotonic()
 
@@ -348,13 +358,20 @@ class Tracker:
             )
             for run in page:
                 tags = run.data.tags
-                children[tags["bitfront.trial"]] = _Child(
+                child = _Child(
                     run_id=run.info.run_id,
                     last_epoch=int(run.data.metrics.get("epoch", 0)),
                     described="method" in run.data.params,
                     ended=run.info.status != "RUNNING",
                     pareto=tags.get("pareto") == "true",
                 )
+                twin = children.get(tags["bitfront.trial"])
+                if twin is not None:
+                    # The answer to its making was lost on the way, and it was made again.
+                    kept, spare = (twin, child) if twin.ended else (child, twin)
+                    client.delete_run(spare.run_id)
+                    child = kept
+                children[tags["bitfront.trial"]] = child
             token = page.token
             if not token:
                 return children
