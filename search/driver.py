@@ -16,6 +16,7 @@ from search.results import ideal_point
 from search.stopping import EarlyStopping
 from search.study import Entry, Ledger
 from search.tracking import Tracker
+from search.urls import redacted
 from spaces.space import Space
 from trainables.task import TrainingAttack
 
@@ -165,7 +166,7 @@ class Session:
 
     def fail(self, trial_id: str, reason: str, message: str) -> None:
         history = self._curves.get(trial_id, [])
-        self._end(trial_id, "failed", history=history, failure=reason, message=message)
+        self._end(trial_id, "failed", history=history, failure=reason, message=redacted(message))
 
     def recovered(self, trial_id: str) -> None:
         """The worker of a trial died and another one took the trial over."""

@@ -3,12 +3,13 @@ what is left to do."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from search import terminal
 from search.config import MLFLOW_RUN, SearchConfig, from_source
-from search.home import SearchFolder, stages_folder, write_atomically
+from search.home import LEDGER, SearchFolder, is_name, stages_folder, write_atomically
 from search.results import Results, stored_config
 from search.study import Entry
 from search.yaml_source import parse
@@ -36,9 +37,12 @@ def fetched(config: SearchConfig, root: Path) -> SearchConfig:
     from search.tracking import fetch_artifact, tracking_uri
 
     run = checkpoint.removeprefix(MLFLOW_RUN).partition("/")[0]
+    if not is_name(run) or ".." in checkpoint.split("/"):
+        raise UserError(f"{checkpoint}: not an artifact of a run, write {MLFLOW_RUN}RUN/FILE")
     folder = stages_folder(root) / "mlflow" / run
     path = fetch_artifact(checkpoint, tracking_uri(config, root), folder)
-    return from_source(parse(config.dump(), "search.yaml"), [f"task.pretrain.checkpoint={path}"])
+    here = from_source(parse(config.dump(), "search.yaml"), [f"task.pretrain.checkpoint={path}"])
+    return here.model_copy(update={"tracking": config.tracking})
 
 
 def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> SearchFolder:
@@ -54,14 +58,16 @@ def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> 
                 f"give this one a name of its own: --name {config.name}-2",
             )
     folder.path.mkdir(parents=True, exist_ok=True)
-    if ledger_url is not None and not folder.exists:
-        folder.set_ledger_url(ledger_url)
+    if ledger_url is not None:
+        if not folder.exists:
+            folder.set_ledger_url(ledger_url)
+        os.environ[LEDGER] = ledger_url  # with its password, which is stored nowhere
     return folder
 
 
 def differences(old: SearchConfig, new: SearchConfig) -> list[str]:
     """`key: old -> new` for every setting that makes another search of it."""
-    before, after = (_flat(c.model_dump(mode="json")) for c in (old, new))
+    before, after = (_flat(c.open_data()) for c in (old, new))
     found = []
     for key in sorted({*before, *after}):
         free = any(key == k or key.startswith(k + ".") for k in MAY_CHANGE)

@@ -24,6 +24,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search.bounds import reference_point, violations
 from search.config import SearchConfig
+from search.home import is_name
 from search.samplers import Problem, distribution, make_sampler
 from spaces.space import Space, random_value
 from trainables.parameters import Choice, Domain
@@ -450,6 +451,8 @@ def point_of(spec: TrialSpec, search: str) -> str:
 def entry_of(trial: FrozenTrial) -> Entry:
     attrs = trial.user_attrs
     result = attrs.get("result", {})
+    if not is_name(attrs["id"]):
+        raise UserError(f"trial {trial.number} of the ledger has no usable id: {attrs['id']!r}")
     return Entry(
         id=attrs["id"],
         number=trial.number,

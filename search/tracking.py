@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from typing import Any
 from dashboards.predictions import predictions_html
 from search.config import SearchConfig
 from search.study import Entry
+from search.urls import redacted, with_secrets
 from trainables.kinds import kind_of
 from trainables.methods import METHODS
 from trainables.registry import UserError
@@ -33,7 +35,8 @@ STATUS = {"complete": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
 def tracking_uri(config: SearchConfig, home: Path) -> str:
     """The YAML, else MLFLOW_TRACKING_URI, else a SQLite file beside the searches."""
     default = f"sqlite:///{home / 'mlflow.db'}"
-    return config.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or default
+    known = os.environ.get("MLFLOW_TRACKING_URI")
+    return with_secrets(config.tracking.uri, known) if config.tracking.uri else known or default
 
 
 def fetch_artifact(artifact: str, uri: str, folder: Path) -> Path:
@@ -276,6 +279,7 @@ class Tracker:
 
         self._make_database(MlflowClient)
         client = MlflowClient(self.uri)
+        first = self.experiment_id is None
         self.experiment_id = self._experiment(client)
         self.parent_id = self._parent(client)
         self._children = self._known_children(client)
@@ -285,7 +289,8 @@ class Tracker:
                 if known is None or not known.ended:
                     self._outbox.trials.setdefault(entry.id, entry)
         self._client = client
-        self._progress = time.monotonic()
+        if first:  # another one is no progress: it follows a failure
+            self._progress = time.monotonic()
 
     def _make_database(self, client: Any) -> None:
         """A new SQLite store, whole or not at all: MLflow creates its tables in many steps, and a
@@ -307,7 +312,8 @@ class Tracker:
         location = None
         if self.uri.startswith("sqlite"):
             # MLflow's own default is ./mlruns of whoever happens to write first.
-            location = (self.home / "mlartifacts" / name.replace("/", "_")).as_uri()
+            folder = re.sub(r"^\.+|/", "_", name)
+            location = (self.home / "mlartifacts" / folder).as_uri()
         return str(client.create_experiment(name, artifact_location=location))
 
     def _parent(self, client: Any) -> str:
@@ -485,4 +491,4 @@ def version_of(package: str) -> str:
 
 def _first_line(error: BaseException) -> str:
     text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else ''}"[:300]
+    return redacted(f"{type(error).__name__}: {text[0] if text else ''}")[:300]

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -28,6 +29,16 @@ def ending_all_when_lost() -> Iterator[None]:
         yield
     except LedgerLostError as error:
         raise KeyboardInterrupt from error
+
+
+def last_words(trial: Any) -> str:
+    """What Ray knows of the end of a trial's worker. It keeps a pickle too, which is not read:
+    somebody else may have written it."""
+    try:
+        text = Path(trial.error_file).read_text(errors="replace")
+    except (OSError, TypeError):
+        return "no word of why"
+    return text.rpartition("Failure # ")[2].partition("\n")[2].strip()[:2000]
 
 
 class Watcher(Callback):
@@ -61,10 +72,8 @@ class Watcher(Callback):
         entry_id = self.searcher.trials.pop(trial.trial_id, None)
         if entry_id is None:
             return
-        error = trial.get_pickled_error() or trial.get_error()
-        name = type(error).__name__
-        reason, message = "lost worker", f"{name}: {error}"[:2000]
-        if "OutOfMemory" in name:
+        reason, message = "lost worker", last_words(trial)
+        if "OutOfMemory" in message or "low on memory" in message:
             reason = "oom"
         elif trial.trial_id in self._hung:
             reason, message = "hung", f"no epoch within {self.limit:g} s (resources.report_within)"
