@@ -77,8 +77,10 @@ def _strike_while_running(stage: Stage, deadline: float) -> int:
         now = time.monotonic()
         if now > deadline:
             end(process, signal.SIGABRT)
-        trained = faulty.audit(stage.cluster.folder)
-        if now < following or not trained or stage.user.ended() >= TRIALS:
+        if now < following or not faulty.audit(stage.cluster.folder):
+            continue
+        if stage.user.ended() >= TRIALS:
+            following = now + 5.0
             continue
         strikes += stage.fire()
         following = time.monotonic() + stage.rng.expovariate(1 / stage.pause)

@@ -128,6 +128,10 @@ class Ledger:
             directions=directions, sampler=optuna.samplers.RandomSampler()
         )
         self.entries: dict[str, Entry] = {}
+        # Kept, not counted anew: a long search asks for them at every turn.
+        self._counts: Counter[str] = Counter()
+        self._open: dict[str, Entry] = {}
+        self.explored = 0
         self._disk_ids: dict[str, int] = {}
         self._mirror_numbers: dict[str, int] = {}
         self._handed_out: set[str] = set()
@@ -141,21 +145,24 @@ class Ledger:
 
     def _remember(self, trial: FrozenTrial) -> None:
         entry = entry_of(trial)
-        self.entries[entry.id] = entry
         self._disk_ids[entry.id] = trial._trial_id
-        self._mirror_numbers[entry.id] = len(self.mirror.get_trials(deepcopy=False))
+        self._mirror_numbers[entry.id] = len(self.entries)
+        self._enter(entry)
         self.mirror.add_trial(trial)
+
+    def _enter(self, entry: Entry) -> None:
+        self.entries[entry.id] = entry
+        self._counts[entry.state] += 1
+        self.explored += entry.spec.seed == self.config.search.seed
+        if entry.state == "running":
+            self._open[entry.id] = entry
 
     def interrupted(self) -> list[Entry]:
         """Trials a driver that is gone left running, and that nobody has taken up again."""
-        return [
-            e
-            for e in self.entries.values()
-            if e.state == "running" and e.id not in self._handed_out
-        ]
+        return [e for e in self._open.values() if e.id not in self._handed_out]
 
     def count(self, *states: str) -> int:
-        return sum(e.state in states for e in self.entries.values())
+        return sum(self._counts[state] for state in states)
 
     def ask(self) -> Entry | None:
         """The next trial to train: an interrupted one first, then a new point that satisfies all
@@ -183,17 +190,13 @@ class Ledger:
         search = self.config.search
         return search.trials - math.floor(search.confirm * search.trials)
 
-    @property
-    def explored(self) -> int:
-        return sum(e.spec.seed == self.config.search.seed for e in self.entries.values())
-
     def _repeat(self) -> tuple[Entry, optuna.Trial] | None:
         """Another seed for a point that is finished, where it changes the front most."""
         if not self.config.search.confirm:
             return None
         from search.confirm import next_repeat
 
-        running = Counter(e.point for e in self.entries.values() if e.state == "running")
+        running = Counter(e.point for e in self._open.values())
         objectives = self.config.front_objectives
         chosen = next_repeat(self.entries.values(), objectives, running)
         if chosen is None:
@@ -280,7 +283,7 @@ class Ledger:
         )
         self._disk_ids[entry.id] = persistently(lambda: self._created(entry.id, template))
         self._mirror_numbers[entry.id] = trial.number
-        self.entries[entry.id] = entry
+        self._enter(entry)
         self._handed_out.add(entry.id)
 
     def _created(self, trial_id: str, template: FrozenTrial) -> int:
@@ -322,6 +325,9 @@ class Ledger:
                 state, failure = "failed", "nan"
                 entry.failure = failure
         entry.state = state
+        self._counts["running"] -= 1
+        self._counts[state] += 1
+        del self._open[trial_id]
         disk = self._disk_ids[trial_id]
         result = {
             "metrics": entry.metrics,
