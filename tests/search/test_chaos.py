@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks import faulty
 from benchmarks.invariants import broken, undisturbed
-from benchmarks.rig import Cluster, User, wait_for
+from benchmarks.rig import Cluster, User, free_port, kill, tracking_server, wait_for
 
 SEARCH = """\
 name: chaos
@@ -55,6 +55,45 @@ def test_a_search_on_three_nodes_survives_the_loss_of_one(tmp_path, reference):
         store = f"sqlite:///{user.folder / 'runs' / 'mlflow.db'}"
         assert broken(user, reference, cluster.folder, cluster.token, store) == []
         assert any(e.lives for e in user.entries())
+    finally:
+        user.leave()
+        cluster.stop()
+
+
+@pytest.mark.timeout(600)
+def test_a_search_survives_its_driver_a_damaged_checkpoint_a_silent_trial_and_no_tracking_server(
+    tmp_path, reference
+):
+    """First without a tracking server, until the driver is killed and a checkpoint cut short; then
+    resumed with the server, which is told everything. One trial hangs in both turns."""
+    cluster = Cluster(tmp_path / "cluster", head_cpus=2)
+    silent = reference[1].id
+    faulty.tell(cluster.folder, pace=0.3, **{silent: {"kind": "hang", "epoch": 2}})
+    port = free_port()
+    user = User(tmp_path / "user", SEARCH, cluster.env, cluster.address)
+    options = [f"tracking.uri=http://127.0.0.1:{port}", "resources.report_within=20"]
+    options += ["resources.retries=0"]
+    try:
+        cluster.start_head()
+        words = [word for option in options for word in ("--set", option)]
+        process = user.start("run", "chaos.yaml", *words)
+        wait_for(
+            lambda: user.ended() >= 2 and user.checkpoints(),
+            200,
+            "two trials ended and a checkpoint of another",
+            process,
+        )
+        kill(process.pid)
+        process.wait()
+        damaged = user.checkpoints()[0]
+        damaged.write_bytes(damaged.read_bytes()[:100])
+        with tracking_server(tmp_path, port):
+            process = user.start("resume", "chaos")
+            out, _ = process.communicate(timeout=300)
+            assert process.returncode == 0, out
+        store = f"sqlite:///{tmp_path / 'server.db'}"
+        hung = {silent: "hung"}
+        assert broken(user, reference, cluster.folder, cluster.token, store, hung) == []
     finally:
         user.leave()
         cluster.stop()
