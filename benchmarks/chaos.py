@@ -68,8 +68,9 @@ def _ended(process: subprocess.Popen[str]) -> str:
 
 
 def _strike_while_running(stage: Stage, deadline: float) -> int:
-    """Before the first trial begins there is little to break; after the last, nothing."""
-    process, strikes = stage.user.process, 0
+    """Before the first trial begins there is little to break; after the last, nothing. Between two
+    strikes some epoch begins, or workers that start slowly would never get anywhere."""
+    process, strikes, seen = stage.user.process, 0, len(faulty.audit(stage.cluster.folder))
     assert process is not None
     following = time.monotonic() + stage.rng.expovariate(1 / stage.pause)
     while process.poll() is None:
@@ -77,8 +78,10 @@ def _strike_while_running(stage: Stage, deadline: float) -> int:
         now = time.monotonic()
         if now > deadline:
             end(process, signal.SIGABRT)
-        if now < following or not faulty.audit(stage.cluster.folder):
+        trained = len(faulty.audit(stage.cluster.folder))
+        if now < following or trained == seen:
             continue
+        seen = trained
         if stage.user.ended() >= TRIALS:
             following = now + 5.0
             continue

@@ -71,7 +71,7 @@ def test_a_search_survives_its_driver_a_damaged_checkpoint_a_silent_trial_and_no
     faulty.tell(cluster.folder, pace=0.3, **{silent: {"kind": "hang", "epoch": 2}})
     port = free_port()
     user = User(tmp_path / "user", SEARCH, cluster.env, cluster.address)
-    options = [f"tracking.uri=http://127.0.0.1:{port}", "resources.report_within=20"]
+    options = [f"tracking.uri=http://127.0.0.1:{port}", "resources.report_within=30"]
     options += ["resources.retries=0"]
     try:
         cluster.start_head()
