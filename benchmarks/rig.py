@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -277,11 +278,10 @@ def start_tracking_server(folder: Path, port: int) -> subprocess.Popen[Any]:
 
 
 class Postgres:
-    """A PostgreSQL server from Debian's packages, in a folder of its own."""
+    """A PostgreSQL server from Debian's packages, in a folder of its own that goes with it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder / "postgres", free_port()
-        self.folder.mkdir(parents=True)
+    def __init__(self) -> None:
+        self.folder, self.port = Path(tempfile.mkdtemp(prefix="postgres")), free_port()
         self.process: subprocess.Popen[Any] | None = None
         if os.getuid() == 0:  # PostgreSQL refuses to run as root
             account = pwd.getpwnam("postgres")
@@ -315,6 +315,10 @@ class Postgres:
         if self.process is not None:
             end(self.process, sign)
             self.process = None
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @contextmanager

@@ -264,7 +264,7 @@ def postgres_restarted(stage: Stage) -> Iterator[None]:
     """PostgreSQL under the ledger is stopped at once, and back after 0 to 8 s"""
     if not POSTGRES:
         raise NotImplementedError("PostgreSQL is not installed: apt-get install postgresql")
-    server = Postgres(stage.folder)
+    server = Postgres()
 
     def fire() -> bool:
         server.stop()
@@ -278,7 +278,7 @@ def postgres_restarted(stage: Stage) -> Iterator[None]:
         yield
     finally:
         stage.user.leave()
-        server.stop()
+        server.remove()
 
 
 @fault("disk full")

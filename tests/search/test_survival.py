@@ -83,7 +83,7 @@ def test_a_trial_that_was_written_although_the_answer_was_lost_is_in_the_ledger_
 @pytest.mark.skipif(not POSTGRES, reason="PostgreSQL is not installed (apt-get install postgresql)")
 def test_a_ledger_on_postgresql_outlives_restarts_of_the_server(make_space, tmp_path):
     pytest.importorskip("psycopg", reason="pip install 'bitfront[postgres]'")
-    server = Postgres(tmp_path)
+    server = Postgres()
     try:
         config, space = make_space()
         folder = SearchFolder(tmp_path / "tiny")
@@ -101,13 +101,15 @@ def test_a_ledger_on_postgresql_outlives_restarts_of_the_server(make_space, tmp_
         assert [e.state for e in stored] == ["complete"] * 3
         assert len({e.id for e in stored}) == 3
     finally:
-        server.stop()
+        server.remove()
 
 
 @needs_root
 def test_a_trial_on_a_full_disk_goes_on_without_its_checkpoint(make_space, tmp_path):
     config, space = make_space()
-    session = Session(config, space, SearchFolder(tmp_path / "tiny"), None, quiet=True)
+    folder = SearchFolder(tmp_path / "tiny")
+    folder.path.mkdir()
+    session = Session(config, space, folder, None, quiet=True)
     said = []
     session.progress.say = said.append
     with small_disk(tmp_path / "tiny" / "trials", "1m") as disk:
