@@ -182,7 +182,7 @@ def measure(names: Sequence[str], searches: int, keep: bool) -> None:
                 folder = work / f"{name.replace(' ', '-')}-{round_}"
                 try:
                     row = search_under(name, cluster, folder, seed, reference)
-                except NotImplementedError as reason:
+                except (NotImplementedError, OSError, subprocess.CalledProcessError) as reason:
                     print(f"{name}: left out, {reason}")
                     continue
                 print({k: v for k, v in row.items() if k != "what"}, flush=True)

@@ -309,7 +309,11 @@ class Postgres:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, start_new_session=True, cwd=self.folder
             )
-        wait_for(lambda: listens(self.port), 30, "PostgreSQL")
+        wait_for(self._answers, 60, "PostgreSQL")
+
+    def _answers(self) -> bool:
+        command = [*self._words("pg_isready"), "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(command, capture_output=True).returncode == 0
 
     def stop(self, sign: int = signal.SIGQUIT) -> None:
         if self.process is not None:

@@ -381,6 +381,7 @@ def test_a_trial_that_can_never_be_scheduled_is_an_error(user):
     assert "a trial wants 64 CPUs" in out
 
 
+@pytest.mark.timeout(400)
 def test_without_a_cluster_ray_is_started_here_and_listens_to_this_machine_only(tmp_path):
     user = User(tmp_path, None)
     mark = f"{TOKEN}-alone"
@@ -400,7 +401,10 @@ def test_without_a_cluster_ray_is_started_here_and_listens_to_this_machine_only(
         heard.update(listening(processes(mark)))
         return process.poll() is not None
 
-    wait_for(look, 200, "the search")
+    try:
+        wait_for(look, 280, "the search")
+    finally:
+        process.kill()
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 0, out
     assert heard
