@@ -7,8 +7,10 @@ import argparse
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
+from search.urls import redacted
 from trainables.registry import UserError
 
 TOUR = """\
@@ -75,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
     run = verb("run", "search.verbs", "start a search, or continue it when it exists")
     yaml_arguments(run)
     running_arguments(run)
-    run.add_argument("--ledger", metavar="URL", help="SQLAlchemy URL instead of a SQLite file")
+    run.add_argument("--ledger", metavar="URL", help="SQLAlchemy URL (BITFRONT_LEDGER)")
     run.add_argument("--warm-start", metavar="NAME", help="begin with the front of another search")
     run.add_argument("--dry-run", action="store_true", help="the same as preview")
 
@@ -245,7 +247,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {redacted(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         # The reader of a pipe left (`bitfront front x | head`).
@@ -254,6 +256,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except Exception:
+        # A bug; but its traceback may quote an address.
+        print(redacted(traceback.format_exc()), end="", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

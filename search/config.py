@@ -14,6 +14,8 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from search import yaml_source
 from search.front import Objective
+from search.home import is_name
+from search.urls import without_secrets
 from search.yaml_source import Source
 from trainables.kinds import KINDS, METRIC_NAMES, Kind, Metric, kind_of
 from trainables.parameters import Value
@@ -32,7 +34,6 @@ SAMPLERS = ("free-cost", "gp", "nsga2", "random", "tpe", "tpe-independent")
 PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
 # A checkpoint that is an artifact of an MLflow run begins so.
 MLFLOW_RUN = "runs:/"
-NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 
 
 class Limit(Strict):
@@ -130,6 +131,12 @@ class ResourceSpec(Strict):
     """how often a trial whose worker died is continued"""
     checkpoint_every: Annotated[int, Field(ge=1)] = 1
     """epochs between checkpoints of a trial"""
+    report_within: Annotated[float, Field(gt=0)] | None = None
+    """seconds an epoch may take, the first one's start included; the worker of a trial that says
+    nothing for longer is ended, and the trial continued elsewhere as after a death"""
+    memory: Annotated[float, Field(gt=0)] | None = None
+    """GB of host memory a trial may take beyond what its worker had before; more is a failure of
+    that trial (oom) and not of its neighbours"""
 
     @property
     def whole_gpus(self) -> float:
@@ -262,8 +269,15 @@ class SearchConfig(Strict):
         return [Objective(name, mode == "max") for name, mode in self.objectives.items()]
 
     def dump(self) -> str:
-        """The resolved configuration as YAML, every default written out."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        """The resolved configuration as YAML, every default written out, secrets left out."""
+        return yaml.safe_dump(self.open_data(), sort_keys=False, allow_unicode=True)
+
+    def open_data(self) -> dict[str, Any]:
+        """The configuration as plain data that anybody may see."""
+        data = self.model_dump(mode="json")
+        if self.tracking.uri is not None:
+            data["tracking"]["uri"] = without_secrets(self.tracking.uri)
+        return data
 
 
 def _default_quality(dataset: str) -> Metric:
@@ -374,7 +388,7 @@ def check(config: SearchConfig) -> list[KeyProblem]:
             problems.append(KeyProblem(path, _without_prefix(str(error), path)))
         return None
 
-    if not NAME.match(config.name):
+    if not is_name(config.name):
         problems.append(
             KeyProblem(("name",), f"'{config.name}': letters, digits, '-', '_' and '.', 64 at most")
         )

@@ -17,6 +17,7 @@ from search.results import ideal_point
 from search.stopping import EarlyStopping
 from search.study import Entry, Ledger
 from search.tracking import Tracker
+from search.urls import redacted
 from spaces.space import Space
 from trainables import storage
 from trainables.task import TrainingAttack
@@ -73,6 +74,7 @@ class Session:
         self.progress = Progress(self, quiet)
         self.gpus = config.resources.whole_gpus
         self._measuring = False
+        self._told_not_saved = False
 
     @property
     def budget(self) -> int:
@@ -135,6 +137,12 @@ class Session:
             return
         if self._measuring and "gpu_memory" in result:
             self._pack(result["gpu_memory"])
+        if "not_saved" in result and not self._told_not_saved:
+            self._told_not_saved = True
+            self.progress.say(
+                f"checkpoints cannot be written in {self.folder.path}: {result['not_saved']}\n"
+                "  the search goes on; a trial whose worker dies begins again"
+            )
         self._note(trial_id, result)
         if self.tracker is not None:
             self.tracker.epoch(self.ledger.entries[trial_id], _metrics(result))
@@ -185,7 +193,7 @@ class Session:
 
     def fail(self, trial_id: str, reason: str, message: str) -> None:
         history = self._curves.get(trial_id, [])
-        self._end(trial_id, "failed", history=history, failure=reason, message=message)
+        self._end(trial_id, "failed", history=history, failure=reason, message=redacted(message))
 
     def recovered(self, trial_id: str) -> None:
         """The worker of a trial died and another one took the trial over."""
@@ -240,6 +248,7 @@ class Session:
             "threads": max(1, int(resources.cpus)),
             "gpus": self.gpus,
             "measure": self._measuring,
+            "memory": resources.memory,
         }
 
     @property

@@ -3,12 +3,13 @@ what is left to do."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from search import terminal
 from search.config import MLFLOW_RUN, SearchConfig, from_source
-from search.home import SearchFolder, stages_folder, write_atomically
+from search.home import LEDGER, SearchFolder, is_name, stages_folder, write_atomically
 from search.results import Results, stored_config
 from search.study import Entry
 from search.yaml_source import parse
@@ -37,9 +38,12 @@ def fetched(config: SearchConfig, root: Path) -> SearchConfig:
     from search.tracking import fetch_artifact, tracking_uri
 
     run = checkpoint.removeprefix(MLFLOW_RUN).partition("/")[0]
+    if not is_name(run) or ".." in checkpoint.split("/"):
+        raise UserError(f"{checkpoint}: not an artifact of a run, write {MLFLOW_RUN}RUN/FILE")
     folder = stages_folder(root) / "mlflow" / run
     path = fetch_artifact(checkpoint, tracking_uri(config, root), folder)
-    return from_source(parse(config.dump(), "search.yaml"), [f"task.pretrain.checkpoint={path}"])
+    here = from_source(parse(config.dump(), "search.yaml"), [f"task.pretrain.checkpoint={path}"])
+    return here.model_copy(update={"tracking": config.tracking})
 
 
 def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> SearchFolder:
@@ -55,14 +59,16 @@ def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> 
                 f"give this one a name of its own: --name {config.name}-2",
             )
     folder.path.mkdir(parents=True, exist_ok=True)
-    if ledger_url is not None and not folder.exists:
-        folder.set_ledger_url(ledger_url)
+    if ledger_url is not None:
+        if not folder.exists:
+            folder.set_ledger_url(ledger_url)
+        os.environ[LEDGER] = ledger_url  # with its password, which is stored nowhere
     return folder
 
 
 def differences(old: SearchConfig, new: SearchConfig) -> list[str]:
     """`key: old -> new` for every setting that makes another search of it."""
-    before, after = (_flat(c.model_dump(mode="json")) for c in (old, new))
+    before, after = (_flat(c.open_data()) for c in (old, new))
     found = []
     for key in sorted({*before, *after}):
         free = any(key == k or key.startswith(k + ".") for k in MAY_CHANGE)
@@ -167,11 +173,15 @@ def starting_point(config: SearchConfig) -> list[str]:
 
 
 def _close_tracker(tracker: Any, folder: SearchFolder, complete: bool, quiet: bool) -> None:
-    results = Results.of(folder)
-    artifacts = write_figures(results)
-    problem = tracker.close(
-        "complete" if complete else "interrupted", artifacts, summary_note(results)
-    )
+    artifacts: dict[str, str | Path] = {}
+    summary = ""
+    try:
+        results = Results.of(folder)
+        summary = summary_note(results)
+        artifacts = write_figures(results)
+    except (OSError, UserError) as error:  # a full disk, a database that is away
+        terminal.show(f"no figures of the front: {str(error).splitlines()[0]}")
+    problem = tracker.close("complete" if complete else "interrupted", artifacts, summary)
     if problem is not None and not quiet:
         terminal.show(
             f"MLflow at {tracker.uri} did not take everything: {problem}\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from search.progress import duration
 from search.results import Results
 from search.study import Entry
+from search.urls import redacted
 from trainables.kinds import Metric
 
 NUMERIC = set("0123456789.,%-+ ")
@@ -22,12 +22,11 @@ def width() -> int:
 
 
 def show(text: str) -> None:
-    print(text)
+    print(redacted(text))
 
 
 def show_json(data: Any) -> None:
-    json.dump(data, sys.stdout, indent=2, allow_nan=False)
-    print()
+    print(redacted(json.dumps(data, indent=2, allow_nan=False)))
 
 
 def percent(fraction: float | None, digits: int = 1) -> str:

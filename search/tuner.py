@@ -31,7 +31,6 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import ray
 from ray import tune
-from ray.tune import Callback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
@@ -39,6 +38,8 @@ from search import cluster
 from search.config import ResourceSpec, SearchConfig
 from search.driver import Session
 from search.schedulers import FrontScheduler
+from search.study import LedgerLostError
+from search.watcher import Watcher, ending_all_when_lost
 from trainables.registry import UserError
 from trainables.trial import Trial
 
@@ -84,7 +85,8 @@ class LedgerSearcher(Searcher):
     def suggest(self, trial_id: str) -> Any:
         if not self.room.free(self._gpus[t] for t in self.trials):
             return None
-        entry = self.session.ask()
+        with ending_all_when_lost():
+            entry = self.session.ask()
         if entry is None:
             return Searcher.FINISHED
         self.trials[trial_id] = entry.id
@@ -99,7 +101,8 @@ class LedgerSearcher(Searcher):
     ) -> None:
         # An error is told by `Watcher.on_trial_error`, which knows what happened.
         if not error and result is not None and trial_id in self.trials:
-            self.session.finish(self.trials.pop(trial_id), result)
+            with ending_all_when_lost():
+                self.session.finish(self.trials.pop(trial_id), result)
 
     def __getstate__(self) -> dict[str, Any]:
         """The Tuner pickles itself for a restore that is never made from it."""
@@ -110,25 +113,6 @@ class LedgerSearcher(Searcher):
 
     def restore(self, checkpoint_path: str) -> None:
         """Nothing to bring back."""
-
-
-class Watcher(Callback):
-    """Hears what the searcher does not: workers that died."""
-
-    def __init__(self, searcher: LedgerSearcher) -> None:
-        self.searcher = searcher
-
-    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.searcher.session.recovered(self.searcher.trials[trial.trial_id])
-
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        entry_id = self.searcher.trials.pop(trial.trial_id, None)
-        if entry_id is None:
-            return
-        error = trial.get_pickled_error() or trial.get_error()
-        name = type(error).__name__
-        reason = "oom" if "OutOfMemory" in name else "lost worker"
-        self.searcher.session.fail(entry_id, reason, f"{name}: {error}"[:2000])
 
 
 def make_scheduler(session: Session) -> TrialScheduler:
@@ -186,7 +170,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
                 name="trials",
                 storage_path=str(storage),
                 verbose=0,
-                callbacks=[Watcher(searcher)],
+                callbacks=[Watcher(searcher, resources.report_within)],
                 failure_config=tune.FailureConfig(max_failures=resources.retries),
                 checkpoint_config=tune.CheckpointConfig(
                     checkpoint_frequency=0, checkpoint_at_end=False
@@ -199,6 +183,10 @@ def run_trials(session: Session, address: str | None = None) -> None:
         try:
             with _quiet_ray(), _terminated_gently():
                 tuner.fit()
+        except KeyboardInterrupt as interrupt:
+            if isinstance(interrupt.__cause__, LedgerLostError):
+                raise interrupt.__cause__ from None
+            raise
         finally:
             gc.unfreeze()
             session.progress.stop()

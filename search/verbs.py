@@ -49,7 +49,7 @@ def run(args: Namespace) -> int:
     warm = _results(args, args.warm_start) if args.warm_start else None
     root = home.home(args.home)
     config = fetched(config, root)
-    folder = prepare(config, root, args.ledger)
+    folder = prepare(config, root, args.ledger or os.environ.get(home.LEDGER))
     if warm is not None and not warm.front:
         raise UserError(f"search '{warm.config.name}' has no front to start from")
     if warm is not None and warm.folder.path == folder.path:
@@ -97,7 +97,7 @@ def extend(args: Namespace) -> int:
 def validate(args: Namespace) -> int:
     config = _config(args)
     if args.json:
-        terminal.show_json({"valid": True, "config": config.model_dump(mode="json")})
+        terminal.show_json({"valid": True, "config": config.open_data()})
     else:
         terminal.show(f"{args.search}: valid, search '{config.name}'")
     return 0

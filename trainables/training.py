@@ -460,8 +460,12 @@ def save_state(training: Training, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # The process in the name: the worker of a driver that was killed may still be writing.
     part = path.with_suffix(f".{os.getpid()}.part")
-    torch.save(training.state_dict(), part)
-    part.replace(path)
+    try:
+        torch.save(training.state_dict(), part)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)  # half a file on a full disk
+        raise
 
 
 def load_state(training: Training, path: Path) -> bool:

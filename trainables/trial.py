@@ -15,6 +15,7 @@ from typing import Any
 from ray import tune
 
 from trainables import gpu, storage
+from trainables.memory import limit_memory
 from trainables.task import TrialSpec
 
 STATE_FILE = "state.pt"
@@ -52,6 +53,7 @@ class Trial(tune.Trainable):
 
         _collect_garbage()
         config = self._config
+        limit_memory(config.get("memory"))
         torch.set_num_threads(max(1, int(config.get("threads", 1))))
         device = device_from_resources(float(config.get("gpus", 0)))
         if device.type == "cuda":
@@ -77,8 +79,6 @@ class Trial(tune.Trainable):
             return failure(error)
 
     def _epoch(self) -> dict[str, Any]:
-        from trainables.training import save_state
-
         training = self._training
         metrics = dict(training.history[-1] if training.done else training.epoch())
         if training.done:
@@ -93,9 +93,7 @@ class Trial(tune.Trainable):
             metrics["history"] = list(training.history)
             self._just_resumed = False
         if not training.done and training.epochs_done % self._every == 0:
-            save_state(training, self._state)
-            if self._stored is not None:
-                storage.write(self._stored, self._state.read_bytes())
+            metrics |= self._save()
         if self._config.get("measure"):
             memory = gpu.gpu_memory(training.device)
             if memory is not None:
@@ -106,6 +104,19 @@ class Trial(tune.Trainable):
             "worker": os.getpid(),
             "done": training.done,
         }
+
+    def _save(self) -> dict[str, str]:
+        """Keep the checkpoint. Where the disk is full or away the trial goes on without: it would
+        only begin again if its worker died too."""
+        from trainables.training import save_state
+
+        try:
+            save_state(self._training, self._state)
+            if self._stored is not None:
+                storage.write(self._stored, self._state.read_bytes())
+        except (OSError, RuntimeError) as error:  # torch turns a full disk into the latter
+            return {"not_saved": str(error).splitlines()[0][:300]}
+        return {}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         from trainables.training import save_state
