@@ -55,6 +55,7 @@ def failures_figure(view: SearchView, title: str) -> go.Figure:
                 y=[markup(n, 20) for n in names],
                 x=[counts[n] for n in names],
                 orientation="h",
+                width=0.5,
                 name=markup(method),
                 marker_color=look(i)[0],
                 hovertemplate=f"{markup(method)}: %{{x}} %{{y}}<extra></extra>",

@@ -36,8 +36,8 @@ def _bars(shares: Mapping[str, float]) -> list[tuple[str, float]]:
     return [(name, 100 * share) for name, share in reversed(shown)]
 
 
-def importance_figure(shares: Mapping[str, float], quality: str, title: str) -> go.Figure:
-    """`shares` add up to 1; `quality` is what they are the importance for."""
+def importance_figure(shares: Mapping[str, float], title: str) -> go.Figure:
+    """`shares` add up to 1."""
     import plotly.graph_objects as go
 
     bars = _bars(shares)
@@ -56,7 +56,7 @@ def importance_figure(shares: Mapping[str, float], quality: str, title: str) -> 
         figure,
         title,
         height=140 + 22 * max(len(bars), 3),
-        xaxis=axis(f"{LABEL}, for {quality}", rangemode="tozero"),
+        xaxis=axis(LABEL, rangemode="tozero"),
         yaxis=axis("", type="category"),
     )
 
@@ -64,12 +64,12 @@ def importance_figure(shares: Mapping[str, float], quality: str, title: str) -> 
 def importance_image(
     shares: Mapping[str, float], quality: str, title: str, path: str | Path
 ) -> Path:
-    """The same for paper: pdf, svg or png."""
+    """The same for paper, which names the quality: pdf, svg or png."""
     bars = _bars(shares)
     figure, axes = canvas(7, 1.6 + 0.3 * max(len(bars), 3))
     axes.barh([name for name, _ in bars], [share for _, share in bars], color=PALETTE[0])
     axes.grid(axis="x", color=GRID)
-    axes.set_xlabel(f"{LABEL}, for {quality}", **words())
+    axes.set_xlabel(f"{LABEL}; for {quality}", **words())
     axes.set_ylabel("parameter", **words())
     titled(axes, title)
     return saved(figure, path)

@@ -91,9 +91,14 @@ def _short(cost: float | None, view: SearchView) -> str:
     return f"{cost:.1f} %" if view.cost.name.endswith("_pct") else f"{cost:.3g}"
 
 
-def layer_label(layer: Layer) -> str:
-    """Without what the stage says already."""
-    return layer.name.removeprefix(f"{layer.stage}.") or layer.name
+def short_names(layers: Sequence[Layer]) -> list[str]:
+    """Names without the words that all of them begin or end with: `0.1.first` of
+    `stages.0.1.first.conv`."""
+    parts = [layer.name.split(".") for layer in layers]
+    shortest = min(map(len, parts), default=0)
+    head = next((i for i in range(shortest) if len({p[i] for p in parts}) > 1), 0)
+    tail = next((i for i in range(shortest - head) if len({p[-1 - i] for p in parts}) > 1), 0)
+    return [".".join(p[head : len(p) - tail]) for p in parts]
 
 
 def layers_figure(view: SearchView, title: str) -> go.Figure:
@@ -141,18 +146,18 @@ def layers_figure(view: SearchView, title: str) -> go.Figure:
             showarrow=False, font={"size": 12},
         )  # fmt: skip
     few = len(columns) <= LETTERS
-    labels = [layer_label(la) for la in grid.layers]
+    labels = short_names(grid.layers) if few else []
     step = 1 + (len(grid.names) - 1) // LETTERS
     rows = list(range(0, len(grid.names), step))
     return framed(
         figure,
         title,
-        height=190 + 22 * min(len(grid.trials), LETTERS),
+        height=200 + 24 * min(len(grid.trials), LETTERS) + 7 * max(map(len, labels), default=0),
         legend={"orientation": "h", "x": 0, "y": 0, "yref": "container", "yanchor": "bottom"},
         margin={"l": 8, "r": 16, "t": 56, "b": 8},
         xaxis=axis(
             "layer, input first; above: stage", tickvals=columns if few else [],
-            ticktext=labels if few else [], tickangle=-90, showgrid=False,
+            ticktext=labels, tickangle=-90, showgrid=False,
         ),
         yaxis=axis(
             "front point · cost", tickvals=rows, ticktext=[grid.names[i] for i in rows],
@@ -201,7 +206,7 @@ def layers_image(view: SearchView, title: str, path: str | Path) -> Path:
             va="bottom", **words(11),
         )  # fmt: skip
     size = 9 if len(grid.layers) <= LETTERS else 5
-    labels = [layer_label(la) for la in grid.layers]
+    labels = short_names(grid.layers)
     axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=size)
     axes.set_yticks(range(len(grid.names)), grid.names, fontsize=9)
     axes.set_xlabel("layer, input first; above: stage", **words())

@@ -113,7 +113,7 @@ def coordinates_figure(view: SearchView, title: str) -> go.Figure:
         hovermode="closest",
         xaxis=axis(
             "", tickvals=list(range(len(names))), ticktext=[markup(n, 14) for n in names],
-            showgrid=False, range=[-0.3, len(names) - 0.4],
+            showgrid=False, range=[-0.3, len(names) - 0.4], tickangle=-35,
         ),
         yaxis={"visible": False, "range": [-0.08, 1.08]},
     )  # fmt: skip

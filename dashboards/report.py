@@ -98,6 +98,8 @@ def _seen(view: SearchView) -> list[Section]:
         words = "A point of the front may lie behind others here: it is better in a third one."
         found.append(("pairs", "Objectives in pairs", _caption(words) + pairs))
     box = "The box lies between the reference ({}) and a perfect network that costs nothing."
+    if any(int(p.extra.get("seeds", 1)) > 1 for p in view.points):
+        box += " A point counts with the mean of its seeds: another seed may lower the curve."
     reference = ", ".join(
         f"{axis.short or axis.name} {axis.text(value)}"
         for axis, value in zip(view.objectives, view.reference, strict=True)
@@ -126,8 +128,7 @@ def _understood(view: SearchView, importance: Mapping[str, float]) -> list[Secti
         (
             "importance",
             "What mattered",
-            placed(importance_figure(importance, view.quality.label, ""), "importance")
-            + _caption(words),
+            placed(importance_figure(importance, ""), "importance") + _caption(words),
         ),
         (
             "coordinates",
@@ -260,7 +261,7 @@ def _front_table(view: SearchView) -> str:
         )
     left = len(view.front) - MOST_ROWS
     more = _caption(f"{left} more in front.csv") if left > 0 else ""
-    table = _table(headers, rows, wide={6}, ids=list(view.front))
+    table = _table(headers, rows, ids=list(view.front))
     return f"<details open><summary>as a table</summary>{table}{more}</details>"
 
 
@@ -283,16 +284,21 @@ def _table(
 ) -> str:
     """`ids` are the trials of the rows, for a click."""
 
-    def cell(i: int, value: Any, kind: str) -> str:
-        number = not isinstance(value, str) or value[:1].isdigit()
-        style = "wide" if i in wide else "number" if number else ""
-        return f'<{kind} class="{style}">{_text(str(value))}</{kind}>'
+    def style(i: int) -> str:
+        numbers = all(not isinstance(r[i], str) or r[i][:1].isdigit() or r[i] == "-" for r in rows)
+        return "wide" if i in wide else "number" if numbers else "word"
 
-    head = "".join(f"<th>{_text(h)}</th>" for h in headers)
+    styles = [style(i) for i in range(len(headers))]
+
+    def cells(row: Sequence[Any], kind: str) -> str:
+        pairs = zip(row, styles, strict=True)
+        return "".join(f'<{kind} class="{s}">{_text(str(v))}</{kind}>' for v, s in pairs)
+
+    head = cells(headers, "th")
     lines = []
     for k, row in enumerate(rows):
         trial = f' data-trial="{_text(ids[k])}"' if ids else ""
-        lines.append(f"<tr{trial}>{''.join(cell(i, v, 'td') for i, v in enumerate(row))}</tr>")
+        lines.append(f"<tr{trial}>{cells(row, 'td')}</tr>")
     body = "\n".join(lines)
     return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n{body}</table></div>'
 

@@ -39,7 +39,8 @@ def importances(view: SearchView) -> dict[str, float]:
     evaluator = optuna.importance.FanovaImportanceEvaluator(n_trees=32, max_depth=16, seed=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))
+        found = optuna.importance.get_param_importances(study, evaluator=evaluator)
+    return {name: float(share) for name, share in found.items()}
 
 
 def _settings(trial: TrialView, view: SearchView) -> dict[str, Any]:
