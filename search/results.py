@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -15,8 +15,10 @@ from search.config import METRICS, REFERENCE_FACTOR, SearchConfig
 from search.confirm import merged, probabilities
 from search.front import Front, Objective, hypervolume, hypervolume_share
 from search.home import SearchFolder
+from search.networks import Networks
+from search.reading import LedgerReader
 from search.stopping import StoppingReport, report
-from search.study import Entry, read_entries, read_reference
+from search.study import Entry
 from trainables.kinds import Metric
 from trainables.registry import UserError, did_you_mean
 
@@ -48,15 +50,24 @@ class Results:
     entries: list[Entry]
     reference: list[float]
     front: list[Entry]
+    networks: Networks = field(default_factory=Networks)
 
     @classmethod
     def of(cls, folder: SearchFolder) -> Results:
         config = stored_config(folder)
-        entries = read_entries(folder.ledger_url, config.name)
-        reference = read_reference(folder.ledger_url, config.name)
-        if reference is None:  # stopped before the first trial
-            reference = [0.0] * len(config.objectives)
-        return cls.from_entries(folder, config, entries, reference)
+        reader = LedgerReader(folder.ledger_url, config.name)
+        reader.read()
+        return cls.from_reader(folder, config, reader)
+
+    @classmethod
+    def from_reader(
+        cls, folder: SearchFolder, config: SearchConfig, reader: LedgerReader
+    ) -> Results:
+        # No reference: stopped before the first trial.
+        reference = reader.reference or [0.0] * len(config.objectives)
+        results = cls.from_entries(folder, config, reader.entries, reference)
+        results.networks = reader.networks
+        return results
 
     @classmethod
     def from_entries(
