@@ -15,7 +15,8 @@ from search.config import METRICS, REFERENCE_FACTOR, SearchConfig
 from search.confirm import merged, probabilities
 from search.front import Front, Objective, hypervolume, hypervolume_share
 from search.home import SearchFolder
-from search.reader import LedgerReader
+from search.networks import Networks
+from search.reading import LedgerReader
 from search.stopping import StoppingReport, report
 from search.study import Entry
 from trainables.kinds import Metric
@@ -51,21 +52,26 @@ class Results:
     points: list[Entry]
     """one for every setting that was finished: its first trial, with means over its seeds"""
     front: list[Entry]
-    attributes: dict[str, Any] = field(default_factory=dict)
-    """what the ledger keeps beside the trials"""
+    networks: Networks = field(default_factory=Networks)
+    environment: dict[str, str] = field(default_factory=dict)
+    """of the last driver that worked on it"""
 
     @classmethod
-    def of(cls, folder: SearchFolder, reader: LedgerReader | None = None) -> Results:
-        """`reader` is that of an earlier look at the same search."""
+    def of(cls, folder: SearchFolder) -> Results:
         config = stored_config(folder)
-        reader = reader or LedgerReader(folder.ledger_url, config.name)
-        entries = reader.entries()
-        attributes = reader.attributes()
-        # Without a reference it was stopped before the first trial.
-        reference = attributes.get("reference") or [0.0] * len(config.objectives)
-        found = cls.from_entries(folder, config, entries, reference)
-        found.attributes = attributes
-        return found
+        reader = LedgerReader(folder.ledger_url, config.name)
+        reader.read()
+        return cls.from_reader(folder, config, reader)
+
+    @classmethod
+    def from_reader(
+        cls, folder: SearchFolder, config: SearchConfig, reader: LedgerReader
+    ) -> Results:
+        # No reference: stopped before the first trial.
+        reference = reader.reference or [0.0] * len(config.objectives)
+        results = cls.from_entries(folder, config, reader.entries, reference)
+        results.networks, results.environment = reader.networks, reader.environment
+        return results
 
     @classmethod
     def from_entries(
