@@ -7,7 +7,7 @@ import itertools
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dashboards.style import GRID, INK, PALETTE, canvas, saved, titled, words
 
@@ -78,25 +78,35 @@ def kernel_shares(mask: "NDArray[np.bool_]") -> "NDArray[np.float64]":
 
 def masks_image(masks: "Mapping[str, NDArray[np.bool_]]", title: str, path: str | Path) -> Path:
     """Every pruned layer in small: a cell a kernel, the darker the more of it is kept."""
-    figure, first = canvas(8, 1.0)
+    layers = {
+        name: {
+            "shape": mask.shape, "kept": float(mask.mean()), "cells": kernel_shares(mask).tolist()
+        }
+        for name, mask in masks.items()
+    }  # fmt: skip
+    return kept_kernels_image({"layers": layers}, title, path)
+
+
+def kept_kernels_image(picture: dict[str, Any], title: str, path: str | Path) -> Path:
+    """The same from what a trial tells: `layers` by name with `shape`, the share `kept` and
+    `cells`, the share of each kernel, or of neighbouring ones together."""
+    layers = picture["layers"]
+    columns = min(4, len(layers))
+    rows = -(-len(layers) // columns)
+    figure, first = canvas(8, 1.0 + 2.1 * rows)
     first.remove()
-    columns = min(4, len(masks))
-    rows = -(-len(masks) // columns)
-    figure.set_size_inches(8, 1.0 + 2.1 * rows)
-    plots = figure.subplots(rows, columns, squeeze=False).flat
-    image = None
-    for axes, (name, mask) in zip(plots, masks.items(), strict=False):
-        image = axes.imshow(kernel_shares(mask), cmap="Blues", vmin=0, vmax=1, aspect="auto")
-        axes.set_title(f"{name}\n{100 * float(mask.mean()):.1f} % kept", **words(9))
-        axes.set_xlabel(f"{mask.shape[1]} inputs", **words(8))
-        axes.set_ylabel(f"{mask.shape[0]} outputs", **words(8))
+    plots = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes, (name, layer) in zip(plots, layers.items(), strict=False):
+        image = axes.imshow(layer["cells"], cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        axes.set_title(f"{name}\n{100 * layer['kept']:.1f} % kept", **words(9))
+        axes.set_xlabel(f"{layer['shape'][1]} inputs", **words(8))
+        axes.set_ylabel(f"{layer['shape'][0]} outputs", **words(8))
         axes.set_xticks([])
         axes.set_yticks([])
-    for axes in figure.axes[len(masks) :]:
+    for axes in plots[len(layers) :]:
         axes.set_visible(False)
-    if image is not None:
-        bar = figure.colorbar(image, ax=figure.axes[: len(masks)], shrink=0.6)
-        bar.set_label("share of a kernel that is kept", **words(10))
+    bar = figure.colorbar(image, ax=plots, shrink=0.6)
+    bar.set_label("share of a kernel that is kept", **words(10))
     figure.suptitle("\n".join(textwrap.wrap(title, 70)), **words(14))
     return saved(figure, path)
 

@@ -9,6 +9,7 @@ from typing import Any
 from search import terminal
 from search.config import MLFLOW_RUN, SearchConfig, from_source
 from search.home import SearchFolder, stages_folder, write_atomically
+from search.notes import note_of
 from search.results import Results, stored_config
 from search.yaml_source import parse
 from trainables.registry import UserError
@@ -170,7 +171,9 @@ def _close_tracker(
     tracker: Any, results: Results, artifacts: dict[str, str | Path], complete: bool, quiet: bool
 ) -> None:
     state = "complete" if complete else "interrupted"
-    problem = tracker.close(state, artifacts, summary_note(results))
+    share = results.hypervolume_share
+    note = note_of(results.config, results.entries, results.front, share, "front.png" in artifacts)
+    problem = tracker.close(state, artifacts, note)
     if problem is not None and not quiet:
         terminal.show(
             f"MLflow at {tracker.uri} did not take everything: {problem}\n"
@@ -188,18 +191,6 @@ def _pictures(results: Results, quiet: bool) -> dict[str, str | Path]:
         if not quiet:
             terminal.show(f"pictures were not made: {type(error).__name__}: {error}")
         return {}
-
-
-def summary_note(results: Results) -> str:
-    """The parent run's description in the MLflow UI."""
-    name = results.config.name
-    return (
-        f"{results.config.description}\n\n"
-        f"```\n{terminal.front_summary(results)}\n```\n\n"
-        "The front as a picture: artifacts front.html, front.png, front.csv. "
-        "Its trials: filter with `tags.pareto = 'true'`.\n\n"
-        f"```\nbitfront export {name} --budget 40%\nbitfront train recipe.yaml\n```\n"
-    )
 
 
 def _conclude(results: Results, complete: bool) -> None:

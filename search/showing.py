@@ -171,11 +171,10 @@ def report_of(view: SearchView) -> str:
 
 
 def write_figures(results: Results) -> dict[str, str | Path]:
-    """report.html, front.html, front.png and front.csv beside the ledger, for the parent run, which
-    takes the scores of selectors too; heatmap.* where a search asks which one part may be binary, pairs.*
-    with more than two objectives, kept.* and curves.* where exponents of pruning are searched."""
+    """report.html, front.html, front.png and front.csv beside the ledger, for the parent run;
+    heatmap.* where a search asks which one part may be binary, pairs.* with more than two
+    objectives, kept.* and curves.* where exponents of pruning are searched."""
     from dashboards.figures import front_csv, front_html, front_image
-    from search.selection import selection_files
 
     points = results.figure_points()
     labels = results.figure_labels()
@@ -189,8 +188,7 @@ def write_figures(results: Results) -> dict[str, str | Path]:
     write_atomically(out / REPORT, report_of(view_of(results)))
     names = [REPORT, "front.html", "front.png", "front.csv", *_write_heat_map(results, title)]
     names += [*_write_pairs(results, title), *_write_pruning(results, title)]
-    made = [out / name for name in names]
-    return {path.name: path for path in [*made, *selection_files(out)]}
+    return {name: out / name for name in names}
 
 
 def _write_pairs(results: Results, title: str) -> list[str]:
