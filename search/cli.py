@@ -213,6 +213,19 @@ def build_parser() -> argparse.ArgumentParser:
     mask.add_argument("--layer", help="its name (default: list the layers and what they keep)")
     mask.add_argument("-o", "--output", metavar="PNG", help="default: LAYER.png")
 
+    report = verb("report", "search.showing", "a page to send around: the search in pictures")
+    report.add_argument("searches", nargs="+", metavar="search", help="its name; two are compared")
+    report.add_argument("-o", "--output", metavar="HTML", help="default: report.html in its folder")
+
+    figure = verb("figure", "search.showing", "one figure for a paper", json=False)
+    figure.add_argument("search", help="its name; of masks also a packed checkpoint")
+    figure.add_argument(
+        "--kind", default="front", help="front (default), layers, hypervolume, masks, importance"
+    )
+    figure.add_argument("--layer", help="of masks: this one, weight by weight")
+    figure.add_argument("--title", help="instead of the search's name; '' for none")
+    figure.add_argument("-o", "--output", metavar="FILE", help=".pdf, .svg or .png; KIND.pdf")
+
     doctor = verb("doctor", "search.catalog", "check this machine and installation")
     doctor.add_argument(
         "--address", help="every node of a Ray cluster too: auto, HOST:PORT, ray://..., http://..."

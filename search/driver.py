@@ -179,7 +179,7 @@ class Session:
         if trial_id in self._spared:
             metrics["would_stop_at"] = self._spared.pop(trial_id)
         history = [_metrics(row) for row in result.get("history", [])]
-        if self.tracker is not None and "picture" in result:
+        if self.tracker is not None and result.get("picture"):
             self.tracker.picture(self.ledger.entries[trial_id], result["picture"])
         self._end(trial_id, "complete", metrics=metrics, history=history)
 

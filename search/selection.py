@@ -115,10 +115,6 @@ def selection_rows(selection: Selection) -> list[dict[str, Any]]:
     ]
 
 
-def selection_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("selection-*.*"))
-
-
 def write_selection(selection: Selection, folder: Path) -> None:
     """selection-NAME-HASH.json, .csv, .html and .png in the search's folder."""
     from dashboards.scores import scores_csv, scores_html, scores_png

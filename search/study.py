@@ -15,7 +15,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import optuna
@@ -24,7 +23,9 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search.bounds import reference_point, violations
 from search.config import SearchConfig
+from search.environment import environment
 from search.home import is_name
+from search.networks import Networks
 from search.samplers import Problem, distribution, make_sampler
 from spaces.space import Space, random_value
 from trainables.parameters import Choice, Domain
@@ -121,9 +122,11 @@ class Ledger:
         if "reference" not in self.study.user_attrs:
             self.study.set_user_attr("reference", reference_point(config, space))
         self.reference: list[float] = self.study.user_attrs["reference"]
+        self.study.set_user_attr("environment", environment())
         if first and "first" not in self.study.user_attrs:
             self.study.set_user_attr("first", list(first))
         self._first: list[dict[str, Any]] = self.study.user_attrs.get("first", [])
+        self.networks = Networks.from_json(self.study.user_attrs.get("networks"))
         self.mirror = optuna.create_study(
             directions=directions, sampler=optuna.samplers.RandomSampler()
         )
@@ -275,6 +278,8 @@ class Ledger:
         return recorded(self.space, draw)
 
     def _write_start(self, entry: Entry, trial: optuna.Trial) -> None:
+        if self.networks.learn(entry.spec.task):
+            self.study.set_user_attr("networks", self.networks.as_json())
         template = create_trial(
             state=TrialState.RUNNING,
             params=trial.params,
@@ -427,33 +432,12 @@ def open_storage(url: str) -> BaseStorage:
 
 
 def read_entries(url: str, name: str) -> list[Entry]:
-    """All trials of a search, for reading only; works while a driver writes. None where the
-    driver has not come to write any."""
-    found = _stored_study(url, name)
-    if found is None:
-        return []
-    storage, study_id = found
-    return [entry_of(trial) for trial in storage.get_all_trials(study_id, deepcopy=False)]
+    """All trials of a search, for reading only; works while a driver writes."""
+    from search.reading import LedgerReader
 
-
-def read_reference(url: str, name: str) -> list[float] | None:
-    """The reference point that was fixed before the first trial."""
-    found = _stored_study(url, name)
-    if found is None:
-        return None
-    storage, study_id = found
-    return storage.get_study_user_attrs(study_id).get("reference")
-
-
-def _stored_study(url: str, name: str) -> tuple[BaseStorage, int] | None:
-    """A reader makes no file: the driver may be about to."""
-    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).exists():
-        return None
-    storage = open_storage(url)
-    try:
-        return storage, storage.get_study_id_from_name(name)
-    except KeyError:
-        return None
+    reader = LedgerReader(url, name)
+    reader.read()
+    return reader.entries
 
 
 def point_of(spec: TrialSpec, search: str) -> str:

@@ -16,6 +16,7 @@ from trainables.registry import UserError
 
 if TYPE_CHECKING:
     from search.config import SearchConfig
+    from search.recipe import FinalResult, Recipe
     from search.results import Results
     from search.study import Entry
 
@@ -181,13 +182,8 @@ def front(args: Namespace) -> int:
 def _plot(results: Results) -> str:
     from dashboards.figures import front_text
 
-    labels = results.figure_labels()
-    return front_text(
-        results.figure_points(),
-        min(100, terminal.width()),
-        accuracy_label=labels["accuracy_label"],
-        cost_label=labels["cost_label"],
-    )
+    width = min(100, terminal.width())
+    return front_text(results.figure_points(), width, **results.figure_labels())
 
 
 def compare(args: Namespace) -> int:
@@ -315,6 +311,9 @@ def train(args: Namespace) -> int:
         workers=args.workers,
         address=args.address,
     )
+    told = _note_finals(recipe, result, home.home(args.home))
+    if told is not None:
+        note(told)
     if args.json:
         terminal.show_json(result.as_json())
         return 0
@@ -341,6 +340,38 @@ def train(args: Namespace) -> int:
         f"{result.epochs} epochs on {result.train_examples} examples{known}"
     )
     return 0
+
+
+def _note_finals(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
+    """Where the search of the recipe is here, its final trainings are told to it and to MLflow.
+    Returns what went wrong, if anything did."""
+    from search.finals import FinalTraining, note_finals
+    from search.results import stored_config
+    from search.tracking import deliver_extras
+
+    origin = recipe.provenance
+    folder = home.SearchFolder(root / origin.search) if origin is not None else None
+    if origin is None or folder is None or not folder.exists:
+        return None
+    made = [
+        FinalTraining(
+            recipe=recipe.name,
+            trial=origin.trial,
+            method=recipe.spec.method,
+            plan=recipe.spec.plan,
+            seed=seed.seed,
+            epochs=result.epochs,
+            checkpoint=str(Path(seed.checkpoint).resolve()),
+            seconds=seed.seconds,
+            ended=time.time(),
+            metrics=seed.metrics,
+        )
+        for seed in result.seeds
+    ]
+    note_finals(folder, made)
+    config = stored_config(folder)
+    problem = deliver_extras(config, folder) if config.tracking.enabled else None
+    return None if problem is None else f"MLflow did not take the final training: {problem}"
 
 
 def replay(args: Namespace) -> int:

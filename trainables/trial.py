@@ -82,12 +82,10 @@ class Trial(tune.Trainable):
         training = self._training
         metrics = dict(training.history[-1] if training.done else training.epoch())
         if training.done:
-            from trainables.pictures import predictions
+            from trainables.pictures import pictures
 
             training.network.verify()
-            picture = predictions(training)
-            if picture is not None:
-                metrics["picture"] = picture
+            metrics["picture"] = pictures(training)
         if training.done or self._just_resumed:
             # The driver may be another one than that which heard of the earlier epochs.
             metrics["history"] = list(training.history)

@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from dashboards.pairs import PairPoint, pairs_figure, pairs_html, pairs_png
+from dashboards.pairs import PairPoint, pair_figures, pairs_html, pairs_png
 from dashboards.pruning import (
     EMPTY,
     GAP,
@@ -19,7 +19,7 @@ from dashboards.pruning import (
     kept_png,
     largest_drop,
     mask_cells,
-    mask_png,
+    mask_image,
 )
 
 
@@ -60,7 +60,7 @@ def test_a_linear_layer_is_one_of_single_cells():
 @pytest.mark.parametrize("shape", [(4, 3, 3, 3), (10, 64), (1, 1, 1, 1)])
 def test_a_mask_is_drawn(tmp_path, shape):
     mask = np.random.default_rng(0).random(shape) < 0.1
-    assert is_png(mask_png(mask, "a $layer$", tmp_path / "mask.png"))
+    assert is_png(mask_image(mask, "a $layer$", tmp_path / "mask.png"))
 
 
 def test_the_largest_drop_is_between_two_epochs():
@@ -93,9 +93,12 @@ LABELS = ["accuracy, %", "robust accuracy under PGD-20, %", "FLOPs"]
 
 
 def test_three_objectives_are_shown_in_pairs(tmp_path):
-    figure = pairs_figure(POINTS, LABELS, "three")
-    assert [len(trace.dimensions) for trace in figure.data] == [3, 3]
-    assert [list(trace.text) for trace in figure.data] == [["t3"], ["t1", "t2"]]
+    figures = pair_figures(POINTS, LABELS)
+    assert list(figures) == ["pair-0-1", "pair-0-2", "pair-1-2"]
+    for figure in figures.values():
+        assert [list(trace.customdata) for trace in figure.data] == [["t3"], ["t1", "t2"]]
+    axes = figures["pair-1-2"].layout
+    assert [axes.yaxis.title.text, axes.xaxis.title.text] == LABELS[1:]
     assert "robust accuracy under PGD-20" in pairs_html(POINTS, LABELS, "three")
     assert is_png(pairs_png(POINTS, LABELS, "three", tmp_path / "pairs.png"))
 

@@ -217,12 +217,14 @@ def test_the_parent_run_has_the_front_as_html_png_and_csv(finished):
     client, runs = finished.runs()
     parent = runs[0].data.tags["mlflow.parentRunId"]
     names = {a.path for a in client.list_artifacts(parent)}
-    assert names == {"search.yaml", "front.html", "front.png", "front.csv"}
+    assert names == {"search.yaml", "report.html", "front.html", "front.png", "front.csv"}
     png = Path(client.download_artifacts(parent, "front.png")).read_bytes()
     assert png.startswith(b"\x89PNG")
     tagged = {r.data.tags["bitfront.trial"] for r in runs if r.data.tags["pareto"] == "true"}
     assert tagged == {p["trial"] for p in finished.json("front", "e2e")["points"]}
-    assert "Front of e2e" in client.get_run(parent).data.tags["mlflow.note.content"]
+    note = client.get_run(parent).data.tags["mlflow.note.content"]
+    assert f"get-artifact?path=front.png&run_uuid={parent}" in note
+    assert all(f"`{p['plan']}`" in note for p in finished.json("front", "e2e")["points"])
 
 
 def test_export_train_and_the_packed_checkpoint(finished):
@@ -252,6 +254,15 @@ def test_export_train_and_the_packed_checkpoint(finished):
     assert notes["test_accuracy"] == result["seeds"][0]["test_accuracy"]
     again = finished.call("train", "elsewhere/cheap.yaml", "--seeds", "2", "--epochs", "3")
     assert "already trained" in again
+    client, _ = finished.runs()
+    experiment = client.get_experiment_by_name("digits mlp").experiment_id
+    finals = client.search_runs([experiment], "tags.`bitfront.kind` = 'final'")
+    assert {run.info.run_name for run in finals} == {
+        f"final e2e-{points[0]['trial']} seed {seed}" for seed in (0, 1)
+    }
+    parents = {run.data.tags["mlflow.parentRunId"] for run in finals}
+    (search,) = client.search_runs([experiment], "tags.`bitfront.kind` = 'search'")
+    assert parents == {search.info.run_id}
 
 
 def test_every_way_to_choose_a_point(finished):

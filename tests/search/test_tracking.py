@@ -84,10 +84,10 @@ def test_a_picture_of_the_predictions_is_in_the_run_of_its_trial(make_space, fol
     entry = session.ask()
     last = rows(1)[-1] | {"val_accuracy_mean": 0.6, "val_accuracy_task2": 0.7}
     session.report(entry.id, last)
-    session.finish(entry.id, {**last, "history": [last], "picture": picture})
+    session.finish(entry.id, {**last, "history": [last], "picture": {"predictions": picture}})
     assert tracker.close("complete", {}, "summary") is None
     client, (child,) = runs_of(tracker)
-    assert [a.path for a in client.list_artifacts(child.info.run_id)] == ["predictions.html"]
+    assert [a.path for a in client.list_artifacts(child.info.run_id)] == ["predictions.png"]
     assert child.data.metrics["val_accuracy_mean"] == 0.6
     assert child.data.metrics["val_accuracy_task2"] == 0.7
 

@@ -1,0 +1,143 @@
+"""Reading a ledger beside its writer: nothing is disturbed, only what is new is read, and what is
+broken is told in a sentence."""
+
+import os
+import sqlite3
+
+import pytest
+from optuna.exceptions import StorageInternalError
+
+from search.reading import LedgerReader, read_only
+from search.study import Ledger
+from trainables.registry import UserError
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'ledger.db'}"
+
+
+def finish(ledger, entry):
+    metrics = {"epoch": 3, "val_accuracy": 0.9}
+    return ledger.tell(entry.id, "complete", metrics, [metrics])
+
+
+def test_a_second_look_sees_what_changed_and_nothing_else(make_space, url):
+    ledger = Ledger(url, *make_space())
+    reader = LedgerReader(url, "tiny")
+    entry = ledger.ask()
+    assert reader.read()
+    assert [e.state for e in reader.entries] == ["running"]
+    assert not reader.read()
+    finish(ledger, entry)
+    assert reader.read()
+    assert [e.state for e in reader.entries] == ["complete"]
+    assert not reader.read()
+
+
+def test_what_has_ended_is_not_made_again(make_space, url):
+    ledger = Ledger(url, *make_space())
+    reader = LedgerReader(url, "tiny")
+    finish(ledger, ledger.ask())
+    reader.read()
+    (before,) = reader.entries
+    finish(ledger, ledger.ask())
+    assert reader.read()
+    assert reader.entries[0] is before
+    assert len(reader.entries) == 2
+
+
+def test_reference_and_layers_come_with_the_trials(make_space, url):
+    ledger = Ledger(url, *make_space())
+    entry = ledger.ask()
+    reader = LedgerReader(url, "tiny")
+    reader.read()
+    assert reader.reference == ledger.reference
+    layers = reader.networks.of(entry.spec.task)
+    assert [layer.name for layer in layers] == [
+        layer.name for layer in ledger.networks.of(entry.spec.task)
+    ]
+    assert len(layers) == len(entry.spec.plan)
+
+
+def test_a_reader_cannot_write_and_keeps_no_lock(make_space, url, tmp_path):
+    ledger = Ledger(url, *make_space())
+    ledger.ask()
+    reader = LedgerReader(url, "tiny")
+    reader.read()
+    with pytest.raises(StorageInternalError) as refused:
+        reader._open().create_new_study([])
+    assert "readonly" in str(refused.value.__cause__)
+    # Another process can take the whole file for itself at once.
+    with sqlite3.connect(tmp_path / "ledger.db", timeout=0) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        other.rollback()
+    assert finish(ledger, ledger.ask()).state == "complete"
+
+
+def test_a_ledger_that_is_not_there_yet_is_empty_and_found_later(make_space, url, tmp_path):
+    reader = LedgerReader(url, "tiny")
+    assert not reader.read()
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "ledger.db").touch()  # the driver is about to make its tables
+    assert not reader.read()
+    Ledger(url, *make_space()).ask()
+    assert reader.read()
+    assert len(reader.entries) == 1
+
+
+def test_a_ledger_that_was_begun_anew_replaces_the_old_one(make_space, url, tmp_path):
+    reader = LedgerReader(url, "tiny")
+    ledger = Ledger(url, *make_space())
+    finish(ledger, ledger.ask())
+    finish(ledger, ledger.ask())
+    reader.read()
+    ledger.storage.remove_session()
+    for file in tmp_path.glob("ledger.db*"):
+        file.rename(tmp_path / f"old-{file.name}")
+    assert not reader.read()
+    assert reader.entries == []
+    Ledger(url, *make_space()).ask()
+    assert reader.read()
+    assert [e.state for e in reader.entries] == ["running"]
+
+
+def test_a_broken_ledger_is_a_sentence(tmp_path, url):
+    (tmp_path / "ledger.db").write_bytes(b"this is no database, though it is long enough" * 50)
+    with pytest.raises(UserError, match="the ledger of 'tiny' cannot be read"):
+        LedgerReader(url, "tiny").read()
+
+
+def test_a_trial_of_another_version_is_a_sentence(make_space, url):
+    ledger = Ledger(url, *make_space())
+    ledger.ask()
+    ledger.study.ask()
+    with pytest.raises(UserError, match="trial 1 is of another version"):
+        LedgerReader(url, "tiny").read()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_to_can_be_read(make_space, url, tmp_path):
+    ledger = Ledger(url, *make_space())
+    finish(ledger, ledger.ask())
+    ledger.storage.remove_session()
+    tmp_path.chmod(0o500)
+    try:
+        reader = LedgerReader(url, "tiny")
+        assert reader.read()
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_odd_names_of_folders_are_read(make_space, tmp_path):
+    odd = tmp_path / "100 % #1"
+    odd.mkdir()
+    url = f"sqlite:///{odd / 'ledger.db'}"
+    Ledger(url, *make_space()).ask()
+    reader = LedgerReader(url, "tiny")
+    assert reader.read()
+    assert len(reader.entries) == 1
+
+
+def test_other_databases_keep_their_address():
+    assert read_only("postgresql://host/name") == "postgresql://host/name"
