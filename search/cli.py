@@ -87,6 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     front = verb("front", "search.verbs", "the front of a search")
     front.add_argument("search", help="its name")
     front.add_argument("--plot", action="store_true", help="with a scatter of all trials")
+    front.add_argument("--wide", action="store_true", help="whole plans and all columns")
     front.add_argument("--csv", action="store_true", help="all complete trials as CSV")
 
     compare = verb(

@@ -11,6 +11,7 @@ from search.config import MLFLOW_RUN, SearchConfig, from_source
 from search.home import SearchFolder, stages_folder, write_atomically
 from search.results import Results, stored_config
 from search.study import Entry
+from search.summary import front_summary, next_commands
 from search.yaml_source import parse
 from trainables.registry import UserError
 
@@ -289,7 +290,7 @@ def summary_note(results: Results) -> str:
     name = results.config.name
     return (
         f"{results.config.description}\n\n"
-        f"```\n{terminal.front_summary(results)}\n```\n\n"
+        f"```\n{front_summary(results)}\n```\n\n"
         "The front as a picture: artifacts front.html, front.png, front.csv. "
         "Its trials: filter with `tags.pareto = 'true'`.\n\n"
         f"```\nbitfront export {name} --budget 40%\nbitfront train recipe.yaml\n```\n"
@@ -306,6 +307,6 @@ def _conclude(results: Results, complete: bool) -> None:
     if failures:
         listed = ", ".join(f"{count} {reason}" for reason, count in failures.items())
         terminal.show(f"Failed trials: {listed} (bitfront status {results.config.name} --json)")
-    terminal.show(terminal.front_summary(results))
+    terminal.show(front_summary(results, colours=terminal.coloured()))
     terminal.show("")
-    terminal.show(terminal.next_commands(results))
+    terminal.show(next_commands(results))
