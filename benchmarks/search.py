@@ -206,7 +206,7 @@ def plot(rows: list[Row], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from dashboards.figures import PALETTE
+    from dashboards.style import PALETTE
 
     workers = max(int(str(r["workers"])) for r in rows)
     rows = [r for r in rows if int(str(r["workers"])) == workers]

@@ -5,17 +5,30 @@ them. Plotly and matplotlib are imported when used, so that the terminal picture
 """
 
 import csv
-import html
 import io
 import itertools
 import math
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 from dashboards.page import figure_page
+from dashboards.style import (
+    BUDGET,
+    DOMINATED,
+    GRID,
+    INK,
+    axis,
+    canvas,
+    framed,
+    look,
+    markup,
+    noted,
+    saved,
+    titled,
+    words,
+)
 from search.front import Objective, non_dominated
 
 if TYPE_CHECKING:
@@ -25,33 +38,13 @@ ACCURACY_LABEL = "validation accuracy, %"
 COST_LABEL = "FLOPs, MixBin convention, % of FP"
 EMPTY = "no finished trials yet"
 
-# Okabe & Ito, colours that stay apart for colour-blind readers; darkest on white first.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
-# (plotly, matplotlib). Nine symbols over seven colours: 63 methods before a pair repeats.
-SYMBOLS = (
-    ("circle", "o"),
-    ("square", "s"),
-    ("diamond", "D"),
-    ("triangle-up", "^"),
-    ("triangle-down", "v"),
-    ("cross", "P"),
-    ("x", "X"),
-    ("star", "*"),
-    ("pentagon", "p"),
-)
-DOMINATED = "#A6A6A6"
-INK = "#333333"
-GRID = "#E6E6E6"
-
 CSV_COLUMNS = ("trial", "method", "plan", "accuracy", "cost", "cost_pct", "on_front")
-
-_AXES = (Objective("accuracy", maximize=True), Objective("cost", maximize=False))
 
 
 @dataclass(frozen=True)
 class FrontPoint:
-    """One finished trial. Accuracy, or whatever quality the labels name, is a fraction;
-    `cost_pct` is against the FP model."""
+    """One finished point. Accuracy, or whatever quality the labels name, is a fraction where they
+    say `share`; `cost_pct` is against the FP model."""
 
     trial: str
     method: str
@@ -64,17 +57,16 @@ class FrontPoint:
 
 
 class Labels(TypedDict, total=False):
-    """The optional words of a figure; `reference` is (accuracy, cost in the unit of the x axis)."""
+    """The optional words of a figure; `reference` is (accuracy, cost in the unit of the x axis),
+    `budgets` are (name, cost in that unit). `share`: the quality is a fraction, shown in percent;
+    `maximize`: more of it is better."""
 
     accuracy_label: str
     cost_label: str
+    share: bool
+    maximize: bool
     reference: tuple[float, float] | None
-
-
-class _Style(NamedTuple):
-    color: str
-    plotly_symbol: str
-    matplotlib_marker: str
+    budgets: Sequence[tuple[str, float]]
 
 
 class _Dot(NamedTuple):
@@ -91,27 +83,20 @@ class _Chart:
     y_range: tuple[float, float]
     dominated: list[_Dot]
     front: dict[str, list[_Dot]]  # by method, in the order of the legend
-    styles: dict[str, _Style]
+    styles: dict[str, tuple[str, str, str]]
     marker_size: int
     steps: list[tuple[float, float]]  # corners of the front: best accuracy within each cost
     reference: tuple[float | None, float | None]  # (x, y) of its lines, None where out of view
+    budgets: list[tuple[str, float]]  # those in view
 
 
-def front_figure(
-    points: Sequence[FrontPoint],
-    title: str,
-    accuracy_label: str = ACCURACY_LABEL,
-    cost_label: str = COST_LABEL,
-    reference: tuple[float, float] | None = None,
-) -> "go.Figure":
-    """The front as an interactive Plotly figure.
-
-    `reference` (accuracy, cost in the unit of the x axis) adds the dotted lines of the
-    hypervolume's reference point where they fall within the view; it never stretches the axes.
-    """
+def front_figure(points: Sequence[FrontPoint], title: str, **labels: Unpack[Labels]) -> "go.Figure":
+    """The front as an interactive Plotly figure; a click on a point finds its trial's id in
+    `customdata`. Reference and budgets are lines where they fall within the view; they never
+    stretch the axes."""
     import plotly.graph_objects as go
 
-    chart = _chart(points, accuracy_label, cost_label, reference)
+    chart = _chart(points, labels)
     figure = go.Figure()
 
     def scatter(dots: list[_Dot], name: str, marker: dict[str, object]) -> None:
@@ -119,9 +104,10 @@ def front_figure(
             x=[dot.x for dot in dots],
             y=[dot.y for dot in dots],
             mode="markers",
-            name=_markup(name),
+            name=markup(name),
             marker=marker,
-            hovertext=[_hover(dot.point, accuracy_label) for dot in dots],
+            customdata=[dot.point.trial for dot in dots],
+            hovertext=[_hover(dot, chart) for dot in dots],
             hovertemplate="%{hovertext}<extra></extra>",
         )
 
@@ -134,14 +120,24 @@ def front_figure(
             hoverinfo="skip", showlegend=False,
         )  # fmt: skip
     for method, dots in chart.front.items():
-        style = chart.styles[method]
-        marker = {
-            "color": style.color,
-            "symbol": style.plotly_symbol,
-            "size": chart.marker_size,
-            "line": {"color": INK, "width": 1},
-        }
+        colour, symbol, _ = chart.styles[method]
+        outline = {"color": INK, "width": 1}
+        marker = {"color": colour, "symbol": symbol, "size": chart.marker_size, "line": outline}
         scatter(dots, method, marker)
+    _plotly_lines(figure, chart)
+    if not chart.steps and not chart.dominated:
+        noted(figure, EMPTY)
+    return framed(
+        figure,
+        title,
+        height=560,
+        showlegend=bool(chart.steps or chart.dominated),
+        xaxis=axis(chart.x_label, range=chart.x_range),
+        yaxis=axis(chart.y_label, range=chart.y_range),
+    )
+
+
+def _plotly_lines(figure: "go.Figure", chart: _Chart) -> None:
     x, y = chart.reference
     line = {"line": {"color": INK, "width": 1, "dash": "dot"}, "layer": "below"}
     legend = {"name": "reference", "showlegend": True}
@@ -149,55 +145,29 @@ def front_figure(
         figure.add_vline(x=x, **line, **legend)
     if y is not None:
         figure.add_hline(y=y, **line, **(legend if x is None else {}))
-    if not chart.steps and not chart.dominated:
-        figure.add_annotation(text=EMPTY, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
-
-    axis = {"automargin": True, "gridcolor": GRID, "linecolor": INK, "zeroline": False}
-    figure.update_layout(
-        template="plotly_white",
-        height=560,
-        title={
-            "text": _markup(title, 40),
-            "font": {"size": 16},
-            "yref": "container",
-            "automargin": True,
-        },
-        font={"size": 13, "color": INK},
-        margin={"l": 8, "r": 16, "t": 24, "b": 8},
-        hoverlabel={"align": "left", "font": {"size": 12}, "namelength": -1},
-        legend={"orientation": "h", "x": 0, "xanchor": "left", "y": -0.2, "yanchor": "top"},
-        showlegend=bool(chart.steps or chart.dominated),
-        xaxis={**axis, "title": {"text": chart.x_label, "standoff": 8}, "range": chart.x_range},
-        yaxis={**axis, "title": {"text": chart.y_label, "standoff": 8}, "range": chart.y_range},
-    )
-    return figure
+    for name, value in chart.budgets:
+        figure.add_vline(
+            x=value,
+            line={"color": BUDGET, "width": 1.5, "dash": "dash"},
+            layer="below",
+            annotation={
+                "text": markup(name), "font": {"size": 11, "color": BUDGET}, "textangle": -90
+            },
+            annotation_position="bottom left",
+        )  # fmt: skip
 
 
 def front_html(points: Sequence[FrontPoint], title: str, **labels: Unpack[Labels]) -> str:
     """The figure as one page that needs no network."""
-    figure = front_figure(points, title, **labels)
-    return figure_page(figure, title, "front")
+    return figure_page(front_figure(points, title, **labels), title, "front")
 
 
-def front_png(
+def front_image(
     points: Sequence[FrontPoint], title: str, path: str | Path, **labels: Unpack[Labels]
 ) -> Path:
-    """The same picture as a PNG, 800 x 560 at twice the density.
-
-    Drawn by matplotlib, because Plotly's static export needs a browser.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    chart = _chart(
-        points,
-        labels.get("accuracy_label", ACCURACY_LABEL),
-        labels.get("cost_label", COST_LABEL),
-        labels.get("reference"),
-    )
-    figure = Figure(figsize=(8, 5.6), dpi=200, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    """The same picture as pdf, svg or png (800 x 560 at twice the density)."""
+    chart = _chart(points, labels)
+    figure, axes = canvas(8, 5.6)
     handles = []
     if chart.dominated:
         xs, ys = [dot.x for dot in chart.dominated], [dot.y for dot in chart.dominated]
@@ -209,29 +179,30 @@ def front_png(
         xs, ys = map(list, zip(*chart.steps, strict=True))
         axes.plot(xs, ys, color=INK, linewidth=1.5)
     for method, dots in chart.front.items():
-        style = chart.styles[method]
+        colour, _, marker = chart.styles[method]
         handles += axes.plot(
-            [dot.x for dot in dots], [dot.y for dot in dots], style.matplotlib_marker,
-            color=style.color, markersize=chart.marker_size, markeredgecolor=INK,
-            markeredgewidth=0.8, label=method,
+            [dot.x for dot in dots], [dot.y for dot in dots], marker, color=colour,
+            markersize=chart.marker_size, markeredgecolor=INK, markeredgewidth=0.8, label=method,
         )  # fmt: skip
     x, y = chart.reference
     dotted: dict[str, Any] = {"color": INK, "linestyle": ":", "zorder": 1, "label": "reference"}
     lines = [] if x is None else [axes.axvline(x, **dotted)]
     lines += [] if y is None else [axes.axhline(y, **dotted)]
     handles += lines[:1]
+    for name, value in chart.budgets:
+        axes.axvline(value, color=BUDGET, linestyle="--", linewidth=1.2, zorder=1)
+        axes.text(
+            value, chart.y_range[0], f"{name} ", rotation=90, ha="right", va="bottom",
+            **{**words(10), "color": BUDGET},
+        )  # fmt: skip
 
     axes.set_xlim(chart.x_range)
     axes.set_ylim(chart.y_range)
-    # parse_math off: a dollar sign in a search's name is a dollar sign.
-    words: dict[str, Any] = {"fontsize": 15, "color": INK, "parse_math": False}
-    axes.set_title("\n".join(textwrap.wrap(title, 62)), **{**words, "fontsize": 17})
-    axes.set_xlabel(chart.x_label, **words)
-    axes.set_ylabel(chart.y_label, **words)
-    axes.tick_params(labelsize=14, colors=INK)
+    titled(axes, title, 16)
+    axes.set_xlabel(chart.x_label, **words(15))
+    axes.set_ylabel(chart.y_label, **words(15))
+    axes.tick_params(labelsize=14)
     axes.grid(color=GRID)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
     if handles:
         size = 14 if len(handles) <= 8 else 12
         legend = figure.legend(
@@ -248,10 +219,8 @@ def front_png(
         for text in legend.get_texts():
             text.set_parse_math(False)
     else:
-        axes.text(0.5, 0.5, EMPTY, transform=axes.transAxes, ha="center", **words)
-    path = Path(path)
-    figure.savefig(path, format="png", metadata={"Software": None})
-    return path
+        axes.text(0.5, 0.5, EMPTY, transform=axes.transAxes, ha="center", **words(15))
+    return saved(figure, path)
 
 
 def front_csv(points: Sequence[FrontPoint], quality: str = "accuracy") -> str:
@@ -272,11 +241,10 @@ def front_text(
     points: Sequence[FrontPoint],
     width: int = 72,
     height: int = 18,
-    accuracy_label: str = ACCURACY_LABEL,
-    cost_label: str = COST_LABEL,
+    **labels: Unpack[Labels],
 ) -> str:
     """A scatter of characters for the terminal: `height` lines, none longer than `width`."""
-    chart = _chart(points, accuracy_label, cost_label, None, padding=0.0)
+    chart = _chart(points, labels, padding=0.0)
     front = [dot for dots in chart.front.values() for dot in dots]
     if not front and not chart.dominated:
         return EMPTY[:width]
@@ -307,15 +275,11 @@ def front_text(
     return "\n".join(line[:width].rstrip() for line in lines)
 
 
-def _chart(
-    points: Sequence[FrontPoint],
-    accuracy_label: str,
-    cost_label: str,
-    reference: tuple[float, float] | None,
-    padding: float = 0.06,
-) -> _Chart:
-    x_of, x_label = _cost_axis(points, cost_label)
-    dots = [_Dot(x_of(point), 100 * point.accuracy, point) for point in points]
+def _chart(points: Sequence[FrontPoint], labels: Labels, padding: float = 0.06) -> _Chart:
+    x_of, x_label = _cost_axis(points, labels.get("cost_label", COST_LABEL))
+    scale = 100 if labels.get("share", True) else 1
+    maximize = labels.get("maximize", True)
+    dots = [_Dot(x_of(point), scale * point.accuracy, point) for point in points]
     dots = [dot for dot in dots if math.isfinite(dot.x) and math.isfinite(dot.y)]
     dots.sort(key=lambda dot: (dot.x, -dot.y, dot.point.trial))
     on_front = [dot for dot in dots if dot.point.on_front]
@@ -325,25 +289,24 @@ def _chart(
     x_range = _padded([dot.x for dot in dots], padding)
     y_range = _padded([dot.y for dot in dots], padding)
     visible_x = visible_y = None
+    reference = labels.get("reference")
     if reference is not None:
-        y, x = 100 * reference[0], reference[1]
+        y, x = scale * reference[0], reference[1]
         visible_x = x if x_range[0] <= x <= x_range[1] else None
         visible_y = y if y_range[0] <= y <= y_range[1] else None
     return _Chart(
         x_label=x_label,
-        y_label=accuracy_label,
+        y_label=labels.get("accuracy_label", ACCURACY_LABEL),
         x_range=x_range,
         y_range=y_range,
         dominated=[dot for dot in dots if not dot.point.on_front],
         front=front,
-        styles={
-            method: _Style(PALETTE[i % len(PALETTE)], *SYMBOLS[i % len(SYMBOLS)])
-            # All methods, by name: one keeps its look while the front changes.
-            for i, method in enumerate(sorted({point.method for point in points}))
-        },
+        # All methods, by name: one keeps its look while the front changes.
+        styles={m: look(i) for i, m in enumerate(sorted({point.method for point in points}))},
         marker_size=10 if len(on_front) <= 25 else 8,
-        steps=_steps(on_front, x_range[1]),
+        steps=_steps(on_front, x_range[1], maximize),
         reference=(visible_x, visible_y),
+        budgets=[(n, v) for n, v in labels.get("budgets", ()) if x_range[0] <= v <= x_range[1]],
     )
 
 
@@ -356,19 +319,26 @@ def _cost_axis(
     return lambda point: point.cost, cost_label.removesuffix(", % of FP")
 
 
-def _steps(dots: list[_Dot], right: float) -> list[tuple[float, float]]:
-    """Corners of the staircase, held to the right edge: a larger budget still buys the last point.
+def _steps(dots: list[_Dot], right: float, maximize: bool) -> list[tuple[float, float]]:
+    """The staircase, held to the right edge: a larger budget still buys the last point."""
+    corners = staircase([(dot.x, dot.y) for dot in dots], maximize)
+    return [*corners, (right, corners[-1][1])] if corners else []
 
-    A front over more than these two objectives is not monotone here; its upper hull of steps is.
+
+def staircase(
+    points: Sequence[tuple[float, float]], maximize: bool = True
+) -> list[tuple[float, float]]:
+    """Corners of the best quality within each cost, of (cost, quality).
+
+    A front over more than these two objectives is not monotone here; its hull of steps is.
     """
-    kept = [dots[i] for i in non_dominated([(dot.y, dot.x) for dot in dots], _AXES)]
+    axes = (Objective("quality", maximize), Objective("cost", maximize=False))
+    kept = [points[i] for i in non_dominated([(y, x) for x, y in points], axes)]
     corners: list[tuple[float, float]] = []
-    for dot in sorted(kept):
+    for x, y in sorted(kept):
         if corners:
-            corners.append((dot.x, corners[-1][1]))
-        corners.append((dot.x, dot.y))
-    if corners:
-        corners.append((right, corners[-1][1]))
+            corners.append((x, corners[-1][1]))
+        corners.append((x, y))
     return corners
 
 
@@ -382,24 +352,20 @@ def _padded(values: list[float], share: float) -> tuple[float, float]:
     return low - pad, high + pad
 
 
-def _hover(point: FrontPoint, accuracy_label: str) -> str:
+def _hover(dot: _Dot, chart: _Chart) -> str:
+    point = dot.point
     rows = [
         ("method", point.method),
         ("plan", point.plan),
-        (accuracy_label, f"{100 * point.accuracy:.2f}"),
+        (chart.y_label, f"{dot.y:.2f}" if abs(dot.y) >= 1 else f"{dot.y:.4g}"),
         ("cost", f"{point.cost:,.0f}" if abs(point.cost) >= 1000 else f"{point.cost:g}"),
     ]
     if point.cost_pct is not None:
         rows.append(("cost, % of FP", f"{point.cost_pct:.2f}"))
     rows += sorted(point.extra.items())
-    lines = [f"<b>{_markup(point.trial)}</b>"]
-    lines += [_markup(f"{name}: {text}") for name, text in rows]
+    lines = [f"<b>{markup(point.trial)}</b>"]
+    lines += [markup(f"{name}: {text}") for name, text in rows]
     return "<br>".join(lines)
-
-
-def _markup(text: str, width: int = 44) -> str:
-    """Plain text for Plotly, whose strings are a small HTML: escaped, and broken into lines."""
-    return "<br>".join(html.escape(line, quote=False) for line in textwrap.wrap(text, width))
 
 
 def _legend_columns(labels: list[str], font_size: int, room: float = 560) -> int:

@@ -10,8 +10,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from dashboards.figures import ACCURACY_LABEL, INK
+from dashboards.figures import ACCURACY_LABEL
 from dashboards.page import figure_page
+from dashboards.style import INK
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

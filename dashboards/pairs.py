@@ -1,4 +1,4 @@
-"""A front over three objectives or more as a matrix of pairs, each of them its own scatter."""
+"""A front over three objectives or more, two of them at a time."""
 
 import html
 import itertools
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dashboards.figures import DOMINATED, GRID, INK, PALETTE
-from dashboards.page import figure_page
+from dashboards.page import page, placed
+from dashboards.style import DOMINATED, GRID, INK, PALETTE, axis, framed
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -23,36 +23,37 @@ class PairPoint:
     on_front: bool
 
 
-def pairs_figure(points: Sequence[PairPoint], labels: Sequence[str], title: str) -> "go.Figure":
-    """Objectives in percent are given so; the diagonal stays empty."""
+def pair_figures(points: Sequence[PairPoint], labels: Sequence[str]) -> "dict[str, go.Figure]":
+    """A figure for every two objectives, by a name for its place; shares are given in percent. On
+    one of them a point of the front may lie behind others: it is better in a third objective."""
     import plotly.graph_objects as go
 
-    figure = go.Figure()
-    for on_front, name, colour in ((False, "dominated", DOMINATED), (True, "front", PALETTE[0])):
-        chosen = [p for p in points if p.on_front == on_front]
-        figure.add_splom(
-            dimensions=[
-                {"label": html.escape(label), "values": [p.values[i] for p in chosen]}
-                for i, label in enumerate(labels)
-            ],
-            name=name,
-            text=[html.escape(p.trial) for p in chosen],
-            marker={"color": colour, "size": 8 if on_front else 5},
-            diagonal={"visible": False},
-            showupperhalf=False,
-        )
-    figure.update_layout(
-        template="plotly_white",
-        height=260 * len(labels),
-        title={"text": html.escape(title), "font": {"size": 16}},
-        font={"size": 12, "color": INK},
-    )
-    return figure
+    found = {}
+    for i, j in itertools.combinations(range(len(labels)), 2):
+        figure = go.Figure()
+        for on_front, name in ((False, "dominated"), (True, "front")):
+            chosen = [p for p in points if p.on_front == on_front]
+            figure.add_scatter(
+                x=[p.values[j] for p in chosen],
+                y=[p.values[i] for p in chosen],
+                mode="markers",
+                name=name,
+                customdata=[p.trial for p in chosen],
+                marker={
+                    "color": PALETTE[0] if on_front else DOMINATED,
+                    "size": 9 if on_front else 5,
+                },
+                hovertemplate="%{customdata}: %{x:.4g}, %{y:.4g}<extra></extra>",
+            )
+        found[f"pair-{i}-{j}"] = framed(figure, "", xaxis=axis(labels[j]), yaxis=axis(labels[i]))
+    return found
 
 
 def pairs_html(points: Sequence[PairPoint], labels: Sequence[str], title: str) -> str:
     """One page that needs no network."""
-    return figure_page(pairs_figure(points, labels, title), title, "pairs")
+    figures = pair_figures(points, labels)
+    body = "\n".join(placed(figure, name) for name, figure in figures.items())
+    return page(title, f"<h1>{html.escape(title)}</h1>\n{body}")
 
 
 def pairs_png(

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dashboards.figures import GRID, INK, PALETTE
+from dashboards.style import GRID, INK, PALETTE
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dashboards.figures import GRID, INK, PALETTE
 from dashboards.page import figure_page
+from dashboards.style import GRID, INK, PALETTE
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

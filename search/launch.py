@@ -183,7 +183,7 @@ def write_figures(results: Results) -> dict[str, str | Path]:
     """front.html, front.png and front.csv beside the ledger, for the parent run, which takes the
     scores of selectors too; heatmap.* where a search asks which one part may be binary, pairs.*
     with more than two objectives, kept.* and curves.* where exponents of pruning are searched."""
-    from dashboards.figures import front_csv, front_html, front_png
+    from dashboards.figures import front_csv, front_html, front_image
     from search.selection import selection_files
 
     points = results.figure_points()
@@ -194,7 +194,7 @@ def write_figures(results: Results) -> dict[str, str | Path]:
     out = results.folder.path
     (out / "front.html").write_text(front_html(points, title, **labels), encoding="utf-8")
     (out / "front.csv").write_text(front_csv(points, results.figure_quality.bare), encoding="utf-8")
-    front_png(points, title, out / "front.png", **labels)
+    front_image(points, title, out / "front.png", **labels)
     names = ["front.html", "front.png", "front.csv", *_write_heat_map(results, title)]
     names += [*_write_pairs(results, title), *_write_pruning(results, title)]
     made = [out / name for name in names]

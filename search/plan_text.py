@@ -13,18 +13,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from trainables.plan import LEVELS, PlanLayer
+from trainables.plan import LEVELS
 
 Groups = list[str]
 
 
-def by_stage(plan: str, layers: Sequence[PlanLayer] | None) -> Groups:
-    """The letters of each stage; of all layers together where the stages are not known."""
-    if layers is None or len(layers) != len(plan):
+def by_stage(plan: str, stages: Sequence[str] | None) -> Groups:
+    """The letters of each stage; `stages` has one for every layer. All letters together where the
+    stages are not known."""
+    if stages is None or len(stages) != len(plan):
         return [plan]
-    pairs = zip(layers, plan, strict=True)
-    stages = itertools.groupby(pairs, key=lambda pair: pair[0].stage)
-    return ["".join(letter for _, letter in members) for _, members in stages]
+    pairs = zip(stages, plan, strict=True)
+    groups = itertools.groupby(pairs, key=lambda pair: pair[0])
+    return ["".join(letter for _, letter in members) for _, members in groups]
 
 
 def letters(groups: Groups) -> str:

@@ -64,7 +64,7 @@ class Recipe(Strict):
 
 
 def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[int]) -> Recipe:
-    from search.tracking import version_of
+    from search.environment import version_of
 
     if entry.state != "complete":
         raise UserError(f"trial {entry.id} is {entry.state}: only a complete one can be exported")

@@ -15,12 +15,12 @@ from search.config import METRICS, REFERENCE_FACTOR, SearchConfig
 from search.confirm import merged, probabilities
 from search.front import Front, Objective, hypervolume, hypervolume_share
 from search.home import SearchFolder
-from search.networks import Networks
-from search.reading import LedgerReader
+from search.reader import LedgerReader
 from search.stopping import StoppingReport, report
-from search.study import Entry
+from search.study import NETWORKS, Entry, network_key
 from trainables.kinds import Metric
 from trainables.registry import UserError, did_you_mean
+from trainables.task import Task
 
 COST_LABELS = {
     "flops": "FLOPs, MixBin convention",
@@ -49,25 +49,24 @@ class Results:
     config: SearchConfig
     entries: list[Entry]
     reference: list[float]
+    points: list[Entry]
+    """one for every setting that was finished: its first trial, with means over its seeds"""
     front: list[Entry]
-    networks: Networks = field(default_factory=Networks)
+    attributes: dict[str, Any] = field(default_factory=dict)
+    """what the ledger keeps beside the trials"""
 
     @classmethod
-    def of(cls, folder: SearchFolder) -> Results:
+    def of(cls, folder: SearchFolder, reader: LedgerReader | None = None) -> Results:
+        """`reader` is that of an earlier look at the same search."""
         config = stored_config(folder)
-        reader = LedgerReader(folder.ledger_url, config.name)
-        reader.read()
-        return cls.from_reader(folder, config, reader)
-
-    @classmethod
-    def from_reader(
-        cls, folder: SearchFolder, config: SearchConfig, reader: LedgerReader
-    ) -> Results:
-        # No reference: stopped before the first trial.
-        reference = reader.reference or [0.0] * len(config.objectives)
-        results = cls.from_entries(folder, config, reader.entries, reference)
-        results.networks = reader.networks
-        return results
+        reader = reader or LedgerReader(folder.ledger_url, config.name)
+        entries = reader.entries()
+        attributes = reader.attributes()
+        # Without a reference it was stopped before the first trial.
+        reference = attributes.get("reference") or [0.0] * len(config.objectives)
+        found = cls.from_entries(folder, config, entries, reference)
+        found.attributes = attributes
+        return found
 
     @classmethod
     def from_entries(
@@ -86,7 +85,7 @@ class Results:
                 front.add(entry.id, entry.values)
         chances = dict(zip(points, probabilities(list(points.values()), objectives), strict=True))
         on_front = [replace(points[key], confidence=chances[key]) for key in front.keys]
-        return cls(folder, config, entries, reference, on_front)
+        return cls(folder, config, entries, reference, list(points.values()), on_front)
 
     @property
     def front_values(self) -> list[list[float]]:
@@ -106,6 +105,11 @@ class Results:
         return hypervolume_share(
             self.front_values, self.reference, ideal, self.config.front_objectives
         )
+
+    def stages(self, task: Task) -> list[str] | None:
+        """The stage of every layer a plan decides; None where the ledger does not know."""
+        layers = self.attributes.get(NETWORKS, {}).get(network_key(task))
+        return None if layers is None else [stage for _, _, stage in layers]
 
     def counts(self) -> dict[str, int]:
         found = Counter(entry.state for entry in self.entries)
@@ -203,55 +207,75 @@ class Results:
         """The cost on the figure's axis: the first objective that is one."""
         return next((o for o in self.config.objectives if o in COST_LABELS), "flops")
 
+    @property
+    def shown_cost(self) -> str:
+        """The same in the unit of the axis: flops in percent where that orders the points."""
+        return "flops_pct" if self._in_percent else self.cost_name
+
     def figure_points(self) -> list[FrontPoint]:
-        on_front = {entry.id for entry in self.front}
-        points = merged(self.entries, self.config.front_objectives)
-        cost, quality = self.cost_name, self.figure_quality.name
+        front = {entry.id: entry for entry in self.front}
+        cost, quality = self.cost_name, self.figure_quality
         in_percent = self._in_percent
         return [
             FrontPoint(
                 trial=e.id,
                 method=e.spec.method,
                 plan=e.spec.plan,
-                accuracy=e.metrics[quality],
+                accuracy=e.metrics[quality.name],
                 cost=e.costs[cost],
                 cost_pct=e.costs["flops_pct"] if in_percent else None,
-                on_front=e.id in on_front,
-                extra={k: f"{v:g}" for k, v in e.costs.items() if k not in (cost, "flops_pct")},
+                on_front=e.id in front,
+                extra={
+                    "number": f"t{e.number:04d}",
+                    **{k: f"{v:g}" for k, v in e.costs.items() if k not in (cost, "flops_pct")},
+                    **_certainty(front.get(e.id, e), quality),
+                },
             )
-            for e in points
-            if quality in e.metrics
+            for e in self.points
+            if quality.name in e.metrics
         ]
 
     def pair_points(self) -> tuple[list[PairPoint], list[str]]:
         """Every finished trial in all objectives, shares in percent, and what those are called."""
         kind, names = self.config.kind, list(self.config.objectives)
         metrics = {m.name: m for m in kind.metrics}
-        labels = [
-            f"validation {metrics[n].label}{', %' if metrics[n].share else ''}"
-            if n in metrics
-            else COST_LABELS[n]
-            for n in names
-        ]
+        labels = [metric_label(metrics[n]) if n in metrics else COST_LABELS[n] for n in names]
         scale = [100.0 if n in metrics and metrics[n].share else 1.0 for n in names]
         on_front = {entry.id for entry in self.front}
         return [
             PairPoint(
                 e.id, tuple(s * v for s, v in zip(scale, e.values, strict=True)), e.id in on_front
             )
-            for e in merged(self.entries, self.config.front_objectives)
+            for e in self.points
             if e.values is not None
         ], labels
 
     def figure_labels(self) -> Labels:
+        quality = self.figure_quality
         return {
-            "accuracy_label": f"validation {self.figure_quality.label}, %",
-            "cost_label": COST_LABELS["flops_pct" if self._in_percent else self.cost_name],
+            "accuracy_label": metric_label(quality),
+            "cost_label": COST_LABELS[self.shown_cost],
+            "share": quality.share,
+            "maximize": quality.maximize,
+            "budgets": self.budgets(),
         }
+
+    def budgets(self) -> list[tuple[str, float]]:
+        """Limits on the cost of the figure's axis, in its unit: (name, value)."""
+        shown = self.shown_cost
+        found = []
+        for name in dict.fromkeys((shown, self.cost_name)):
+            limit = self.config.limits.get(name)
+            if limit is None or limit.max is None:
+                continue
+            value = limit.max if name == shown else 100 * limit.max / self.full_flops
+            found.append((f"limit: {name} {limit.max:g}", value))
+        return found
 
     @property
     def figure_quality(self) -> Metric:
-        """The axis of a figure is in percent: a search for the least loss shows the accuracy."""
+        """What a figure shows beside the cost: a search for the least loss of a classifier shows
+        its accuracy."""
         quality = self.config.quality
         return quality if quality.share else self.config.kind.quality
 
@@ -261,6 +285,19 @@ class Results:
         where all have the same network."""
         sizes = {entry.costs["parameters"] for entry in self.entries}
         return self.cost_name in ("flops", "flops_pct") and len(sizes) <= 1
+
+
+def metric_label(metric: Metric) -> str:
+    return f"validation {metric.label}{', %' if metric.share else ''}"
+
+
+def _certainty(point: Entry, quality: Metric) -> dict[str, str]:
+    found = {"seeds": str(point.seeds)}
+    if point.seeds > 1 and point.spread is not None:
+        found["spread"] = quality.number(point.spread)
+    if point.confidence is not None:
+        found["sure %"] = f"{100 * point.confidence:.0f}"
+    return found
 
 
 def ideal_point(config: SearchConfig) -> list[float]:

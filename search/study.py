@@ -22,12 +22,13 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search.bounds import reference_point, violations
 from search.config import SearchConfig
-from search.networks import Networks
+from search.environment import environment
 from search.samplers import Problem, distribution, make_sampler
 from spaces.space import Space, random_value
+from trainables.cost import task_cost_table
 from trainables.parameters import Choice, Domain
 from trainables.registry import UserError
-from trainables.task import TrialSpec
+from trainables.task import Task, TrialSpec
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -37,6 +38,9 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 SAMPLER_TRIES = 10
 RANDOM_TRIES = 300
 OPENING_ATTEMPTS = 50
+# The attribute of a study that keeps which layers its networks have.
+NETWORKS = "networks"
+MOST_NETWORKS = 100
 STATES = {
     TrialState.COMPLETE: "complete",
     TrialState.PRUNED: "pruned",
@@ -111,10 +115,11 @@ class Ledger:
         if "reference" not in self.study.user_attrs:
             self.study.set_user_attr("reference", reference_point(config, space))
         self.reference: list[float] = self.study.user_attrs["reference"]
+        self.study.set_user_attr("environment", environment())
         if first and "first" not in self.study.user_attrs:
             self.study.set_user_attr("first", list(first))
+        self._networks: dict[str, Any] = self.study.user_attrs.get(NETWORKS, {})
         self._first: list[dict[str, Any]] = self.study.user_attrs.get("first", [])
-        self.networks = Networks.from_json(self.study.user_attrs.get("networks"))
         self.mirror = optuna.create_study(
             directions=directions, sampler=optuna.samplers.RandomSampler()
         )
@@ -254,9 +259,16 @@ class Ledger:
 
         return recorded(self.space, draw)
 
+    def _write_network(self, task: Task) -> None:
+        """Which layers a plan decides, so that readers need not build the network."""
+        key = network_key(task)
+        if key not in self._networks and len(self._networks) < MOST_NETWORKS:
+            layers = task_cost_table(task).plan_layers
+            self._networks[key] = [[layer.name, layer.block, layer.stage] for layer in layers]
+            self.study.set_user_attr(NETWORKS, self._networks)
+
     def _write_start(self, entry: Entry, trial: optuna.Trial) -> None:
-        if self.networks.learn(entry.spec.task):
-            self.study.set_user_attr("networks", self.networks.as_json())
+        self._write_network(entry.spec.task)
         template = create_trial(
             state=TrialState.RUNNING,
             params=trial.params,
@@ -359,16 +371,20 @@ def open_storage(url: str) -> BaseStorage:
 
 def read_entries(url: str, name: str) -> list[Entry]:
     """All trials of a search, for reading only; works while a driver writes."""
-    from search.reading import LedgerReader
+    from search.reader import LedgerReader
 
-    reader = LedgerReader(url, name)
-    reader.read()
-    return reader.entries
+    return LedgerReader(url, name).entries()
 
 
 def point_of(spec: TrialSpec, search: str) -> str:
     """What trials share that differ in nothing but their seed."""
     return spec.model_copy(update={"seed": 0}).fingerprint(search)
+
+
+def network_key(task: Task) -> str:
+    """A network by its name and parameters."""
+    params = ", ".join(f"{k} {v}" for k, v in sorted(task.model.params.items()))
+    return f"{task.model.name} {params}".strip()
 
 
 def entry_of(trial: FrozenTrial) -> Entry:

@@ -7,18 +7,16 @@ agree again after any crash: the ledger is the truth, this is a view of it."""
 from __future__ import annotations
 
 import os
-import platform
-import sys
 import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from dashboards.predictions import predictions_html
 from search.config import SearchConfig
+from search.environment import environment
 from search.study import Entry
 from trainables.kinds import kind_of
 from trainables.methods import METHODS
@@ -312,15 +310,12 @@ class Tracker:
             return run_id
         from mlflow.entities import Param
 
-        versions = {f"bitfront.version.{name}": version_of(name) for name in _PACKAGES}
         tags = {
             "mlflow.runName": self.config.name,
             "bitfront.search": self.config.name,
             "bitfront.search_id": self.identity,
             "bitfront.kind": "search",
-            "bitfront.python": sys.version.split()[0],
-            "bitfront.platform": platform.platform(),
-            **versions,
+            **{f"bitfront.{name}": text for name, text in environment().items()},
         }
         run = client.create_run(self.experiment_id, tags=tags)
         config = self.config
@@ -454,16 +449,6 @@ class Tracker:
         self._client.set_tag(self.parent_id, "mlflow.note.content", summary)
         self._client.set_tag(self.parent_id, "state", state)
         self._client.set_terminated(self.parent_id, "FINISHED" if state == "complete" else "KILLED")
-
-
-_PACKAGES = ("bitfront", "torch", "ray", "optuna", "mlflow")
-
-
-def version_of(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def _first_line(error: BaseException) -> str:

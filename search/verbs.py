@@ -156,13 +156,8 @@ def front(args: Namespace) -> int:
 def _plot(results: Results) -> str:
     from dashboards.figures import front_text
 
-    labels = results.figure_labels()
-    return front_text(
-        results.figure_points(),
-        min(100, terminal.width()),
-        accuracy_label=labels["accuracy_label"],
-        cost_label=labels["cost_label"],
-    )
+    width = min(100, terminal.width())
+    return front_text(results.figure_points(), width, **results.figure_labels())
 
 
 def compare(args: Namespace) -> int:

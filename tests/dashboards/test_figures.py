@@ -17,15 +17,15 @@ from dashboards.figures import (
     ACCURACY_LABEL,
     COST_LABEL,
     CSV_COLUMNS,
-    DOMINATED,
     EMPTY,
     FrontPoint,
     front_csv,
     front_figure,
     front_html,
-    front_png,
+    front_image,
     front_text,
 )
+from dashboards.style import DOMINATED
 
 POINTS = [
     FrontPoint("t-cheap", "bop", "FBBBF", 0.70, 1.0e6, 10.0, True, {"epochs": "20"}),
@@ -153,7 +153,7 @@ def test_page_is_self_contained() -> None:
     tags = re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", page[:2000] + page[-20000:])
     assert 'src="http' not in page
     assert not any("http" in tag for tag in tags)
-    assert "Plotly.newPlot" in page
+    assert "Plotly.react" in page
     assert len(page) > 1_000_000
     assert "<title>digits &lt;front&gt;</title>" in page
     assert 'name="viewport"' in page
@@ -188,20 +188,20 @@ def png_size(path: Path) -> tuple[int, int]:
 def test_png_is_a_picture_of_800_by_560_at_double_density(
     points: list[FrontPoint], tmp_path: Path
 ) -> None:
-    path = front_png(points, "digits", tmp_path / "front.png", reference=(0.61, 50.0))
+    path = front_image(points, "digits", tmp_path / "front.png", reference=(0.61, 50.0))
     assert path == tmp_path / "front.png"
     assert png_size(path) == (1600, 1120)
 
 
 def test_png_takes_a_dollar_sign_literally(tmp_path: Path) -> None:
     point = FrontPoint("t", "a$^", "F", 0.5, 1, 1, True)
-    assert png_size(front_png([point], "cost in $_{", tmp_path / "f.png", cost_label="$^$"))
+    assert png_size(front_image([point], "cost in $_{", tmp_path / "f.png", cost_label="$^$"))
 
 
 def test_png_does_not_start_pyplot(tmp_path: Path) -> None:
     code = (
-        "import sys; from dashboards.figures import front_png; "
-        f"front_png([], 't', {str(tmp_path / 'f.png')!r}); "
+        "import sys; from dashboards.figures import front_image; "
+        f"front_image([], 't', {str(tmp_path / 'f.png')!r}); "
         "print('matplotlib.pyplot' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

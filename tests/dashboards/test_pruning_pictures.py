@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from dashboards.pairs import PairPoint, pairs_figure, pairs_html, pairs_png
+from dashboards.pairs import PairPoint, pair_figures, pairs_html, pairs_png
 from dashboards.pruning import (
     EMPTY,
     GAP,
@@ -93,9 +93,12 @@ LABELS = ["accuracy, %", "robust accuracy under PGD-20, %", "FLOPs"]
 
 
 def test_three_objectives_are_shown_in_pairs(tmp_path):
-    figure = pairs_figure(POINTS, LABELS, "three")
-    assert [len(trace.dimensions) for trace in figure.data] == [3, 3]
-    assert [list(trace.text) for trace in figure.data] == [["t3"], ["t1", "t2"]]
+    figures = pair_figures(POINTS, LABELS)
+    assert list(figures) == ["pair-0-1", "pair-0-2", "pair-1-2"]
+    for figure in figures.values():
+        assert [list(trace.customdata) for trace in figure.data] == [["t3"], ["t1", "t2"]]
+    axes = figures["pair-1-2"].layout
+    assert [axes.yaxis.title.text, axes.xaxis.title.text] == LABELS[1:]
     assert "robust accuracy under PGD-20" in pairs_html(POINTS, LABELS, "three")
     assert is_png(pairs_png(POINTS, LABELS, "three", tmp_path / "pairs.png"))
 

@@ -17,7 +17,6 @@ from search.space_config import build_space
 from search.study import Ledger
 from search.summary import front_summary, front_table, next_commands, status_table
 from search.yaml_source import parse
-from trainables.plan import PlanLayer
 from trainables.registry import UserError
 
 QUICK = """\
@@ -154,9 +153,9 @@ def test_a_deep_plan_keeps_its_stages_and_the_whole_of_it_is_in_wide_and_json(
     monkeypatch.setenv("COLUMNS", "80")
     folder = searched["deep"]
     results = Results.of(folder)
-    layers = results.networks.of(results.config.task)
-    assert len({layer.stage for layer in layers}) == 3
-    plans = {e.id: letters(by_stage(e.spec.plan, layers)) for e in results.front}
+    stages = results.stages(results.config.task)
+    assert len(set(stages)) == 3
+    plans = {e.id: letters(by_stage(e.spec.plan, stages)) for e in results.front}
     wide = front_table(results, wide=True)
     assert all(f"  {plan}  " in wide for plan in plans.values())
     narrow = front_table(results)
@@ -177,8 +176,7 @@ def test_points_of_one_plan_are_told_apart_by_their_settings(searched, monkeypat
 
 
 def test_forms_of_a_plan():
-    layers = [PlanLayer(f"l{i}", f"b{i}", f"stage{i // 4}") for i in range(8)]
-    groups = by_stage("FBBBWWBB", layers)
+    groups = by_stage("FBBBWWBB", ["stage1"] * 4 + ["stage2"] * 4)
     assert letters(groups) == "FBBB WWBB"
     assert runs(groups) == "FB3 W2B2"
     assert counts(groups) == "1F3B 2W2B"

@@ -1,0 +1,76 @@
+"""How fast a search becomes something to look at: its ledger read, its report made, its size.
+
+    python -m benchmarks.report                # 1,000 and 5,000 trials
+    python -m benchmarks.report --quick        # 100 trials, the size for CI
+    python -m benchmarks.report --keep DIR     # keep the searches, to open them or to measure again
+
+The ledger is written by the product's own session, as a search would; only the training is made up:
+curves that rise with the share of layers in full precision, some failures, some early stops, some
+points with a second seed."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+from search import config
+from search.driver import Session
+from search.home import SearchFolder, write_atomically
+from search.space_config import build_space
+from search.study import Entry
+
+SEARCH = """\
+name: made-up
+description: A made-up search, to measure how fast pictures of it are made
+task:
+  dataset: digits
+  model: {name: cresnet, depth: 20, width: 8}
+  epochs: 12
+space:
+  method: [bnn, bnn+, bnn++, bc]
+  plan: {per: layer, levels: [F, W, B]}
+  optimizer.lr: {float: [0.001, 0.1], log: true}
+  loss.label_smoothing: {float: [0.0, 0.3]}
+  bnn+.mu: {float: [2, 5], log: true}
+search: {sampler: random, confirm: 0.1, early_stopping: true, seed: 0}
+"""
+FAILURES = (("nan", "the loss is nan at epoch 2"), ("oom", "CUDA out of memory"))
+PACKAGES = ("optuna", "plotly")
+
+
+def made_up_search(folder: Path, trials: int) -> SearchFolder:
+    """A finished search of this many trials in `folder`; one that is there already is kept."""
+    place = SearchFolder(folder / f"made-up-{trials}")
+    if place.exists:
+        return place
+    source = folder / "made-up.yaml"
+    write_atomically(source, SEARCH)
+    configured = config.load(source, [f"search.trials={trials}"], place.name)
+    write_atomically(place.config_file, configured.dump())
+    session = Session(configured, build_space(configured), place, tracker=None, quiet=True)
+    rng = random.Random(0)
+    while (entry := session.ask()) is not None:
+        _train(session, entry, rng)
+    session.close()
+    return place
+
+
+def _train(session: Session, entry: Entry, rng: random.Random) -> None:
+    if rng.random() < 0.02:
+        session.fail(entry.id, *rng.choice(FAILURES))
+        return
+    epochs = entry.spec.task.epochs
+    kept = sum({"F": 1.0, "W": 0.9, "B": 0.6}[level] for level in entry.spec.plan)
+    end = 0.55 + 0.4 * kept / len(entry.spec.plan) + rng.gauss(0, 0.01)
+    end -= 0.02 * abs(math.log10(entry.spec.task.optimizer.lr / 0.01))
+    rows: list[dict[str, float]] = []
+    for epoch in range(1, epochs + 1):
+        value = min(1.0, end * (1 - math.exp(-3 * epoch / epochs)) + rng.gauss(0, 0.01))
+        rows.append({"epoch": epoch, "train_loss": 2.3 * (1 - value), "val_accuracy": value})
+        result: dict[str, Any] = {**rows[-1], "done": epoch == epochs}
+        if session.gives_up(entry.id, result):
+            break
+        session.report(entry.id, result)
+    session.finish(entry.id, {**rows[-1], "history": rows})
