@@ -56,9 +56,14 @@ class Results:
     """what the ledger keeps beside the trials"""
 
     @classmethod
-    def of(cls, folder: SearchFolder, reader: LedgerReader | None = None) -> Results:
-        """`reader` is that of an earlier look at the same search."""
-        config = stored_config(folder)
+    def of(
+        cls,
+        folder: SearchFolder,
+        reader: LedgerReader | None = None,
+        config: SearchConfig | None = None,
+    ) -> Results:
+        """`reader` and `config` are those of an earlier look at the same search."""
+        config = config or stored_config(folder)
         reader = reader or LedgerReader(folder.ledger_url, config.name)
         entries = reader.entries()
         attributes = reader.attributes()

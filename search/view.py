@@ -11,7 +11,7 @@ from dashboards.view import Axis, Budget, HypervolumeStep, Layer, SearchView, Tr
 from search.config import SearchConfig
 from search.home import SearchFolder
 from search.reader import LedgerReader
-from search.results import COST_LABELS, Results, ideal_point, metric_label
+from search.results import COST_LABELS, Results, ideal_point, metric_label, stored_config
 from search.stopping import rung_epoch
 from search.study import NETWORKS, Entry, network_key
 from trainables.kinds import Metric
@@ -27,21 +27,42 @@ class SearchReader:
     def __init__(self, folder: SearchFolder) -> None:
         self.folder = folder
         self._ledger: LedgerReader | None = None
+        self._config: tuple[int, SearchConfig, str] | None = None
         self._growth: Growth | None = None
         self._trials: dict[int, tuple[Entry, TrialView]] = {}
 
     def read(self) -> SearchView:
         """The search as it is now."""
         results = self.results()
+        assert self._config is not None
         if self._growth is None and results.entries:
             self._growth = Growth(results.config, results.reference)
         steps = self._growth.followed(results.entries) if self._growth is not None else []
-        return _view(results, [self._trial(e, results) for e in results.entries], steps)
+        trials = [self._trial(e, results) for e in results.entries]
+        return _view(results, trials, steps, self._config[2])
+
+    def changed(self) -> bool:
+        """Whether the ledger has something new since it was last read or asked."""
+        return self._reader().read()
 
     def results(self) -> Results:
+        return Results.of(self.folder, self._reader(), self._stored_config())
+
+    def _reader(self) -> LedgerReader:
         if self._ledger is None:
             self._ledger = LedgerReader(self.folder.ledger_url, self.folder.name)
-        return Results.of(self.folder, self._ledger)
+        return self._ledger
+
+    def _stored_config(self) -> SearchConfig:
+        """Read again only when its file was written again."""
+        try:
+            written = self.folder.config_file.stat().st_mtime_ns
+        except FileNotFoundError:
+            written = 0
+        if self._config is None or self._config[0] != written:
+            config = stored_config(self.folder)
+            self._config = written, config, config.dump()
+        return self._config[1]
 
     def _trial(self, entry: Entry, results: Results) -> TrialView:
         known = self._trials.get(entry.number)
@@ -55,11 +76,11 @@ def view_of(results: Results) -> SearchView:
     """The search of these results."""
     trials = [_trial_view(entry, results) for entry in results.entries]
     steps = Growth(results.config, results.reference).followed(results.entries) if trials else []
-    return _view(results, trials, steps)
+    return _view(results, trials, steps, results.config.dump())
 
 
 def _view(
-    results: Results, trials: list[TrialView], steps: Sequence[HypervolumeStep]
+    results: Results, trials: list[TrialView], steps: Sequence[HypervolumeStep], yaml: str
 ) -> SearchView:
     config = results.config
     stopping = results.stopping
@@ -89,7 +110,7 @@ def _view(
         seconds=max(ends) - min(starts) if starts and ends else 0.0,
         rungs=config.search.early_stopping.rungs if config.search.early_stopping else (),
         stopping=stopping.sentence() if stopping is not None else None,
-        yaml=config.dump(),
+        yaml=yaml,
         environment=results.attributes.get("environment", {}),
         commands=commands(results),
     )
