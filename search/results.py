@@ -15,12 +15,12 @@ from search.config import METRICS, REFERENCE_FACTOR, SearchConfig
 from search.confirm import merged, probabilities
 from search.front import Front, Objective, hypervolume, hypervolume_share
 from search.home import SearchFolder
-from search.reader import LedgerReader
+from search.networks import Networks
+from search.reading import LedgerReader
 from search.stopping import StoppingReport, report
-from search.study import NETWORKS, Entry, network_key
+from search.study import Entry
 from trainables.kinds import Metric
 from trainables.registry import UserError, did_you_mean
-from trainables.task import Task
 
 COST_LABELS = {
     "flops": "FLOPs, MixBin convention",
@@ -52,26 +52,26 @@ class Results:
     points: list[Entry]
     """one for every setting that was finished: its first trial, with means over its seeds"""
     front: list[Entry]
-    attributes: dict[str, Any] = field(default_factory=dict)
-    """what the ledger keeps beside the trials"""
+    networks: Networks = field(default_factory=Networks)
+    environment: dict[str, str] = field(default_factory=dict)
+    """of the last driver that worked on it"""
 
     @classmethod
-    def of(
-        cls,
-        folder: SearchFolder,
-        reader: LedgerReader | None = None,
-        config: SearchConfig | None = None,
+    def of(cls, folder: SearchFolder) -> Results:
+        config = stored_config(folder)
+        reader = LedgerReader(folder.ledger_url, config.name)
+        reader.read()
+        return cls.from_reader(folder, config, reader)
+
+    @classmethod
+    def from_reader(
+        cls, folder: SearchFolder, config: SearchConfig, reader: LedgerReader
     ) -> Results:
-        """`reader` and `config` are those of an earlier look at the same search."""
-        config = config or stored_config(folder)
-        reader = reader or LedgerReader(folder.ledger_url, config.name)
-        entries = reader.entries()
-        attributes = reader.attributes()
-        # Without a reference it was stopped before the first trial.
-        reference = attributes.get("reference") or [0.0] * len(config.objectives)
-        found = cls.from_entries(folder, config, entries, reference)
-        found.attributes = attributes
-        return found
+        # No reference: stopped before the first trial.
+        reference = reader.reference or [0.0] * len(config.objectives)
+        results = cls.from_entries(folder, config, reader.entries, reference)
+        results.networks, results.environment = reader.networks, reader.environment
+        return results
 
     @classmethod
     def from_entries(
@@ -110,11 +110,6 @@ class Results:
         return hypervolume_share(
             self.front_values, self.reference, ideal, self.config.front_objectives
         )
-
-    def stages(self, task: Task) -> list[str] | None:
-        """The stage of every layer a plan decides; None where the ledger does not know."""
-        layers = self.attributes.get(NETWORKS, {}).get(network_key(task))
-        return None if layers is None else [stage for _, _, stage in layers]
 
     def counts(self) -> dict[str, int]:
         found = Counter(entry.state for entry in self.entries)

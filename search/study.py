@@ -23,12 +23,12 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from search.bounds import reference_point, violations
 from search.config import SearchConfig
 from search.environment import environment
+from search.networks import Networks
 from search.samplers import Problem, distribution, make_sampler
 from spaces.space import Space, random_value
-from trainables.cost import task_cost_table
 from trainables.parameters import Choice, Domain
 from trainables.registry import UserError
-from trainables.task import Task, TrialSpec
+from trainables.task import TrialSpec
 
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
@@ -38,9 +38,6 @@ optuna.logging.set_verbosity(optuna.logging.WARNING)
 SAMPLER_TRIES = 10
 RANDOM_TRIES = 300
 OPENING_ATTEMPTS = 50
-# The attribute of a study that keeps which layers its networks have.
-NETWORKS = "networks"
-MOST_NETWORKS = 100
 STATES = {
     TrialState.COMPLETE: "complete",
     TrialState.PRUNED: "pruned",
@@ -118,8 +115,8 @@ class Ledger:
         self.study.set_user_attr("environment", environment())
         if first and "first" not in self.study.user_attrs:
             self.study.set_user_attr("first", list(first))
-        self._networks: dict[str, Any] = self.study.user_attrs.get(NETWORKS, {})
         self._first: list[dict[str, Any]] = self.study.user_attrs.get("first", [])
+        self.networks = Networks.from_json(self.study.user_attrs.get("networks"))
         self.mirror = optuna.create_study(
             directions=directions, sampler=optuna.samplers.RandomSampler()
         )
@@ -259,16 +256,9 @@ class Ledger:
 
         return recorded(self.space, draw)
 
-    def _write_network(self, task: Task) -> None:
-        """Which layers a plan decides, so that readers need not build the network."""
-        key = network_key(task)
-        if key not in self._networks and len(self._networks) < MOST_NETWORKS:
-            layers = task_cost_table(task).plan_layers
-            self._networks[key] = [[layer.name, layer.block, layer.stage] for layer in layers]
-            self.study.set_user_attr(NETWORKS, self._networks)
-
     def _write_start(self, entry: Entry, trial: optuna.Trial) -> None:
-        self._write_network(entry.spec.task)
+        if self.networks.learn(entry.spec.task):
+            self.study.set_user_attr("networks", self.networks.as_json())
         template = create_trial(
             state=TrialState.RUNNING,
             params=trial.params,
@@ -371,20 +361,16 @@ def open_storage(url: str) -> BaseStorage:
 
 def read_entries(url: str, name: str) -> list[Entry]:
     """All trials of a search, for reading only; works while a driver writes."""
-    from search.reader import LedgerReader
+    from search.reading import LedgerReader
 
-    return LedgerReader(url, name).entries()
+    reader = LedgerReader(url, name)
+    reader.read()
+    return reader.entries
 
 
 def point_of(spec: TrialSpec, search: str) -> str:
     """What trials share that differ in nothing but their seed."""
     return spec.model_copy(update={"seed": 0}).fingerprint(search)
-
-
-def network_key(task: Task) -> str:
-    """A network by its name and parameters."""
-    params = ", ".join(f"{k} {v}" for k, v in sorted(task.model.params.items()))
-    return f"{task.model.name} {params}".strip()
 
 
 def entry_of(trial: FrozenTrial) -> Entry:

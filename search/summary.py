@@ -36,7 +36,7 @@ def front_table(results: Results, wide: bool = False, colours: bool = False) -> 
         Column("method", [e.spec.method for e in entries]),
     ]
     last = _numbers(results)
-    groups = [by_stage(e.spec.plan, results.stages(e.spec.task)) for e in entries]
+    groups = [by_stage(e.spec.plan, results.networks.stages(e.spec.task)) for e in entries]
     if wide:
         plans = Column("plan", [letters(g) for g in groups])
         columns = [*first, plans, *last, Column("settings", [settings(e) for e in entries])]
@@ -161,7 +161,7 @@ def _shared_plan(results: Results, wide: bool) -> list[str]:
     if wide or len(plans) != 1 or not any(map(settings, results.front)):
         return []
     first = results.front[0]
-    groups = by_stage(first.spec.plan, results.stages(first.spec.task))
+    groups = by_stage(first.spec.plan, results.networks.stages(first.spec.task))
     return [f"plan of all of them: {FORMS[1](groups)}"]
 
 

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING
 from dashboards.view import Axis, Budget, HypervolumeStep, Layer, SearchView, TrialView
 from search.config import SearchConfig
 from search.home import SearchFolder
-from search.reader import LedgerReader
+from search.reading import LedgerReader
 from search.results import COST_LABELS, Results, ideal_point, metric_label, stored_config
 from search.stopping import rung_epoch
-from search.study import NETWORKS, Entry, network_key
+from search.study import Entry
 from trainables.kinds import Metric
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from trainables.plan import PlanLayer
+    from trainables.task import Task
 
 
 class SearchReader:
@@ -26,43 +29,40 @@ class SearchReader:
 
     def __init__(self, folder: SearchFolder) -> None:
         self.folder = folder
-        self._ledger: LedgerReader | None = None
         self._config: tuple[int, SearchConfig, str] | None = None
+        self._ledger = LedgerReader(folder.ledger_url, self._stored_config().name)
         self._growth: Growth | None = None
         self._trials: dict[int, tuple[Entry, TrialView]] = {}
+        self._view: SearchView | None = None
 
     def read(self) -> SearchView:
-        """The search as it is now."""
-        results = self.results()
+        """The search as it is now; the same view again where nothing has changed."""
+        before = self._config
+        changed = self._ledger.read() or self._stored_config() is not (before and before[1])
+        running = self._view is not None and self._view.state == "running"
+        if changed or self._view is None or running is not self.folder.running:
+            self._view = self._made()
+        return self._view
+
+    def _stored_config(self) -> SearchConfig:
+        """Read again only when its file was written again."""
+        file = self.folder.config_file
+        written = file.stat().st_mtime_ns if file.exists() else 0
+        if self._config is None or self._config[0] != written:
+            config = stored_config(self.folder)
+            self._config = written, config, config.dump()
+        return self._config[1]
+
+    def _made(self) -> SearchView:
         assert self._config is not None
+        results = Results.from_reader(self.folder, self._config[1], self._ledger)
+        if self._growth is not None and len(results.entries) < len(self._growth.steps):
+            self._growth = None  # the search was deleted and begun anew
         if self._growth is None and results.entries:
             self._growth = Growth(results.config, results.reference)
         steps = self._growth.followed(results.entries) if self._growth is not None else []
         trials = [self._trial(e, results) for e in results.entries]
         return _view(results, trials, steps, self._config[2])
-
-    def changed(self) -> bool:
-        """Whether the ledger has something new since it was last read or asked."""
-        return self._reader().read()
-
-    def results(self) -> Results:
-        return Results.of(self.folder, self._reader(), self._stored_config())
-
-    def _reader(self) -> LedgerReader:
-        if self._ledger is None:
-            self._ledger = LedgerReader(self.folder.ledger_url, self.folder.name)
-        return self._ledger
-
-    def _stored_config(self) -> SearchConfig:
-        """Read again only when its file was written again."""
-        try:
-            written = self.folder.config_file.stat().st_mtime_ns
-        except FileNotFoundError:
-            written = 0
-        if self._config is None or self._config[0] != written:
-            config = stored_config(self.folder)
-            self._config = written, config, config.dump()
-        return self._config[1]
 
     def _trial(self, entry: Entry, results: Results) -> TrialView:
         known = self._trials.get(entry.number)
@@ -111,7 +111,7 @@ def _view(
         rungs=config.search.early_stopping.rungs if config.search.early_stopping else (),
         stopping=stopping.sentence() if stopping is not None else None,
         yaml=yaml,
-        environment=results.attributes.get("environment", {}),
+        environment=results.environment,
         commands=commands(results),
     )
 
@@ -178,25 +178,31 @@ def _trial_view(entry: Entry, results: Results) -> TrialView:
 # --- networks -----------------------------------------------------------------------------------
 
 
+def network_key(task: Task) -> str:
+    """A network by its name and parameters."""
+    params = ", ".join(f"{k} {v}" for k, v in sorted(task.model.params.items()))
+    return f"{task.model.name} {params}".strip()
+
+
 def networks(results: Results) -> dict[str, Sequence[Layer]]:
-    """The layers of every network that was tried, from the ledger; one that was written before
-    ledgers kept them is built again."""
-    kept = results.attributes.get(NETWORKS, {})
-    found: dict[str, Sequence[Layer]] = {k: [Layer(*row) for row in v] for k, v in kept.items()}
-    for entry in results.entries:
-        key = network_key(entry.spec.task)
-        if key not in found:
-            found[key] = _layers(entry.spec.task.model_dump_json())
+    """The layers of every network that was tried, from the ledger; of one that was written before
+    ledgers kept them, the network is built again."""
+    tasks = {network_key(entry.spec.task): entry.spec.task for entry in results.entries}
+    found: dict[str, Sequence[Layer]] = {}
+    for key, task in tasks.items():
+        known = results.networks.of(task)
+        layers = known if known is not None else _layers(task.model_dump_json())
+        found[key] = [Layer(layer.name, layer.block, layer.stage) for layer in layers]
     return found
 
 
 @lru_cache(maxsize=256)
-def _layers(task: str) -> tuple[Layer, ...]:
+def _layers(task: str) -> tuple[PlanLayer, ...]:
     from trainables.cost import task_cost_table
     from trainables.task import Task
 
     table = task_cost_table(Task.model_validate_json(task))
-    return tuple(Layer(layer.name, layer.block, layer.stage) for layer in table.plan_layers)
+    return tuple(table.plan_layers)
 
 
 # --- hypervolume over time ----------------------------------------------------------------------

@@ -5,7 +5,6 @@ import pytest
 
 from search.bounds import violations
 from search.config import SAMPLERS as NAMES
-from search.reader import LedgerReader
 from search.samplers import SAMPLERS
 from search.study import Ledger, read_entries
 from trainables.registry import UserError
@@ -147,7 +146,6 @@ def test_what_was_told_is_read_back_from_disk(make_space, url):
     assert read[entry.id].history == entry.history
     assert (read[failed.id].state, read[failed.id].failure) == ("failed", "oom")
     assert read[running.id].state == "running"
-    assert LedgerReader(url, "tiny").attributes()["reference"] == ledger.reference
 
 
 def test_telling_twice_counts_once(make_space, url):
@@ -180,7 +178,6 @@ def test_an_objective_that_is_no_number_is_a_failure_not_a_broken_ledger(make_sp
 
 def test_reading_makes_no_file(tmp_path):
     assert read_entries(f"sqlite:///{tmp_path / 'none.db'}", "tiny") == []
-    assert LedgerReader(f"sqlite:///{tmp_path / 'none.db'}", "tiny").attributes() == {}
     assert list(tmp_path.iterdir()) == []
 
 

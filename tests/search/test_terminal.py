@@ -153,7 +153,7 @@ def test_a_deep_plan_keeps_its_stages_and_the_whole_of_it_is_in_wide_and_json(
     monkeypatch.setenv("COLUMNS", "80")
     folder = searched["deep"]
     results = Results.of(folder)
-    stages = results.stages(results.config.task)
+    stages = results.networks.stages(results.config.task)
     assert len(set(stages)) == 3
     plans = {e.id: letters(by_stage(e.spec.plan, stages)) for e in results.front}
     wide = front_table(results, wide=True)

@@ -7,8 +7,8 @@ import sqlite3
 import pytest
 from optuna.exceptions import StorageInternalError
 
-from search.reader import LedgerReader, read_only
-from search.study import NETWORKS, Ledger, network_key
+from search.reading import LedgerReader, read_only
+from search.study import Ledger
 from trainables.registry import UserError
 
 
@@ -27,11 +27,11 @@ def test_a_second_look_sees_what_changed_and_nothing_else(make_space, url):
     reader = LedgerReader(url, "tiny")
     entry = ledger.ask()
     assert reader.read()
-    assert [e.state for e in reader.entries()] == ["running"]
+    assert [e.state for e in reader.entries] == ["running"]
     assert not reader.read()
     finish(ledger, entry)
     assert reader.read()
-    assert [e.state for e in reader.entries()] == ["complete"]
+    assert [e.state for e in reader.entries] == ["complete"]
     assert not reader.read()
 
 
@@ -40,19 +40,23 @@ def test_what_has_ended_is_not_made_again(make_space, url):
     reader = LedgerReader(url, "tiny")
     finish(ledger, ledger.ask())
     reader.read()
-    (before,) = reader.entries()
+    (before,) = reader.entries
     finish(ledger, ledger.ask())
     assert reader.read()
-    assert reader.entries()[0] is before
-    assert len(reader.entries()) == 2
+    assert reader.entries[0] is before
+    assert len(reader.entries) == 2
 
 
-def test_what_is_kept_beside_the_trials_comes_with_them(make_space, url):
+def test_reference_and_layers_come_with_the_trials(make_space, url):
     ledger = Ledger(url, *make_space())
     entry = ledger.ask()
-    attributes = LedgerReader(url, "tiny").attributes()
-    assert attributes["reference"] == ledger.reference
-    layers = attributes[NETWORKS][network_key(entry.spec.task)]
+    reader = LedgerReader(url, "tiny")
+    reader.read()
+    assert reader.reference == ledger.reference
+    layers = reader.networks.of(entry.spec.task)
+    assert [layer.name for layer in layers] == [
+        layer.name for layer in ledger.networks.of(entry.spec.task)
+    ]
     assert len(layers) == len(entry.spec.plan)
 
 
@@ -79,7 +83,7 @@ def test_a_ledger_that_is_not_there_yet_is_empty_and_found_later(make_space, url
     assert not reader.read()
     Ledger(url, *make_space()).ask()
     assert reader.read()
-    assert len(reader.entries()) == 1
+    assert len(reader.entries) == 1
 
 
 def test_a_ledger_that_was_begun_anew_replaces_the_old_one(make_space, url, tmp_path):
@@ -92,10 +96,10 @@ def test_a_ledger_that_was_begun_anew_replaces_the_old_one(make_space, url, tmp_
     for file in tmp_path.glob("ledger.db*"):
         file.rename(tmp_path / f"old-{file.name}")
     assert reader.read()
-    assert reader.entries() == []
+    assert reader.entries == []
     Ledger(url, *make_space()).ask()
     assert reader.read()
-    assert [e.state for e in reader.entries()] == ["running"]
+    assert [e.state for e in reader.entries] == ["running"]
 
 
 def test_a_broken_ledger_is_a_sentence(tmp_path, url):
@@ -132,7 +136,7 @@ def test_odd_names_of_folders_are_read(make_space, tmp_path):
     Ledger(url, *make_space()).ask()
     reader = LedgerReader(url, "tiny")
     assert reader.read()
-    assert len(reader.entries()) == 1
+    assert len(reader.entries) == 1
 
 
 def test_other_databases_keep_their_address():

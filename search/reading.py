@@ -14,6 +14,7 @@ from optuna.exceptions import StorageInternalError
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
+from search.networks import Networks
 from search.study import Entry, entry_of
 from trainables.registry import UserError
 
@@ -27,30 +28,26 @@ NOT_YET = "no such table"
 
 
 class LedgerReader:
-    """The trials of one search as the ledger has them now. A ledger that is not there yet has
-    none."""
+    """The trials of one search as the ledger has them now."""
 
     def __init__(self, url: str, name: str) -> None:
         self.url = url
         self.name = name
+        self.reference: list[float] | None = None
+        self.networks = Networks()
+        self.environment: dict[str, str] = {}
         self._entries: dict[int, Entry] = {}
-        self._attributes: dict[str, Any] = {}
         self._storage: BaseStorage | None = None
         self._seen: tuple[tuple[int, ...], ...] | None = None
         self._lock = threading.Lock()
 
+    @property
     def entries(self) -> list[Entry]:
-        """All trials. Those that have ended are the same objects every time."""
-        self.read()
         return list(self._entries.values())
 
-    def attributes(self) -> dict[str, Any]:
-        """What the search keeps beside its trials, such as its reference point."""
-        self.read()
-        return dict(self._attributes)
-
     def read(self) -> bool:
-        """Look again; True when something has changed."""
+        """Look again; True when something has changed. Nothing is there where the driver has not
+        come to write, or where the ledger was deleted."""
         with self._lock:
             stamp = self._stamp()
             if stamp is not None and stamp == self._seen:
@@ -83,8 +80,11 @@ class LedgerReader:
             if known is None or (known.ended is None and trial.state.is_finished()):
                 self._entries[trial.number] = _entry(trial, self.name)
                 changed = True
-        if changed or not self._attributes:
-            self._attributes = storage.get_study_user_attrs(study)
+        if changed or self.reference is None:
+            attrs: dict[str, Any] = storage.get_study_user_attrs(study)
+            self.reference = attrs.get("reference")
+            self.networks = Networks.from_json(attrs.get("networks"))
+            self.environment = attrs.get("environment", {})
         return changed
 
     def _open(self) -> BaseStorage:
@@ -109,10 +109,10 @@ class LedgerReader:
 
     def _other_file(self, stamp: tuple[tuple[int, ...], ...] | None) -> bool:
         """The ledger was deleted, and perhaps begun anew."""
-        return bool(self._seen) and (not stamp or stamp[0][0] != self._seen[0][0])
+        return bool(self._seen and (not stamp or stamp[0][0] != self._seen[0][0]))
 
     def _forget(self) -> None:
-        self._entries, self._attributes = {}, {}
+        self._entries, self.reference, self.networks = {}, None, Networks()
         self._storage = self._seen = None
 
 
