@@ -15,6 +15,7 @@ TOUR = """\
 a first tour:
   bitfront run                              the embedded quickstart, about a minute
   bitfront front quickstart --plot          the front as a table and a picture
+  bitfront dashboard                        the same in the browser, while it runs
   bitfront ui                               all runs in MLflow
   bitfront export quickstart --budget 40%   a point of the front -> recipe.yaml
   bitfront train recipe.yaml                final training, packed binary checkpoint
@@ -138,6 +139,17 @@ def build_parser() -> argparse.ArgumentParser:
     ui.add_argument("--host", default="127.0.0.1", help="address to listen on")
     ui.add_argument("--port", type=int, default=5000)
     ui.add_argument("--no-open", action="store_true", help="do not open a browser")
+
+    dashboard = verb(
+        "dashboard", "search.verbs", "searches in the browser, while they run", json=False
+    )
+    dashboard.add_argument("search", nargs="?", help="its name (default: the newest)")
+    dashboard.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    dashboard.add_argument("--port", type=int, default=8050, help="0: any free one")
+    dashboard.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    dashboard.add_argument(
+        "--optuna", action="store_true", help="the ledger in optuna-dashboard instead"
+    )
 
     for name, text in (
         ("methods", "the binarization methods"),

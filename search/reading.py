@@ -89,10 +89,7 @@ class LedgerReader:
 
     def _open(self) -> BaseStorage:
         if self._storage is None:
-            storage = optuna.storages.RDBStorage(
-                read_only(self.url), skip_compatibility_check=True, skip_table_creation=True
-            )
-            self._storage = optuna.storages.get_storage(storage)
+            self._storage = open_read_only(self.url)
         return self._storage
 
     def _stamp(self) -> tuple[tuple[int, ...], ...] | None:
@@ -119,6 +116,14 @@ class LedgerReader:
 def file_of(url: str) -> Path | None:
     """The file of a SQLite ledger."""
     return Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
+
+
+def open_read_only(url: str) -> BaseStorage:
+    """A store that reads every finished trial once."""
+    storage = optuna.storages.RDBStorage(
+        read_only(url), skip_compatibility_check=True, skip_table_creation=True
+    )
+    return optuna.storages.get_storage(storage)
 
 
 def read_only(url: str) -> str:

@@ -323,3 +323,16 @@ def ui(args: Namespace) -> int:
 
     folder = home.find(home.home(args.home), args.search) if args.search else None
     return serve(home.home(args.home), folder, args.host, args.port, open_browser=not args.no_open)
+
+
+def dashboard(args: Namespace) -> int:
+    from search import dashboard as pages
+
+    root = home.home(args.home)
+    if args.optuna:
+        searches = home.list_searches(root)
+        if not args.search and not searches:
+            raise UserError(f"no search has been run in {root}", "start one: bitfront run")
+        folder = home.find(root, args.search) if args.search else searches[-1]
+        return pages.serve_optuna(folder, args.host, args.port, not args.no_browser)
+    return pages.serve(root, args.search, args.host, args.port, not args.no_browser)
