@@ -158,8 +158,9 @@ def _layout(source: Source, chosen: str | None, tick: float) -> Any:
                     html.Aside(
                         [
                             html.Div(HINT, id="trial"),
-                            html.Div(_graph("curve"), id="trial-curve", hidden=True),
                             html.Div(id="export"),
+                            html.Div(_graph("curve"), id="trial-curve", hidden=True),
+                            html.Div(id="facts"),
                         ]
                     ),
                 ],
@@ -249,7 +250,7 @@ def _callbacks(app: Dash, source: Source) -> None:
         known = [m for m in methods if m in view.methods]
         left = filtered(view, known, states)
         tab = tab if tab in tabs_of(view) else "front"
-        figures = tab_figures(tab, left, lambda: source.importance(view.name))
+        figures = tab_figures(tab, left, states, lambda: source.importance(view.name))
         json = [_json(f, f"{view.name} {tab}") for f in figures[:SLOTS]]
         return [
             _state_sentence(view),
@@ -282,6 +283,7 @@ def _callbacks(app: Dash, source: Source) -> None:
     @app.callback(
         Output("trial", "children"),
         Output("export", "children"),
+        Output("facts", "children"),
         Output("trial-curve", "hidden"),
         Output("json-curve", "data"),
         Input("chosen", "data"),
@@ -293,17 +295,19 @@ def _callbacks(app: Dash, source: Source) -> None:
         view = source.look(name) if name and chosen else ""
         trial = None if isinstance(view, str) else view.by_id.get(chosen or "")
         if trial is None or isinstance(view, str):
-            return HINT, [], True, no_update
+            return HINT, [], [], True, no_update
         if ctx.triggered_id == "seen" and trial.state != "running" and _is_old(trial):
-            return no_update, no_update, no_update, no_update
+            return [no_update] * 5
         json = _json(curve_figure(view, trial), f"{view.name} {trial.id}")
-        return _detail(view, trial), _export(view, trial), False, json
+        told = _told(view, trial)
+        return _head(view, trial), _export(told), _facts(told), False, json
 
     for name in (*(f"{i}" for i in slots), "curve"):
         graph = name if name == "curve" else f"figure-{name}"
         app.clientside_callback(
             ClientsideFunction("bitfront", "coloured"),
             Output(graph, "figure"),
+            Output(graph, "style"),
             Input(f"json-{name}", "data"),
             Input("dark", "data"),
             State("dark-colours", "data"),
@@ -389,19 +393,22 @@ def _trial_row(view: SearchView, trial: TrialView) -> list[str]:
     ]
 
 
-def _detail(view: SearchView, trial: TrialView) -> Any:
+def _told(view: SearchView, trial: TrialView) -> dict[str, Any]:
+    points = {p.trial: p for p in view.points}
+    return trial_data(view, trial, points[trial.id].extra if trial.id in points else {})
+
+
+def _head(view: SearchView, trial: TrialView) -> Any:
     from dash import html
 
-    points = {p.trial: p for p in view.points}
-    extra = points[trial.id].extra if trial.id in points else {}
-    told = trial_data(view, trial, extra)
-    rows = [part for name, text in told["rows"] for part in (html.Dt(name), html.Dd(text))]
-    front = " on the front" if trial.id in view.on_front else ""
-    return [
-        html.H3(f"{trial.name} ({trial.id}){front}"),
-        _plan(view, trial),
-        html.Dl(rows),
-    ]
+    front = ", on the front" if trial.id in view.on_front else ""
+    return [html.H3(f"{trial.name} ({trial.id}){front}"), _plan(view, trial)]
+
+
+def _facts(told: Mapping[str, Any]) -> Any:
+    from dash import html
+
+    return html.Dl([part for name, text in told["rows"] for part in (html.Dt(name), html.Dd(text))])
 
 
 def _plan(view: SearchView, trial: TrialView) -> Any:
@@ -420,10 +427,10 @@ def _plan(view: SearchView, trial: TrialView) -> Any:
     )
 
 
-def _export(view: SearchView, trial: TrialView) -> Any:
+def _export(told: Mapping[str, Any]) -> Any:
     from dash import dcc, html
 
-    command = trial_data(view, trial, {})["command"]
+    command = told["command"]
     if not command:
         return []
     copy = dcc.Clipboard(content=command, title="copy the commands", className="copy")

@@ -36,7 +36,6 @@ TABS = {
     "trials": "Trials",
 }
 STATES = ("complete", "pruned", "running", "failed")
-STOPPED = "stopped early, at its last epoch"
 
 
 def tabs_of(view: SearchView) -> dict[str, str]:
@@ -70,10 +69,12 @@ def filtered(view: SearchView, methods: Collection[str], states: Collection[str]
     )
 
 
-def tab_figures(tab: str, view: SearchView, importance: Importance) -> list[go.Figure]:
+def tab_figures(
+    tab: str, view: SearchView, states: Collection[str], importance: Importance
+) -> list[go.Figure]:
     """`importance` is asked for only where it is shown: it takes a moment."""
     if tab == "front":
-        return [live_front(view)]
+        return [live_front(view, stopped="pruned" in states)]
     if tab == "pairs":
         labels = [objective.label for objective in view.objectives]
         return list(pair_figures(pair_points(view), labels).values())
@@ -93,25 +94,26 @@ def tab_figures(tab: str, view: SearchView, importance: Importance) -> list[go.F
     return []
 
 
-def live_front(view: SearchView) -> go.Figure:
-    """The front, and where trials were that did not come to their end."""
+def live_front(view: SearchView, stopped: bool) -> go.Figure:
+    """The front; with `stopped` also where trials were that did not come to their end."""
     labels: Labels = {**view.labels, "methods": view.methods}
     figure = front_figure(view.points, "", **labels)
-    stopped = [
+    ended = [
         t for t in view.trials if t.state == "pruned" and t.curve and view.cost.name in t.values
     ]
-    if stopped:
+    if stopped and ended:
+        figure.layout.annotations = ()
         figure.add_scatter(
-            x=[t.values[view.cost.name] for t in stopped],
-            y=[view.quality.shown(t.curve[-1][1]) for t in stopped],
-            customdata=[t.id for t in stopped],
+            x=[t.values[view.cost.name] for t in ended],
+            y=[view.quality.shown(t.curve[-1][1]) for t in ended],
+            customdata=[t.id for t in ended],
             mode="markers",
-            name=STOPPED,
-            marker={"color": DOMINATED, "symbol": "x-thin-open", "size": 6},
-            text=[f"{t.name} {t.method}" for t in stopped],
+            name="stopped early, at its last epoch",
+            marker={"color": DOMINATED, "symbol": "x", "size": 6},
+            text=[f"{t.name} {t.method}" for t in ended],
             hovertemplate="%{text}, stopped early: %{y:.4g}<extra></extra>",
         )
-        figure.update_layout(showlegend=True)
+        figure.update_layout(showlegend=True, xaxis={"range": None}, yaxis={"range": None})
     return figure
 
 

@@ -9,9 +9,13 @@
   );
 
   const coloured = (json, dark, colours) => {
-    if (!json) return window.dash_clientside.no_update;
+    const none = window.dash_clientside.no_update;
+    if (!json) return [none, none];
     const exchanged = (colour) => colours[colour.toUpperCase()] || colour;
-    return JSON.parse(dark ? json.replace(/#[0-9A-Fa-f]{6}\b/g, exchanged) : json);
+    const figure = JSON.parse(dark ? json.replace(/#[0-9A-Fa-f]{6}\b/g, exchanged) : json);
+    // What was drawn while it was hidden has the wrong width.
+    setTimeout(() => window.dispatchEvent(new Event("resize")), 50);
+    return [figure, { width: "100%", height: `${figure.layout.height}px` }];
   };
 
   window.dash_clientside = Object.assign({}, window.dash_clientside, {
