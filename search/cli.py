@@ -17,6 +17,7 @@ TOUR = """\
 a first tour:
   bitfront run                              the embedded quickstart, about a minute
   bitfront front quickstart --plot          the front as a table and a picture
+  bitfront dashboard                        the same in the browser, while it runs
   bitfront ui                               all runs in MLflow
   bitfront export quickstart --budget 40%   a point of the front -> recipe.yaml
   bitfront train recipe.yaml                final training, packed binary checkpoint
@@ -120,6 +121,7 @@ def build_parser() -> argparse.ArgumentParser:
     front = verb("front", "search.verbs", "the front of a search")
     front.add_argument("search", help="its name")
     front.add_argument("--plot", action="store_true", help="with a scatter of all trials")
+    front.add_argument("--wide", action="store_true", help="whole plans and all columns")
     front.add_argument("--csv", action="store_true", help="all complete trials as CSV")
     at_head(front)
 
@@ -178,6 +180,17 @@ def build_parser() -> argparse.ArgumentParser:
     ui.add_argument("--host", default="127.0.0.1", help="address to listen on")
     ui.add_argument("--port", type=int, default=5000)
     ui.add_argument("--no-open", action="store_true", help="do not open a browser")
+
+    dashboard = verb(
+        "dashboard", "search.verbs", "searches in the browser, while they run", json=False
+    )
+    dashboard.add_argument("search", nargs="?", help="its name (default: the newest)")
+    dashboard.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    dashboard.add_argument("--port", type=int, default=8050, help="0: any free one")
+    dashboard.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    dashboard.add_argument(
+        "--optuna", action="store_true", help="the ledger in optuna-dashboard instead"
+    )
 
     for name, text in (
         ("methods", "the binarization methods"),

@@ -12,6 +12,7 @@ from search.config import MLFLOW_RUN, SearchConfig, from_source
 from search.home import LEDGER, SearchFolder, is_name, stages_folder, write_atomically
 from search.notes import note_of
 from search.results import Results, stored_config
+from search.summary import front_summary, next_commands
 from search.yaml_source import parse
 from trainables.registry import UserError
 
@@ -218,6 +219,6 @@ def _conclude(results: Results, complete: bool) -> None:
     if failures:
         listed = ", ".join(f"{count} {reason}" for reason, count in failures.items())
         terminal.show(f"Failed trials: {listed} (bitfront status {results.config.name} --json)")
-    terminal.show(terminal.front_summary(results))
+    terminal.show(front_summary(results, colours=terminal.coloured()))
     terminal.show("")
-    terminal.show(terminal.next_commands(results))
+    terminal.show(next_commands(results))

@@ -118,27 +118,29 @@ def preview(args: Namespace) -> int:
 
 def status(args: Namespace) -> int:
     from search.results import Results
+    from search.summary import status_table
 
     root = home.home(args.home)
     folders = [home.find(root, n) for n in args.searches] or home.list_searches(root)
-    found = [Results.of(folder) for folder in folders]
+    found: list[tuple[str, Results | UserError]] = []
+    for folder in folders:
+        try:
+            found.append((folder.name, Results.of(folder)))
+        except UserError as error:  # the others are still worth a look
+            found.append((folder.name, error))
     if args.json:
-        reports = [r.status_json() for r in found]
+        reports = [
+            {"search": name, "error": each.message}
+            if isinstance(each, UserError)
+            else each.status_json()
+            for name, each in found
+        ]
         terminal.show_json(reports[0] if len(args.searches) == 1 else reports)
-        return 0
-    if not found:
+    elif found:
+        terminal.show(status_table(found, terminal.coloured()))
+    else:
         terminal.show(f"no search has been run in {root}; start one: bitfront run")
-        return 0
-    rows = [terminal.status_line(r) for r in found]
-    terminal.show(terminal.table(terminal.STATUS_HEADERS, rows, flexible=0))
-    for result in found:
-        if len(found) == 1 or result.failures():
-            for entry in [e for e in result.entries if e.state == "failed"][-3:]:
-                first = (entry.message or "").splitlines()[:1]
-                terminal.show(
-                    f"  {result.config.name} {entry.id} {entry.failure}: {''.join(first)}"
-                )
-    return 0
+    return int(any(isinstance(each, UserError) for _, each in found))
 
 
 def stop(args: Namespace) -> int:
@@ -173,7 +175,9 @@ def front(args: Namespace) -> int:
         quality = results.figure_quality.bare
         sys.stdout.write(front_csv(results.figure_points(), quality))
     else:
-        terminal.show(terminal.front_summary(results))
+        from search.summary import front_summary
+
+        terminal.show(front_summary(results, args.wide, terminal.coloured()))
         if args.plot:
             terminal.show("\n" + _plot(results))
     return 0
@@ -393,3 +397,16 @@ def ui(args: Namespace) -> int:
 
     folder = home.find(home.home(args.home), args.search) if args.search else None
     return serve(home.home(args.home), folder, args.host, args.port, open_browser=not args.no_open)
+
+
+def dashboard(args: Namespace) -> int:
+    from search import dashboard as pages
+
+    root = home.home(args.home)
+    if args.optuna:
+        searches = home.list_searches(root)
+        if not args.search and not searches:
+            raise UserError(f"no search has been run in {root}", "start one: bitfront run")
+        folder = home.find(root, args.search) if args.search else searches[-1]
+        return pages.serve_optuna(folder, args.host, args.port, not args.no_browser)
+    return pages.serve(root, args.search, args.host, args.port, not args.no_browser)

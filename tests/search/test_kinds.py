@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from search import terminal
 from search.bounds import reference_point
 from search.config import ConfigError, from_source
 from search.driver import Session
@@ -17,6 +16,7 @@ from search.replay import replay_trial
 from search.results import Results
 from search.selection import needed
 from search.space_config import build_space
+from search.summary import front_summary
 from search.yaml_source import parse
 from trainables import packed
 from trainables.selectors import select
@@ -137,7 +137,7 @@ def test_the_front_and_its_figures_are_of_the_auc(pursuit):
         assert "val_accuracy" not in point
     best = max(e.metrics["val_auc"] for e in pursuit.entries)
     assert pursuit.status_json()["best_auc"] == best
-    table = terminal.front_summary(pursuit)
+    table = front_summary(pursuit)
     assert "val auc %" in table
     assert f"{100 * best:.2f}" in table
     figures = write_figures(pursuit)
