@@ -182,8 +182,7 @@ def _tracked_search(home: Path):
     from search.config import from_source
     from search.driver import Session
     from search.home import SearchFolder, write_atomically
-    from search.launch import _close_tracker, _pictures
-    from search.results import Results
+    from search.launch import _close_tracker, _summary
     from search.space_config import build_space
     from search.tracking import Tracker
     from search.yaml_source import parse
@@ -204,8 +203,7 @@ def _tracked_search(home: Path):
         rows = [{"epoch": e, "val_accuracy": 0.5 + 0.05 * i + 0.1 * e} for e in (1, 2)]
         session.report(entry.id, rows[0])
         session.finish(entry.id, {**rows[1], "history": rows})
-    results = Results.of(folder)
-    _close_tracker(tracker, results, _pictures(results, quiet=False), complete=True, quiet=False)
+    _close_tracker(tracker, folder, *_summary(folder, quiet=False), complete=True, quiet=False)
     assert tracker.last_error is None
     return tracker.experiment_id, tracker.parent_id
 
