@@ -157,7 +157,10 @@ def run_trials(session: Session, address: str | None = None) -> None:
         storage = session.folder.path / "ray"
         shutil.rmtree(storage, ignore_errors=True)
         tuner = tune.Tuner(
-            tune.with_resources(Trial, partial(_request, resources)),
+            tune.with_resources(
+                tune.with_parameters(Trial, lent=_lent(session.config)),
+                partial(_request, resources),
+            ),
             tune_config=tune.TuneConfig(
                 search_alg=searcher,
                 scheduler=make_scheduler(session),
@@ -207,6 +210,19 @@ def _settle(session: Session) -> None:
         warning = cluster.look().check(need)
         if warning is not None:
             session.progress.say(warning)
+
+
+def _lent(config: SearchConfig) -> dict[str, list[Any]]:
+    """The training examples in Ray's object store, which brings them to every node once, in memory
+    all its workers share. What is streamed, or larger than half a node's store, workers read
+    themselves. The reference is in a list: Ray would fetch a bare one."""
+    from trainables.data import stored_arrays
+
+    arrays = stored_arrays(config.task.dataset, config.task.data_dir)
+    store = min(node.get("object_store_memory", 0.0) for node in cluster.look().nodes)
+    if arrays is None or sum(array.nbytes for array in arrays) > store / 2:
+        return {}
+    return {config.task.dataset: [ray.put(arrays)]}
 
 
 def _request(resources: ResourceSpec, config: dict[str, Any]) -> tune.PlacementGroupFactory:

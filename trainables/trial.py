@@ -9,12 +9,15 @@ import os
 import shutil
 import tempfile
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray import tune
 
 from trainables import gpu, storage
+from trainables.data import lend
 from trainables.memory import limit_memory
 from trainables.task import TrialSpec
 
@@ -28,7 +31,11 @@ class Trial(tune.Trainable):
     import torch. What Ray sees as an error is a process that died.
     """
 
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(self, config: dict[str, Any], lent: dict[str, list[Any]] | None = None) -> None:
+        """`lent`: data sets in Ray's object store, a reference each; a node holds them once for
+        all its workers. They are fetched when the first trial wants them."""
+        for name, references in (lent or {}).items():
+            lend(name, partial(_arrays, references[0]))
         self._begin(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -134,6 +141,10 @@ class Trial(tune.Trainable):
         self._training = None
         if self._stored is not None:
             shutil.rmtree(self._state.parent, ignore_errors=True)
+
+
+def _arrays(reference: Any) -> Any:
+    return ray.get(reference)
 
 
 def places(folder: str) -> tuple[Path, str | None]:

@@ -30,7 +30,8 @@ def two_cpus():
 
     import search.tuner  # noqa: F401 (sets what Ray reads when it starts)
 
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
+    ray.init("local", num_cpus=2, object_store_memory=10**8, **quiet)
     yield
     ray.shutdown()
 
@@ -45,7 +46,7 @@ def test_two_workers_reach_what_one_does(two_cpus, tmp_path, method, letters):
     assert set(shared.as_json()) == set(alone.as_json())
     files = {file.name for file in (tmp_path / "shared").iterdir()}
     assert files == {"seed0.json", "seed0.safetensors", "result.json"}
-    network, _ = packed.load(tmp_path / "shared" / "seed0.safetensors")
+    network, *_ = packed.load(tmp_path / "shared" / "seed0.safetensors")
     network.verify()
     again = []
     train_recipe(recipe(method, letters), tmp_path / "shared", workers=2, note=again.append)

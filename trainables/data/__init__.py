@@ -10,10 +10,12 @@ from trainables.data.datasets import (
     DatasetInfo,
     Part,
     TaskRow,
+    lend,
     load_test,
     load_train,
     pixel_statistics,
     split,
+    stored_arrays,
 )
 from trainables.data.streams import Streamed
 
@@ -30,6 +32,7 @@ __all__ = [
     "embedded",
     "folders",
     "in_order",
+    "lend",
     "load_test",
     "load_train",
     "pixel_statistics",
@@ -37,5 +40,6 @@ __all__ = [
     "shapes",
     "snelson",
     "split",
+    "stored_arrays",
     "torchvision_sets",
 ]

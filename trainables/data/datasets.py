@@ -4,6 +4,7 @@ Where the bytes come from is in the family modules; batches and augmentation are
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -281,9 +282,43 @@ def _load(
     return replace(stored, info=info)
 
 
+# Arrays of training examples that somebody else has read: no file is opened for them here.
+Fetch = Callable[[], tuple[np.ndarray, np.ndarray]]
+_lent: dict[str, Fetch] = {}
+
+
+def lend(name: str, fetch: Fetch) -> None:
+    """From now on the training examples of a data set, in their stored form, come from `fetch`.
+    Several processes may hold the same memory: nobody writes into it, a reader makes its copy."""
+    _lent[name] = fetch
+
+
+def stored_arrays(
+    name: str, data_dir: Path | str | None = None
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """What others may be lent: the training examples as they are stored, if they are held in
+    arrays."""
+    info = DATASETS.get(name)
+    where = None if info.embedded else resolve_data_dir(info.name, info.how_to_get(), data_dir)
+    stored = _read(info.name, "train", where)
+    return (stored[0].numpy(), stored[1].numpy()) if isinstance(stored, tuple) else None
+
+
+def _borrowed(fetch: Fetch) -> tuple[torch.Tensor, torch.Tensor]:
+    import torch
+
+    with warnings.catch_warnings():
+        # That the arrays cannot be written to is what is wanted.
+        warnings.filterwarnings("ignore", message=".*not writable.*")
+        x, y = fetch()
+        return torch.from_numpy(x), torch.from_numpy(y)
+
+
 # A Ray actor runs many trials. What is kept is the stored form: bytes take a quarter of floats.
 @lru_cache(maxsize=4)
 def _read(name: str, part: Literal["train", "test"], data_dir: Path | None) -> Any:
+    if part == "train" and name in _lent:
+        return _borrowed(_lent[name])
     info = DATASETS.get(name)
     return info.read_train(data_dir) if part == "train" else info.read_test(data_dir)
 
