@@ -3,10 +3,12 @@
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -48,6 +50,9 @@ class Head:
         command += ["--num-cpus=1", "--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1"]
         command += [f"--dashboard-port={ports['http']}", "--object-store-memory=100000000"]
         command += [f"--ray-client-server-port={ports['client']}", "--disable-usage-stats"]
+        # Jobs look for the cluster in it: with the folder of all clusters they may find another.
+        self.files = tempfile.mkdtemp(prefix="bf", dir="/tmp")
+        command += [f"--temp-dir={self.files}"]
         self.process = subprocess.Popen(
             command,
             stdout=subprocess.DEVNULL,
@@ -84,6 +89,7 @@ def head(tmp_path_factory):
     yield head
     os.killpg(head.process.pid, signal.SIGKILL)
     head.process.wait()
+    shutil.rmtree(head.files, ignore_errors=True)
 
 
 @pytest.mark.timeout(900)
