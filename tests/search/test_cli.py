@@ -22,7 +22,8 @@ SEARCHES = [
     "replay",
 ]
 CATALOG = ["methods", "selectors", "models", "datasets", "cost", "doctor"]
-VERBS = [*SEARCHES, "export", "train", "ui", "mask", *CATALOG]
+CLUSTER = ["submit", "logs", "stop"]
+VERBS = [*SEARCHES, "export", "train", "ui", "mask", *CLUSTER, *CATALOG]
 
 
 @pytest.fixture(autouse=True)
