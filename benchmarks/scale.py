@@ -116,6 +116,7 @@ def drive(folder: Path, sizes: Sequence[int], slots: int, sampler: str) -> list[
                     "MLflow backlog": len(tracker._outbox.trials),
                 }
             )
+            print(rows[-1], file=sys.stderr, flush=True)
     session.close()
     closing = time.perf_counter()
     tracker.close("complete", {}, "")
@@ -146,9 +147,7 @@ def measure(sizes: Sequence[int], slots: int, sampler: str) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="scale") as folder:
         words = ["--one", folder, "--trials", *map(str, sizes), "--slots", str(slots)]
         command = [sys.executable, "-m", "benchmarks.scale", *words, "--sampler", sampler]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(done.stderr)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         rows: list[Row] = json.loads(done.stdout.splitlines()[-1])
         rows[-1] |= commands(Path(folder))
         return rows
