@@ -74,9 +74,11 @@ def simulate(
                 trial_id = f"t{next(numbers)}"
                 began = time.perf_counter()
                 given = searcher.suggest(trial_id)
+                if given is None:
+                    break
                 if given == Searcher.FINISHED:
                     finished = True
-                elif given is not None:
+                else:
                     replayed.ask_seconds.append(time.perf_counter() - began)
                     entry = session.ledger.entries[given["trial"]]
                     pace = rng.lognormvariate(0, SPEED_SPREAD)

@@ -170,6 +170,10 @@ class Ledger:
         """Trials a driver that is gone left running, and that nobody has taken up again."""
         return [e for e in self._open.values() if e.id not in self._handed_out]
 
+    def hand_back(self, trial_id: str) -> None:
+        """Nobody trains the trial now: it is the next one that is asked for."""
+        self._handed_out.discard(trial_id)
+
     def count(self, *states: str) -> int:
         return sum(self._counts[state] for state in states)
 

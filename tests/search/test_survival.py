@@ -164,7 +164,9 @@ def watched(monkeypatch):
     monkeypatch.setattr(watcher, "time", clock)
     monkeypatch.setattr(watcher.ray, "kill", killed.append)
     session = SimpleNamespace(
-        fail=lambda *said: heard.append(said), recovered=lambda trial: heard.append(trial)
+        fail=lambda *said: heard.append(said),
+        recovered=lambda trial: heard.append(trial),
+        comes_back=lambda trial: False,
     )
     searcher = SimpleNamespace(session=session, trials={"t1": "abcd"})
     trial = SimpleNamespace(
@@ -199,6 +201,26 @@ def test_a_worker_that_died_by_itself_is_no_silent_one(watched):
     watched.watch.on_trial_start(1, [], watched.trial)
     watched.watch.on_trial_error(1, [], watched.trial)
     assert watched.heard == ["abcd", ("abcd", "lost worker", "no word of why")]
+
+
+def test_a_trial_whose_worker_died_before_it_began_is_asked_for_again(make_space, tmp_path):
+    """Ray Tune ends such a trial as an error, however many failures it may have."""
+    from search.tuner import LedgerSearcher, Searcher
+    from search.watcher import Watcher
+
+    config, space = make_space("search.trials=1", "resources.retries=1")
+    session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
+    searcher = LedgerSearcher(session, SimpleNamespace(free=lambda running: True))
+    watch = Watcher(searcher, None)
+    first = searcher.suggest("ray-1")
+    assert searcher.suggest("ray-2") is None  # not FINISHED: the first may come back
+    watch.on_trial_error(1, [], SimpleNamespace(trial_id="ray-1", error_file=None))
+    again = searcher.suggest("ray-3")
+    assert again["trial"] == first["trial"]
+    watch.on_trial_error(1, [], SimpleNamespace(trial_id="ray-3", error_file=None))
+    (entry,) = session.ledger.entries.values()
+    assert (entry.state, entry.failure, entry.lives) == ("failed", "lost worker", 1)
+    assert searcher.suggest("ray-4") == Searcher.FINISHED
 
 
 def test_time_in_which_the_driver_was_held_up_is_not_held_against_a_trial(watched):
