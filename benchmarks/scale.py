@@ -62,7 +62,9 @@ def result_of(entry: Any) -> dict[str, Any]:
     return {**history[-1], "history": history, "done": True}
 
 
-def drive(folder: Path, sizes: Sequence[int], slots: int, sampler: str) -> list[Row]:
+def drive(
+    folder: Path, sizes: Sequence[int], slots: int, sampler: str, tracked: bool = True
+) -> list[Row]:
     """One search to its end, in this process; a row when it has had so many trials."""
     from search.config import from_source
     from search.driver import Session
@@ -76,9 +78,10 @@ def drive(folder: Path, sizes: Sequence[int], slots: int, sampler: str) -> list[
     place = SearchFolder(folder / "runs" / "scale")
     place.path.mkdir(parents=True)
     place.config_file.write_text(config.dump())
-    tracker = Tracker(config, place.identity, place.path.parent)
+    tracker = Tracker(config, place.identity, place.path.parent) if tracked else None
     session = Session(config, build_space(config), place, tracker, quiet=True)
-    tracker.start([])
+    if tracker is not None:
+        tracker.start([])
     rows: list[Row] = []
     began, cpu, asks = time.perf_counter(), [time.process_time()], []
     ended_at: list[float] = []
@@ -106,6 +109,7 @@ def drive(folder: Path, sizes: Sequence[int], slots: int, sampler: str) -> list[
                     "sampler": sampler,
                     "slots": slots,
                     "trials": sofar,
+                    "MLflow": "yes" if tracker else "no",
                     "driver CPU ms/trial": 1000 * (cpu[-1] - cpu[0]) / sofar,
                     f"last {WINDOW}": 1000 * (cpu[-1] - cpu[-1 - WINDOW]) / WINDOW,
                     "ask ms": 1000 * statistics.fmean(asks),
@@ -113,13 +117,15 @@ def drive(folder: Path, sizes: Sequence[int], slots: int, sampler: str) -> list[
                     "driver MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
                     "first trial s": ended_at[0],
                     "last trial s": ended_at[-1],
-                    "MLflow backlog": len(tracker._outbox.trials),
+                    "MLflow backlog": len(tracker._outbox.trials) if tracker else None,
                 }
             )
+            print(rows[-1], file=sys.stderr, flush=True)
     session.close()
-    closing = time.perf_counter()
-    tracker.close("complete", {}, "")
-    rows[-1]["backlog s"] = time.perf_counter() - closing
+    if tracker is not None:
+        closing = time.perf_counter()
+        tracker.close("complete", {}, "")
+        rows[-1]["backlog s"] = time.perf_counter() - closing
     return rows
 
 
@@ -141,14 +147,13 @@ def commands(folder: Path) -> Row:
     return row
 
 
-def measure(sizes: Sequence[int], slots: int, sampler: str) -> list[Row]:
+def measure(sizes: Sequence[int], slots: int, sampler: str, tracked: bool) -> list[Row]:
     """In a process of its own, so that memory and imports are this search's."""
     with tempfile.TemporaryDirectory(prefix="scale") as folder:
         words = ["--one", folder, "--trials", *map(str, sizes), "--slots", str(slots)]
-        command = [sys.executable, "-m", "benchmarks.scale", *words, "--sampler", sampler]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(done.stderr)
+        words += ["--sampler", sampler, *([] if tracked else ["--no-tracking"])]
+        command = [sys.executable, "-m", "benchmarks.scale", *words]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         rows: list[Row] = json.loads(done.stdout.splitlines()[-1])
         rows[-1] |= commands(Path(folder))
         return rows
@@ -215,9 +220,9 @@ def efficiency(folder: Path, trials: int, slots: int) -> Row:
 def bars(rows: Sequence[Row]) -> list[str]:
     """What the issue asks for, of the sizes that were measured."""
     told = []
-    by_size = {(r["trials"], r["slots"], r["sampler"]): r for r in rows}
-    for (trials, slots, sampler), row in by_size.items():
-        small = by_size.get((1000, slots, sampler))
+    by_size = {(r["trials"], r["slots"], r["sampler"], r["MLflow"]): r for r in rows}
+    for (trials, slots, sampler, tracked), row in by_size.items():
+        small = by_size.get((1000, slots, sampler, tracked))
         if small is not None and trials == max(TRIALS):
             growth = float(row["driver CPU ms/trial"]) / float(small["driver CPU ms/trial"])  # type: ignore[arg-type]
             told.append(bar(f"CPU a trial, {slots} slots, {sampler}", growth, at_most=1.5))
@@ -233,7 +238,7 @@ def _before(path: Path, rows: Sequence[Row]) -> list[Row]:
     """What the CSV has of other sizes; long ones need not be measured in one sitting."""
     if not path.exists():
         return []
-    keys = ("sampler", "slots", "trials")
+    keys = ("sampler", "slots", "trials", "MLflow")
     new = {tuple(str(row.get(k)) for k in keys) for row in rows}
     with path.open(newline="", encoding="utf-8") as old:
         return [r for r in csv.DictReader(old) if tuple(str(r.get(k)) for k in keys) not in new]
@@ -244,13 +249,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--trials", type=int, nargs="*", default=list(TRIALS))
     parser.add_argument("--slots", type=int, nargs="*", default=list(SLOTS))
     parser.add_argument("--sampler", nargs="*", default=["random", "free-cost"])
+    parser.add_argument("--no-tracking", action="store_true", help="without MLflow")
     parser.add_argument("--ray", action="store_true")
     parser.add_argument("--efficiency", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--one", metavar="DIR", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.one:
-        print(json.dumps(drive(Path(args.one), args.trials, args.slots[0], args.sampler[0])))
+        size = (args.trials, args.slots[0], args.sampler[0])
+        print(json.dumps(drive(Path(args.one), *size, tracked=not args.no_tracking)))
         return
     if args.profile:
         from benchmarks.overhead import _profiled
@@ -268,7 +275,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         what, rows = "scale", []
         for sampler in args.sampler:
             for slots in args.slots:
-                rows += measure(args.trials, slots, sampler)
+                rows += measure(args.trials, slots, sampler, not args.no_tracking)
                 print(rows[-1], flush=True)
         print("\n".join(bars(rows)))
     print(format_table(rows))

@@ -8,7 +8,7 @@ import itertools
 import random
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,6 +38,16 @@ class MemoryFolder(SearchFolder):
 
 
 @dataclass
+class Places:
+    """Room for so many trials at once, whatever they take."""
+
+    workers: int
+
+    def free(self, running: Iterable[float]) -> bool:
+        return sum(1 for _ in running) < self.workers
+
+
+@dataclass
 class Replayed:
     """What a simulated search did, in the order in which it happened."""
 
@@ -62,7 +72,7 @@ def simulate(
     with tempfile.TemporaryDirectory() as folder:
         session = Session(config, space, MemoryFolder(Path(folder)), tracker=None, quiet=True)
         session.stopping = stopping or session.stopping
-        searcher = LedgerSearcher(session, workers)
+        searcher = LedgerSearcher(session, Places(workers))
         scheduler = make_scheduler(session)
         replayed = Replayed(session)
         rng = random.Random(config.search.seed)
@@ -74,9 +84,11 @@ def simulate(
                 trial_id = f"t{next(numbers)}"
                 began = time.perf_counter()
                 given = searcher.suggest(trial_id)
+                if given is None:
+                    break
                 if given == Searcher.FINISHED:
                     finished = True
-                elif given is not None:
+                else:
                     replayed.ask_seconds.append(time.perf_counter() - began)
                     entry = session.ledger.entries[given["trial"]]
                     pace = rng.lognormvariate(0, SPEED_SPREAD)

@@ -199,6 +199,16 @@ class Session:
         """The worker of a trial died and another one took the trial over."""
         self.ledger.entries[trial_id].lives += 1
 
+    def comes_back(self, trial_id: str) -> bool:
+        """Whether a trial that has no worker any more has a life left; then it is asked for
+        again."""
+        entry = self.ledger.entries[trial_id]
+        if entry.lives >= self.config.resources.retries:
+            return False
+        entry.lives += 1
+        self.ledger.hand_back(trial_id)
+        return True
+
     def _end(self, trial_id: str, state: str, **details: Any) -> None:
         entry = self.ledger.tell(trial_id, state, **details)
         self._curves.pop(trial_id, None)

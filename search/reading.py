@@ -120,9 +120,9 @@ def file_of(url: str) -> Path | None:
 
 def open_read_only(url: str) -> BaseStorage:
     """A store that reads every finished trial once."""
-    storage = optuna.storages.RDBStorage(
-        read_only(url), skip_compatibility_check=True, skip_table_creation=True
-    )
+    from search.storage import LedgerStorage
+
+    storage = LedgerStorage(read_only(url), skip_compatibility_check=True, skip_table_creation=True)
     return optuna.storages.get_storage(storage)
 
 

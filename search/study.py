@@ -138,7 +138,6 @@ class Ledger:
         self._disk_ids: dict[str, int] = {}
         self._mirror_numbers: dict[str, int] = {}
         self._handed_out: set[str] = set()
-        self._writing: str | None = None
         self.exhausted = False
         self._problem = Problem(
             space, config.front_objectives, self.reference, config.limits, self._is_new
@@ -170,6 +169,10 @@ class Ledger:
     def interrupted(self) -> list[Entry]:
         """Trials a driver that is gone left running, and that nobody has taken up again."""
         return [e for e in self._open.values() if e.id not in self._handed_out]
+
+    def hand_back(self, trial_id: str) -> None:
+        """Nobody trains the trial now: it is the next one that is asked for."""
+        self._handed_out.discard(trial_id)
 
     def count(self, *states: str) -> int:
         return sum(self._counts[state] for state in states)
@@ -293,23 +296,13 @@ class Ledger:
             # NSGA-II keeps a trial's generation there.
             system_attrs=self.mirror.get_trials(deepcopy=False)[trial.number].system_attrs,
         )
-        self._disk_ids[entry.id] = persistently(lambda: self._created(entry.id, template))
+        study_id = self.study._study_id
+        self._disk_ids[entry.id] = persistently(
+            lambda: self.storage.create_new_trial(study_id, template)
+        )
         self._mirror_numbers[entry.id] = trial.number
         self._enter(entry)
         self._handed_out.add(entry.id)
-
-    def _created(self, trial_id: str, template: FrozenTrial) -> int:
-        """The trial's number in the database. After an attempt that was cut off it may be there
-        already: the last one written is looked at first."""
-        study_id = self.study._study_id
-        if self._writing == trial_id:
-            for trial in reversed(self.storage.get_all_trials(study_id, deepcopy=False)):
-                if trial.user_attrs.get("id") == trial_id:
-                    return trial._trial_id
-        self._writing = trial_id
-        created = self.storage.create_new_trial(study_id, template)
-        self._writing = None
-        return created
 
     def tell(
         self,
@@ -401,6 +394,8 @@ def open_storage(url: str) -> BaseStorage:
     from sqlalchemy import event
     from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+    from search.storage import LedgerStorage
+
     options: dict[str, Any] = {}
     if url.startswith("sqlite"):
         options = {"connect_args": {"timeout": 60}}
@@ -411,7 +406,7 @@ def open_storage(url: str) -> BaseStorage:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                storage = optuna.storages.RDBStorage(url, engine_kwargs=options)
+                storage = LedgerStorage(url, engine_kwargs=options)
             break
         except (SQLAlchemyError, ImportError, RuntimeError) as error:
             reason = str(error).splitlines()[0]

@@ -81,14 +81,19 @@ class LedgerSearcher(Searcher):
         self.room = room
         self.trials: dict[str, str] = {}
         self._gpus: dict[str, float] = {}
+        self._over = False
 
     def suggest(self, trial_id: str) -> Any:
         if not self.room.free(self._gpus[t] for t in self.trials):
             return None
-        with ending_all_when_lost():
-            entry = self.session.ask()
+        entry = None
+        if not self._over or self.session.ledger.interrupted():
+            with ending_all_when_lost():
+                entry = self.session.ask()
         if entry is None:
-            return Searcher.FINISHED
+            # A trial that runs may come back: it is not over before all have ended.
+            self._over = True
+            return None if self.trials else Searcher.FINISHED
         self.trials[trial_id] = entry.id
         self._gpus[trial_id] = self.session.gpus
         return self.session.trial_config(entry)

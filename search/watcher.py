@@ -72,6 +72,9 @@ class Watcher(Callback):
         entry_id = self.searcher.trials.pop(trial.trial_id, None)
         if entry_id is None:
             return
+        if self.searcher.session.comes_back(entry_id):
+            # Tune gives up a trial whose worker dies before its first epoch, whatever its lives.
+            return
         reason, message = "lost worker", last_words(trial)
         if "OutOfMemory" in message or "low on memory" in message:
             reason = "oom"

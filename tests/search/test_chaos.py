@@ -31,7 +31,7 @@ def reference():
     return undisturbed(SEARCH)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_search_on_three_nodes_survives_the_loss_of_one(tmp_path, reference):
     cluster = Cluster(tmp_path / "cluster", head_cpus=0)
     faulty.tell(cluster.folder, pace=0.5)
@@ -48,7 +48,7 @@ def test_a_search_on_three_nodes_survives_the_loss_of_one(tmp_path, reference):
             busy = {row.worker for row in half_way if row.trial not in ended}
             return ended and busy & set(cluster.trial_workers(2))
 
-        wait_for(in_the_middle, 200, "a trial in the middle of its training", process)
+        wait_for(in_the_middle, 400, "a trial in the middle of its training", process)
         cluster.kill(2)
         out, _ = process.communicate(timeout=200)
         assert process.returncode == 0, out
@@ -60,7 +60,7 @@ def test_a_search_on_three_nodes_survives_the_loss_of_one(tmp_path, reference):
         cluster.stop()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_a_search_survives_its_driver_a_damaged_checkpoint_a_silent_trial_and_no_tracking_server(
     tmp_path, reference
 ):
@@ -71,7 +71,7 @@ def test_a_search_survives_its_driver_a_damaged_checkpoint_a_silent_trial_and_no
     faulty.tell(cluster.folder, pace=0.3, **{silent: {"kind": "hang", "epoch": 2}})
     port = free_port()
     user = User(tmp_path / "user", SEARCH, cluster.env, cluster.address)
-    options = [f"tracking.uri=http://127.0.0.1:{port}", "resources.report_within=30"]
+    options = [f"tracking.uri=http://127.0.0.1:{port}", "resources.report_within=45"]
     options += ["resources.retries=0"]
     try:
         cluster.start_head()
@@ -79,7 +79,7 @@ def test_a_search_survives_its_driver_a_damaged_checkpoint_a_silent_trial_and_no
         process = user.start("run", "chaos.yaml", *words)
         wait_for(
             lambda: user.ended() >= 2 and user.checkpoints(),
-            200,
+            400,
             "two trials ended and a checkpoint of another",
             process,
         )

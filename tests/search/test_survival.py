@@ -4,6 +4,7 @@ trial that takes too much memory. Whole searches under faults are in `test_chaos
 import multiprocessing
 import os
 import threading
+from types import SimpleNamespace
 
 import pytest
 from optuna.exceptions import StorageInternalError
@@ -142,6 +143,94 @@ def test_a_ledger_on_a_full_disk_is_written_when_there_is_room_again(make_space,
         room.join()
         stored = read_entries(SearchFolder(disk).ledger_url, config.name)
         assert [(e.state, len(e.history)) for e in stored] == [("complete", 399)]
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """A watcher with one running trial: the clock, what was killed, what the session heard."""
+    from search import watcher
+
+    clock, killed, heard = Clock(), [], []
+    monkeypatch.setattr(watcher, "time", clock)
+    monkeypatch.setattr(watcher.ray, "kill", killed.append)
+    session = SimpleNamespace(
+        fail=lambda *said: heard.append(said),
+        recovered=lambda trial: heard.append(trial),
+        comes_back=lambda trial: False,
+    )
+    searcher = SimpleNamespace(session=session, trials={"t1": "abcd"})
+    trial = SimpleNamespace(
+        trial_id="t1", temporary_state=SimpleNamespace(ray_actor="actor"), error_file=None
+    )
+    watch = watcher.Watcher(searcher, report_within=10.0)
+    watch.on_trial_start(1, [], trial)
+    return SimpleNamespace(watch=watch, clock=clock, killed=killed, heard=heard, trial=trial)
+
+
+def passing(watched, seconds):
+    for _ in range(seconds):
+        watched.clock.now += 1
+        watched.watch.on_step_end(1, [])
+
+
+def test_a_silent_worker_is_ended_once_and_its_trial_fails_as_hung(watched):
+    passing(watched, 8)
+    watched.watch.on_trial_result(1, [], watched.trial, {})
+    passing(watched, 9)
+    assert watched.killed == []
+    passing(watched, 10)
+    assert watched.killed == ["actor"]
+    watched.watch.on_trial_error(1, [], watched.trial)
+    assert watched.heard == [("abcd", "hung", "no epoch within 10 s (resources.report_within)")]
+
+
+def test_a_worker_that_died_by_itself_is_no_silent_one(watched):
+    watched.watch.on_trial_recover(1, [], watched.trial)
+    passing(watched, 30)
+    assert watched.killed == []
+    watched.watch.on_trial_start(1, [], watched.trial)
+    watched.watch.on_trial_error(1, [], watched.trial)
+    assert watched.heard == ["abcd", ("abcd", "lost worker", "no word of why")]
+
+
+def test_a_trial_whose_worker_died_before_it_began_is_asked_for_again(make_space, tmp_path):
+    """Ray Tune ends such a trial as an error, however many failures it may have."""
+    from search.tuner import LedgerSearcher, Searcher
+    from search.watcher import Watcher
+
+    config, space = make_space("search.trials=1", "resources.retries=1")
+    session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
+    searcher = LedgerSearcher(session, SimpleNamespace(free=lambda running: True))
+    watch = Watcher(searcher, None)
+    first = searcher.suggest("ray-1")
+    assert searcher.suggest("ray-2") is None  # not FINISHED: the first may come back
+    watch.on_trial_error(1, [], SimpleNamespace(trial_id="ray-1", error_file=None))
+    again = searcher.suggest("ray-3")
+    assert again["trial"] == first["trial"]
+    watch.on_trial_error(1, [], SimpleNamespace(trial_id="ray-3", error_file=None))
+    (entry,) = session.ledger.entries.values()
+    assert (entry.state, entry.failure, entry.lives) == ("failed", "lost worker", 1)
+    assert searcher.suggest("ray-4") == Searcher.FINISHED
+
+
+def test_time_in_which_the_driver_was_held_up_is_not_held_against_a_trial(watched):
+    passing(watched, 5)
+    watched.clock.now += 300
+    watched.watch.on_step_end(1, [])
+    passing(watched, 4)
+    assert watched.killed == []
+    passing(watched, 3)
+    assert watched.killed == ["actor"]
 
 
 def leak(gigabytes, out):
