@@ -183,6 +183,9 @@ def _close_tracker(
 
 def _pictures(results: Results, quiet: bool) -> dict[str, str | Path]:
     """The pictures of the search. One that cannot be made is told and costs nothing else."""
+    # Plotly looks at pandas where it is loaded; the tracker's thread may be halfway through that.
+    import pandas  # noqa: F401
+
     from search.showing import write_figures
 
     try:
