@@ -59,8 +59,9 @@ class FrontPoint:
 class Labels(TypedDict, total=False):
     """The optional words of a figure; `reference` is (accuracy, cost in the unit of the x axis),
     `budgets` are (name, cost in that unit). `share`: the quality is a fraction, shown in percent;
-    `maximize`: more of it is better."""
+    `maximize`: more of it is better; `methods` fix their colours by their order."""
 
+    methods: Sequence[str]
     accuracy_label: str
     cost_label: str
     share: bool
@@ -302,7 +303,10 @@ def _chart(points: Sequence[FrontPoint], labels: Labels, padding: float = 0.06) 
         dominated=[dot for dot in dots if not dot.point.on_front],
         front=front,
         # All methods, by name: one keeps its look while the front changes.
-        styles={m: look(i) for i, m in enumerate(sorted({point.method for point in points}))},
+        styles={
+            m: look(i)
+            for i, m in enumerate(labels.get("methods") or sorted({p.method for p in points}))
+        },
         marker_size=10 if len(on_front) <= 25 else 8,
         steps=_steps(on_front, x_range[1], maximize),
         reference=(visible_x, visible_y),

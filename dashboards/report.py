@@ -93,7 +93,7 @@ def _seen(view: SearchView) -> list[Section]:
         )
     ]
     if len(view.objectives) > 2:
-        figures = pair_figures(_pair_points(view), [axis.label for axis in view.objectives])
+        figures = pair_figures(pair_points(view), [axis.label for axis in view.objectives])
         pairs = "".join(placed(figure, name) for name, figure in figures.items())
         words = "A point of the front may lie behind others here: it is better in a third one."
         found.append(("pairs", "Objectives in pairs", _caption(words) + pairs))
@@ -210,12 +210,13 @@ def _description(view: SearchView) -> str:
     return f'<p class="faint">{_text(text)}{_text(view.dataset)}, {_text(view.model)}</p>'
 
 
-def _tiles(view: SearchView) -> str:
+def tiles(view: SearchView) -> dict[str, str]:
+    """A search at a glance."""
     counts = view.counts
     ended = counts["complete"] + counts["pruned"] + counts["failed"]
     best = [p.accuracy for p in view.points]
     quality = (max if view.quality.maximize else min)(best, default=None)
-    tiles = {
+    found = {
         "state": view.state,
         "trials": f"{ended} of {view.budget_of_trials}",
         "on the front": str(len(view.front)),
@@ -224,10 +225,15 @@ def _tiles(view: SearchView) -> str:
         "time": duration(view.seconds),
     }
     if counts["pruned"]:
-        tiles["stopped early"] = str(counts["pruned"])
+        found["stopped early"] = str(counts["pruned"])
     if counts["failed"]:
-        tiles["failed"] = str(counts["failed"])
-    cells = (f"<div><dt>{_text(k)}</dt><dd>{_text(v)}</dd></div>" for k, v in tiles.items())
+        found["failed"] = str(counts["failed"])
+    return found
+
+
+def _tiles(view: SearchView) -> str:
+    shown = tiles(view).items()
+    cells = (f"<div><dt>{_text(k)}</dt><dd>{_text(v)}</dd></div>" for k, v in shown)
     return f'<dl class="tiles">{"".join(cells)}</dl>'
 
 
@@ -315,7 +321,7 @@ def _text(text: str) -> str:
     return html.escape(text)
 
 
-def _pair_points(view: SearchView) -> list[PairPoint]:
+def pair_points(view: SearchView) -> list[PairPoint]:
     return [
         PairPoint(
             key,

@@ -55,7 +55,8 @@ def look(index: int) -> tuple[str, str, str]:
 
 def markup(text: str, width: int = 44) -> str:
     """Plain text for Plotly, whose strings are a small HTML: escaped, and broken into lines."""
-    return "<br>".join(html.escape(line, quote=False) for line in textwrap.wrap(text, width))
+    lines = textwrap.wrap(text, width) if len(text) > width else [text]
+    return "<br>".join(html.escape(line, quote=False) for line in lines)
 
 
 def axis(label: str, **more: Any) -> dict[str, Any]:

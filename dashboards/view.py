@@ -140,6 +140,8 @@ class SearchView:
     environment: Mapping[str, str] = field(default_factory=dict)
     commands: Sequence[tuple[str, str]] = ()
     """(command, what it does) that reproduce the search or go on from it"""
+    all_methods: Sequence[str] = ()
+    """those of the search, where this view has only some of its trials"""
 
     @property
     def title(self) -> str:
@@ -162,9 +164,9 @@ class SearchView:
         return Counter(trial.state for trial in self.trials)
 
     @property
-    def methods(self) -> list[str]:
+    def methods(self) -> Sequence[str]:
         """In the order that fixes their colours."""
-        return sorted({trial.method for trial in self.trials})
+        return self.all_methods or sorted({trial.method for trial in self.trials})
 
     @property
     def front_objectives(self) -> list[Objective]:

@@ -320,7 +320,7 @@ def _assignments(items: list[str], model: str) -> dict[str, Any]:
 def doctor(args: Namespace) -> int:
     from search.doctor import check_all
 
-    checks = check_all(args.home, args.address)
+    checks = check_all(args.home, args.address, args.tracking, args.storage, args.ledger)
     if args.json:
         terminal.show_json([vars(check) for check in checks])
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,27 +77,37 @@ class Comparison:
 
     def text(self) -> str:
         report = self.as_json()
-        a, b = report["a"], report["b"]
-        rows = [
-            ["data, model", f"{a['dataset']}, {a['model']}", f"{b['dataset']}, {b['model']}"],
-            ["epochs a trial", str(a["epochs"]), str(b["epochs"])],
-            ["complete trials", str(a["trials"]), str(b["trials"])],
-            ["points on the front", str(a["front"]), str(b["front"])],
-            [
-                "hypervolume, % of the box",
-                terminal.percent(a["hypervolume_share"], 2),
-                terminal.percent(b["hypervolume_share"], 2),
-            ],
-            ["on the joint front", str(a["on_joint_front"]), str(b["on_joint_front"])],
-        ]
+        sides = [report["a"], report["b"]]
         quality = self.a.config.quality
+        rows = [
+            _row("epochs a trial", [s["epochs"] for s in sides], "{:d}"),
+            _row("complete trials", [s["trials"] for s in sides], "{:d}"),
+            _row("points on the front", [s["front"] for s in sides], "{:d}"),
+            _row("of them on the joint front", [s["on_joint_front"] for s in sides], "{:d}"),
+            _row(
+                "hypervolume, % of the box", [100 * s["hypervolume_share"] for s in sides], "{:.2f}"
+            ),
+        ]
+        scale, form = (100, "{:.2f}") if quality.share else (1, "{:.4g}")
         for budget in BUDGETS:
-            rows.append(
-                [
-                    f"best val {terminal.short(quality)} at <= {budget} % flops",
-                    quality.number(a["best_under_budget"][str(budget)]),
-                    quality.number(b["best_under_budget"][str(budget)]),
-                ]
-            )
+            best = [s["best_under_budget"][str(budget)] for s in sides]
+            scaled = [None if b is None else scale * b for b in best]
+            head = f"best val {terminal.short(quality)} at <= {budget} % flops"
+            rows.append(_row(head, scaled, form))
         reference = ", ".join(f"{k} {v:.4g}" for k, v in report["reference"].items())
-        return terminal.table(["", a["search"], b["search"]], rows) + f"\nreference: {reference}"
+        heads = [
+            f"{letter}  {side['search']}: {side['dataset']}, {side['model']}"
+            for letter, side in zip("AB", sides, strict=True)
+        ]
+        lines = [textwrap.fill(h, terminal.width(), subsequent_indent="   ") for h in heads]
+        lines += ["", terminal.table(["", "A", "B", "B - A"], rows, flexible=0)]
+        lines.append(textwrap.fill(f"reference: {reference}", terminal.width()))
+        return "\n".join(lines)
+
+
+def _row(head: str, values: list[Any], form: str) -> list[str]:
+    """Both numbers and their difference; a dash where one is missing."""
+    shown = ["-" if v is None else form.format(v) for v in values]
+    missing = any(v is None for v in values)
+    difference = "-" if missing else form.replace(":", ":+").format(values[1] - values[0])
+    return [head, *shown, difference]

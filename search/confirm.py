@@ -6,12 +6,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from copy import copy
+from typing import TYPE_CHECKING
 
 from search.config import COSTS
 from search.front import Objective
 from search.study import Entry
 from trainables.kinds import Metric
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 # What another seed is taken to change before any point has two: half a point of accuracy, as sure
 # of it as of three measurements.
@@ -49,14 +54,13 @@ def merged(entries: Iterable[Entry], objectives: Sequence[Objective]) -> list[En
     spread = seed_spread(points.values(), axis)
     found = []
     for trials in points.values():
-        first = min(trials, key=lambda t: t.number)
+        first = copy(min(trials, key=lambda t: t.number))
         if len(trials) > 1:
             names = set.intersection(*(set(t.metrics) for t in trials))
             means = {n: statistics.fmean(t.metrics[n] for t in trials) for n in sorted(names)}
             columns = zip(*(t.values for t in trials if t.values is not None), strict=True)
-            values = [statistics.fmean(column) for column in columns]
-            first = replace(first, metrics=means, values=values)
-        first = replace(first, seeds=len(trials), spread=spread)
+            first.metrics, first.values = means, [statistics.fmean(column) for column in columns]
+        first.seeds, first.spread = len(trials), spread
         found.append(first)
     return found
 
@@ -78,22 +82,29 @@ def probabilities(points: Sequence[Entry], objectives: Sequence[Objective]) -> l
     losses = np.array([p.values for p in points], dtype=float) * signs
     error = np.array([(p.spread or PRIOR_SPREAD) / math.sqrt(p.seeds) for p in points])
     rest = np.delete(losses, axis, axis=1)
-    # covers[i, j]: j costs no more than i in anything.
-    covers = (rest[None, :, :] <= rest[:, None, :]).all(2)
-    np.fill_diagonal(covers, False)
     mean = losses[:, axis]
-    rival = np.where(covers, mean[None, :], np.inf).min(1)
     # Only points that noise could carry past their best rival are worth simulating.
-    close = np.flatnonzero(mean - 4 * (error + error.max()) <= rival)
-    covers = covers[np.ix_(close, close)]
+    close = np.flatnonzero(mean - 4 * (error + error.max()) <= _best_covering(mean[None], rest)[0])
     draws = np.random.default_rng(0).normal(size=(DRAWS, len(close)))
-    counts = np.zeros(len(close))
-    for drawn in mean[close] + error[close] * draws:
-        beaten = covers & (drawn[None, :] <= drawn[:, None])
-        counts += ~beaten.any(1)
+    drawn = mean[close] + error[close] * draws
+    best = drawn <= _best_covering(drawn, rest[close])
     found = np.zeros(len(points))
-    found[close] = counts / DRAWS
+    found[close] = best.mean(0)
     return [float(f) for f in found]
+
+
+def _best_covering(values: NDArray[np.float64], costs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """In each row of `values` (draws, points), the least one among the point itself and all that
+    cost no more than it in anything. `costs` is (points, kinds of cost)."""
+    import numpy as np
+
+    if costs.shape[1] == 1:
+        # Along the cost it is a running minimum, up to the last point of the same cost.
+        order = np.argsort(costs[:, 0], kind="stable")
+        ends = np.searchsorted(costs[order, 0], costs[:, 0], side="right") - 1
+        return np.minimum.accumulate(values[:, order], axis=1)[:, ends]
+    covers = (costs[None, :, :] <= costs[:, None, :]).all(2)
+    return np.stack([np.where(covers, row[None, :], np.inf).min(1) for row in values])
 
 
 def cautious(entry: Entry, quality: Metric) -> float:

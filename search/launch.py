@@ -3,14 +3,16 @@ what is left to do."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from search import terminal
 from search.config import MLFLOW_RUN, SearchConfig, from_source
-from search.home import SearchFolder, stages_folder, write_atomically
+from search.home import LEDGER, SearchFolder, is_name, stages_folder, write_atomically
 from search.notes import note_of
 from search.results import Results, stored_config
+from search.summary import front_summary, next_commands
 from search.yaml_source import parse
 from trainables.registry import UserError
 
@@ -19,6 +21,7 @@ from trainables.registry import UserError
 MAY_CHANGE = (
     "search.trials",
     "resources",
+    "storage",
     "tracking",
     "description",
     "task.data_dir",
@@ -36,9 +39,12 @@ def fetched(config: SearchConfig, root: Path) -> SearchConfig:
     from search.tracking import fetch_artifact, tracking_uri
 
     run = checkpoint.removeprefix(MLFLOW_RUN).partition("/")[0]
+    if not is_name(run) or ".." in checkpoint.split("/"):
+        raise UserError(f"{checkpoint}: not an artifact of a run, write {MLFLOW_RUN}RUN/FILE")
     folder = stages_folder(root) / "mlflow" / run
     path = fetch_artifact(checkpoint, tracking_uri(config, root), folder)
-    return from_source(parse(config.dump(), "search.yaml"), [f"task.pretrain.checkpoint={path}"])
+    here = from_source(parse(config.dump(), "search.yaml"), [f"task.pretrain.checkpoint={path}"])
+    return here.model_copy(update={"tracking": config.tracking})
 
 
 def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> SearchFolder:
@@ -54,14 +60,16 @@ def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> 
                 f"give this one a name of its own: --name {config.name}-2",
             )
     folder.path.mkdir(parents=True, exist_ok=True)
-    if ledger_url is not None and not folder.exists:
-        folder.set_ledger_url(ledger_url)
+    if ledger_url is not None:
+        if not folder.exists:
+            folder.set_ledger_url(ledger_url)
+        os.environ[LEDGER] = ledger_url  # with its password, which is stored nowhere
     return folder
 
 
 def differences(old: SearchConfig, new: SearchConfig) -> list[str]:
     """`key: old -> new` for every setting that makes another search of it."""
-    before, after = (_flat(c.model_dump(mode="json")) for c in (old, new))
+    before, after = (_flat(c.open_data()) for c in (old, new))
     found = []
     for key in sorted({*before, *after}):
         free = any(key == k or key.startswith(k + ".") for k in MAY_CHANGE)
@@ -145,10 +153,9 @@ def _drive(
         complete = False
     finally:
         session.close()
-        results = Results.of(folder)
-        artifacts = _pictures(results, quiet)
+        artifacts, summary = _summary(folder, quiet)
         if tracker is not None:
-            _close_tracker(tracker, results, artifacts, complete, quiet)
+            _close_tracker(tracker, folder, artifacts, summary, complete, quiet)
     return complete
 
 
@@ -168,32 +175,41 @@ def starting_point(config: SearchConfig) -> list[str]:
 
 
 def _close_tracker(
-    tracker: Any, results: Results, artifacts: dict[str, str | Path], complete: bool, quiet: bool
+    tracker: Any,
+    folder: SearchFolder,
+    artifacts: dict[str, str | Path],
+    note: str,
+    complete: bool,
+    quiet: bool,
 ) -> None:
-    state = "complete" if complete else "interrupted"
-    share = results.hypervolume_share
-    note = note_of(results.config, results.entries, results.front, share, "front.png" in artifacts)
-    problem = tracker.close(state, artifacts, note)
+    problem = tracker.close("complete" if complete else "interrupted", artifacts, note)
     if problem is not None and not quiet:
         terminal.show(
             f"MLflow at {tracker.uri} did not take everything: {problem}\n"
-            f"  nothing is lost; to deliver it: bitfront resume {results.folder.name}"
+            f"  nothing is lost; to deliver it: bitfront resume {folder.name}"
         )
 
 
-def _pictures(results: Results, quiet: bool) -> dict[str, str | Path]:
-    """The pictures of the search. One that cannot be made is told and costs nothing else."""
+def _summary(folder: SearchFolder, quiet: bool) -> tuple[dict[str, str | Path], str]:
+    """The pictures of the search and the note on its MLflow run. What cannot be made is told and
+    costs nothing else: the disk may be full, the database away."""
     # Plotly looks at pandas where it is loaded; the tracker's thread may be halfway through that.
     import pandas  # noqa: F401
 
     from search.showing import write_figures
 
+    artifacts: dict[str, str | Path] = {}
+    note = ""
     try:
-        return write_figures(results)
+        results = Results.of(folder)
+        told = results.config, results.entries, results.front, results.hypervolume_share
+        note = note_of(*told)
+        artifacts = write_figures(results)
+        note = note_of(*told, picture="front.png" in artifacts)
     except Exception as error:
         if not quiet:
             terminal.show(f"pictures were not made: {type(error).__name__}: {error}")
-        return {}
+    return artifacts, note
 
 
 def _conclude(results: Results, complete: bool) -> None:
@@ -206,6 +222,6 @@ def _conclude(results: Results, complete: bool) -> None:
     if failures:
         listed = ", ".join(f"{count} {reason}" for reason, count in failures.items())
         terminal.show(f"Failed trials: {listed} (bitfront status {results.config.name} --json)")
-    terminal.show(terminal.front_summary(results))
+    terminal.show(front_summary(results, colours=terminal.coloured()))
     terminal.show("")
-    terminal.show(terminal.next_commands(results))
+    terminal.show(next_commands(results))

@@ -24,6 +24,11 @@ class Networks:
         index = self.by_network.get(_key(task))
         return None if index is None else self.layouts[index]
 
+    def stages(self, task: Task) -> list[str] | None:
+        """The stage of every layer, for the forms of a plan in the terminal."""
+        layers = self.of(task)
+        return None if layers is None else [layer.stage for layer in layers]
+
     def learn(self, task: Task) -> bool:
         """True when the network was not known yet."""
         if _key(task) in self.by_network:

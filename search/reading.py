@@ -47,25 +47,26 @@ class LedgerReader:
 
     def read(self) -> bool:
         """Look again; True when something has changed. Nothing is there where the driver has not
-        come to write."""
+        come to write, or where the ledger was deleted."""
         with self._lock:
             stamp = self._stamp()
             if stamp is not None and stamp == self._seen:
                 return False
-            if self._other_file(stamp):
+            gone = self._other_file(stamp)
+            if gone:
                 self._forget()
             if stamp == ():
-                return False
+                return gone
             try:
                 changed = self._read()
             except (SQLAlchemyError, StorageInternalError, ImportError) as error:
                 told = error.__cause__ if isinstance(error, StorageInternalError) else error
                 reason = (str(told).splitlines() or [type(told).__name__])[0]
                 if NOT_YET in reason:
-                    return False
+                    return gone
                 raise UserError(f"the ledger of '{self.name}' cannot be read: {reason}") from None
             self._seen = stamp
-            return changed
+            return changed or gone
 
     def _read(self) -> bool:
         storage = self._open()
@@ -88,10 +89,7 @@ class LedgerReader:
 
     def _open(self) -> BaseStorage:
         if self._storage is None:
-            storage = optuna.storages.RDBStorage(
-                read_only(self.url), skip_compatibility_check=True, skip_table_creation=True
-            )
-            self._storage = optuna.storages.get_storage(storage)
+            self._storage = open_read_only(self.url)
         return self._storage
 
     def _stamp(self) -> tuple[tuple[int, ...], ...] | None:
@@ -118,6 +116,14 @@ class LedgerReader:
 def file_of(url: str) -> Path | None:
     """The file of a SQLite ledger."""
     return Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
+
+
+def open_read_only(url: str) -> BaseStorage:
+    """A store that reads every finished trial once."""
+    storage = optuna.storages.RDBStorage(
+        read_only(url), skip_compatibility_check=True, skip_table_creation=True
+    )
+    return optuna.storages.get_storage(storage)
 
 
 def read_only(url: str) -> str:

@@ -90,7 +90,7 @@ def _selected_remotely(
     stages = str(stages_folder(folder.path.parent))
     resources = config.resources
     calls = [
-        (spec.model_dump(mode="json"), stages, max(1, int(resources.cpus)), resources.gpus)
+        (spec.model_dump(mode="json"), stages, max(1, int(resources.cpus)), resources.whole_gpus)
         for spec in specs
     ]
     return [Selection.model_validate(found) for found in run_tasks(_select, calls, config, address)]

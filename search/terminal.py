@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from search.progress import duration
-from search.results import Results
 from search.study import Entry
+from search.urls import redacted
 from trainables.kinds import Metric
 
 NUMERIC = set("0123456789.,%-+ ")
+COLOURS = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+LEVEL_COLOURS = {"F": "bold", "S": "green", "W": "yellow", "B": "blue", "A": "cyan"}
+STATE_COLOURS = {"running": "cyan", "complete": "green", "interrupted": "yellow", "broken": "red"}
 
 
 def width() -> int:
@@ -22,12 +25,11 @@ def width() -> int:
 
 
 def show(text: str) -> None:
-    print(text)
+    print(redacted(text))
 
 
 def show_json(data: Any) -> None:
-    json.dump(data, sys.stdout, indent=2, allow_nan=False)
-    print()
+    print(redacted(json.dumps(data, indent=2, allow_nan=False)))
 
 
 def percent(fraction: float | None, digits: int = 1) -> str:
@@ -46,54 +48,81 @@ def shortened(text: str, room: int) -> str:
     return text if len(text) <= room else text[: max(1, room - 1)] + "…"
 
 
-def table(headers: Sequence[str], rows: Sequence[Sequence[str]], flexible: int = -1) -> str:
-    """Aligned columns, numbers to the right; the `flexible` column gives way when the terminal
-    is too narrow."""
+def table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    flexible: int = -1,
+    optional: Sequence[int] = (),
+    paint: Mapping[int, Callable[[str], str]] = MappingProxyType({}),
+) -> str:
+    """Aligned columns, numbers to the right. Where the terminal is too narrow the `optional`
+    columns are left out, first ones first, then the `flexible` one gives way. `paint` colours the
+    cells of a column."""
     if not rows:
         return "(none)"
     cells = [list(map(str, row)) for row in rows]
-    widths = [max(len(str(r[i])) for r in [headers, *cells]) for i in range(len(headers))]
+    widths = column_widths(headers, cells)
+    kept = kept_columns(widths, optional)
     if flexible >= 0:
-        excess = sum(widths) + 2 * (len(widths) - 1) - width()
-        room = max(8, widths[flexible] - max(0, excess))
+        room = max(8, width() - total_width([widths[i] for i in kept if i != flexible]) - 2)
         widths[flexible] = min(widths[flexible], room)
         for row in cells:
             row[flexible] = shortened(row[flexible], room)
     right = [all(set(row[i]) <= NUMERIC for row in cells) for i in range(len(headers))]
 
-    def line(row: Sequence[str]) -> str:
-        parts = [
-            cell.rjust(w) if r else cell.ljust(w)
-            for cell, w, r in zip(row, widths, right, strict=True)
-        ]
+    def line(row: Sequence[str], painted: bool = True) -> str:
+        parts = [row[i].rjust(widths[i]) if right[i] else row[i].ljust(widths[i]) for i in kept]
+        parts[-1] = parts[-1].rstrip()
+        if painted:
+            parts = [paint[i](p) if i in paint else p for i, p in zip(kept, parts, strict=True)]
         return "  ".join(parts).rstrip()
 
-    rule = "  ".join("-" * w for w in widths)
-    return "\n".join([line(headers), rule, *(line(row) for row in cells)])
+    rule = "  ".join("-" * widths[i] for i in kept)
+    return "\n".join([line(headers, painted=False), rule, *map(line, cells)])
 
 
-def front_table(entries: Sequence[Entry], quality: Metric) -> str:
-    rows = [
-        [
-            e.id,
-            e.spec.method,
-            e.spec.plan,
-            measured(e, quality),
-            "-" if e.confidence is None else f"{100 * e.confidence:.0f}",
-            f"{e.costs['flops_pct']:.1f}",
-            count(e.costs["flops"]),
-            count(e.costs["bytes"]),
-        ]
-        for e in entries
-    ]
-    shown = short(quality)
-    headers = ["trial", "method", "plan", f"val {shown}", "sure %", "flops %", "flops", "bytes"]
-    return table(headers, rows, flexible=2)
+def column_widths(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(row[i]) for row in [headers, *rows]) for i in range(len(headers))]
+
+
+def total_width(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def kept_columns(widths: Sequence[int], optional: Sequence[int]) -> list[int]:
+    """All columns if they fit; else without as many of the optional ones as it takes."""
+    kept = list(range(len(widths)))
+    for column in optional:
+        if total_width([widths[i] for i in kept]) <= width():
+            break
+        kept.remove(column)
+    return kept
+
+
+def coloured() -> bool:
+    """Whether people look at it through a terminal that shows colours (no-color.org)."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not plain
+
+
+def painted(text: str, colour: str) -> str:
+    return f"\033[{COLOURS[colour]}m{text}\033[0m"
+
+
+def painted_plan(text: str) -> str:
+    """Letters in the colours of their levels; the numbers behind or before them as they are."""
+    return "".join(painted(c, LEVEL_COLOURS[c]) if c in LEVEL_COLOURS else c for c in text)
+
+
+def painted_state(text: str) -> str:
+    colour = STATE_COLOURS.get(text.strip())
+    return painted(text, colour) if colour else text
 
 
 def short(quality: Metric) -> str:
     """A metric at the head of a column."""
-    return {"accuracy": "acc"}.get(quality.bare, quality.bare) + quality.unit
+    bare = quality.bare.removeprefix("robust_")
+    return {"accuracy": "acc"}.get(bare, bare) + quality.unit
 
 
 def measured(entry: Entry, quality: Metric) -> str:
@@ -113,70 +142,3 @@ def expectation(entry: Entry, quality: Metric) -> str:
     points = " points" if quality.share else ""
     within = quality.number(2 * entry.spread) + points
     return f"{mean} ({basis}); trained again, expect within {within} of it"
-
-
-def front_summary(results: Results) -> str:
-    """The front with what it was measured against."""
-    config = results.config
-    reference = ", ".join(
-        f"{name} {value:.4g}"
-        for name, value in zip(config.objectives, results.reference, strict=True)
-    )
-    lines = [
-        f"Front of {config.name}: {len(results.front)} of {results.counts()['complete']} complete "
-        f"trials",
-        "",
-        front_table(results.front, config.quality),
-        "",
-        textwrap.fill(
-            f"hypervolume {100 * results.hypervolume_share:.2f} % of the box from the reference "
-            f"({reference}) to a perfect, free network",
-            width(),
-        ),
-        "flops: MixBin convention, % of the full-precision network of the same size",
-        textwrap.fill(
-            "sure: the probability that no other point is better and no dearer; "
-            "± over seeds, their number in brackets",
-            width(),
-        ),
-    ]
-    if results.stopping is not None:
-        lines.append(textwrap.fill(results.stopping.sentence(), width()))
-    return "\n".join(lines)
-
-
-def next_commands(results: Results) -> str:
-    name = results.config.name
-    lines = ["Next:"]
-    if results.state == "interrupted":
-        lines.append(f"  bitfront resume {name}".ljust(43) + " continue where it stopped")
-    lines += [
-        f"  bitfront ui {name}".ljust(43) + " compare the runs in MLflow",
-        f"  bitfront export {name} --budget 40%".ljust(43) + " a point of the front as recipe.yaml",
-        "  bitfront train recipe.yaml".ljust(43) + " final training, packed checkpoint",
-    ]
-    return "\n".join(lines)
-
-
-def status_line(results: Results) -> list[str]:
-    s = results.status_json()
-    trials = s["trials"]
-    failures = ", ".join(f"{k} {v}" for k, v in s["failures"].items())
-    started = [e.started for e in results.entries if e.started]
-    ended = [e.ended for e in results.entries if e.ended]
-    spent = duration(max(ended) - min(started)) if started and ended else "-"
-    done = trials["complete"] + trials["pruned"] + trials["failed"]
-    return [
-        s["search"],
-        s["state"],
-        f"{done}/{s['budget']}",
-        str(trials["running"]),
-        f"{trials['failed']}" + (f" ({failures})" if failures else ""),
-        results.config.quality.number(results.best, 1),
-        str(s["front"]),
-        percent(s["hypervolume_share"]),
-        spent,
-    ]
-
-
-STATUS_HEADERS = ["search", "state", "trials", "run", "failed", "best", "front", "hv %", "time"]

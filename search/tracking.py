@@ -7,6 +7,7 @@ agree again after any crash: the ledger is the truth, this is a view of it."""
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import threading
 import time
@@ -24,6 +25,7 @@ from search.extras import KINDS, Extra, extras_of
 from search.home import SearchFolder
 from search.notes import RUN, note_of
 from search.study import Entry
+from search.urls import redacted, with_secrets
 from trainables.kinds import kind_of
 from trainables.methods import METHODS
 from trainables.registry import UserError
@@ -41,7 +43,8 @@ STATUS = {"complete": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
 def tracking_uri(config: SearchConfig, home: Path) -> str:
     """The YAML, else MLFLOW_TRACKING_URI, else a SQLite file beside the searches."""
     default = f"sqlite:///{home / 'mlflow.db'}"
-    return config.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or default
+    known = os.environ.get("MLFLOW_TRACKING_URI")
+    return with_secrets(config.tracking.uri, known) if config.tracking.uri else known or default
 
 
 def fetch_artifact(artifact: str, uri: str, folder: Path) -> Path:
@@ -224,6 +227,9 @@ class Tracker:
             except Exception as error:
                 self.last_error = _first_line(error)
                 delay = min(LONGEST_BACKOFF, 2 * delay)
+                # What was on the way may have arrived: the next attempt looks again at what is
+                # there, and makes no run twice.
+                self._client = None
             if self._closing:
                 idle = time.monotonic() - self._progress
                 if not self._pending() or idle > CLOSE_SECONDS / 2:
@@ -284,7 +290,8 @@ class Tracker:
 
     def _connect(self) -> None:
         # A server that is away must not hold the thread for minutes: it tries again itself.
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        # (A request that is repeated by the HTTP library could make a second run.)
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         import logging
 
@@ -296,11 +303,18 @@ class Tracker:
 
         self._make_database(MlflowClient)
         client = MlflowClient(self.uri)
+        first = self.experiment_id is None
         self.experiment_id = self._experiment(client)
         self.parent_id = self._parent(client)
         self._children = self._known_children(client)
+        with self._lock:
+            for entry in self._entries.values():
+                known = self._children.get(entry.id)
+                if known is None or not known.ended:
+                    self._outbox.trials.setdefault(entry.id, entry)
         self._client = client
-        self._progress = time.monotonic()
+        if first:  # another one is no progress: it follows a failure
+            self._progress = time.monotonic()
 
     def _make_database(self, client: Any) -> None:
         """A new SQLite store, whole or not at all: MLflow creates its tables in many steps, and a
@@ -322,7 +336,8 @@ class Tracker:
         location = None
         if self.uri.startswith("sqlite"):
             # MLflow's own default is ./mlruns of whoever happens to write first.
-            location = (self.home / "mlartifacts" / name.replace("/", "_")).as_uri()
+            folder = re.sub(r"^\.+|/", "_", name)
+            location = (self.home / "mlartifacts" / folder).as_uri()
         return str(client.create_experiment(name, artifact_location=location))
 
     def _parent(self, client: Any) -> str:
@@ -372,13 +387,20 @@ class Tracker:
             )
             for run in page:
                 tags = run.data.tags
-                children[tags["bitfront.trial"]] = _Child(
+                child = _Child(
                     run_id=run.info.run_id,
                     last_epoch=int(run.data.metrics.get("epoch", 0)),
                     described="method" in run.data.params,
                     ended=run.info.status != "RUNNING",
                     pareto=tags.get("pareto") == "true",
                 )
+                twin = children.get(tags["bitfront.trial"])
+                if twin is not None:
+                    # The answer to its making was lost on the way, and it was made again.
+                    kept, spare = (twin, child) if twin.ended else (child, twin)
+                    client.delete_run(spare.run_id)
+                    child = kept
+                children[tags["bitfront.trial"]] = child
             token = page.token
             if not token:
                 return children
@@ -564,4 +586,4 @@ def _log_extras(
 
 def _first_line(error: BaseException) -> str:
     text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else ''}"[:300]
+    return redacted(f"{type(error).__name__}: {text[0] if text else ''}")[:300]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 import sys
 import time
 from argparse import Namespace
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
     from search.recipe import FinalResult, Recipe
     from search.results import Results
     from search.study import Entry
+
+# How long a driver may take to end.
+STOP_SECONDS = 120.0
 
 
 def _config(args: Namespace) -> SearchConfig:
@@ -44,7 +50,7 @@ def run(args: Namespace) -> int:
     warm = _results(args, args.warm_start) if args.warm_start else None
     root = home.home(args.home)
     config = fetched(config, root)
-    folder = prepare(config, root, args.ledger)
+    folder = prepare(config, root, args.ledger or os.environ.get(home.LEDGER))
     if warm is not None and not warm.front:
         raise UserError(f"search '{warm.config.name}' has no front to start from")
     if warm is not None and warm.folder.path == folder.path:
@@ -92,7 +98,7 @@ def extend(args: Namespace) -> int:
 def validate(args: Namespace) -> int:
     config = _config(args)
     if args.json:
-        terminal.show_json({"valid": True, "config": config.model_dump(mode="json")})
+        terminal.show_json({"valid": True, "config": config.open_data()})
     else:
         terminal.show(f"{args.search}: valid, search '{config.name}'")
     return 0
@@ -112,27 +118,51 @@ def preview(args: Namespace) -> int:
 
 def status(args: Namespace) -> int:
     from search.results import Results
+    from search.summary import status_table
 
     root = home.home(args.home)
     folders = [home.find(root, n) for n in args.searches] or home.list_searches(root)
-    found = [Results.of(folder) for folder in folders]
+    found: list[tuple[str, Results | UserError]] = []
+    for folder in folders:
+        try:
+            found.append((folder.name, Results.of(folder)))
+        except UserError as error:  # the others are still worth a look
+            found.append((folder.name, error))
     if args.json:
-        reports = [r.status_json() for r in found]
+        reports = [
+            {"search": name, "error": each.message}
+            if isinstance(each, UserError)
+            else each.status_json()
+            for name, each in found
+        ]
         terminal.show_json(reports[0] if len(args.searches) == 1 else reports)
-        return 0
-    if not found:
+    elif found:
+        terminal.show(status_table(found, terminal.coloured()))
+    else:
         terminal.show(f"no search has been run in {root}; start one: bitfront run")
-        return 0
-    rows = [terminal.status_line(r) for r in found]
-    terminal.show(terminal.table(terminal.STATUS_HEADERS, rows, flexible=0))
-    for result in found:
-        if len(found) == 1 or result.failures():
-            for entry in [e for e in result.entries if e.state == "failed"][-3:]:
-                first = (entry.message or "").splitlines()[:1]
-                terminal.show(
-                    f"  {result.config.name} {entry.id} {entry.failure}: {''.join(first)}"
-                )
-    return 0
+    return int(any(isinstance(each, UserError) for _, each in found))
+
+
+def stop(args: Namespace) -> int:
+    """Ask the driver to end as ctrl-C would, and wait until it has."""
+    folder = home.find(home.home(args.home), args.search)
+    driver = folder.driver
+    if driver is not None:
+        host, pid = driver
+        if host != socket.gethostname():
+            raise UserError(f"search '{folder.name}' runs on {host}", "stop it there")
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_SECONDS
+        while folder.running and time.monotonic() < deadline:
+            time.sleep(0.2)
+    state = "running" if folder.running else "stopped" if driver else "not running"
+    if args.json:
+        terminal.show_json({"search": folder.name, "state": state})
+    elif state == "running":
+        terminal.show(f"search '{folder.name}' still runs: it ends with the epochs under way")
+    else:
+        terminal.show(f"search '{folder.name}' is {state}; continue: bitfront resume {folder.name}")
+    return 1 if state == "running" else 0
 
 
 def front(args: Namespace) -> int:
@@ -145,7 +175,9 @@ def front(args: Namespace) -> int:
         quality = results.figure_quality.bare
         sys.stdout.write(front_csv(results.figure_points(), quality))
     else:
-        terminal.show(terminal.front_summary(results))
+        from search.summary import front_summary
+
+        terminal.show(front_summary(results, args.wide, terminal.coloured()))
         if args.plot:
             terminal.show("\n" + _plot(results))
     return 0
@@ -271,8 +303,17 @@ def train(args: Namespace) -> int:
     out = Path(args.output or path.with_name(f"{path.stem}-trained"))
     note = (lambda text: None) if args.quiet or args.json else terminal.show
     stages = home.stages_folder(home.home(args.home))
+    if args.address is not None and args.workers is None:
+        raise UserError("--address is for --workers N: one worker trains here")
     result = train_recipe(
-        recipe, out, args.data_dir, threads=args.threads, note=note, stages=stages
+        recipe,
+        out,
+        args.data_dir,
+        threads=args.threads,
+        note=note,
+        stages=stages,
+        workers=args.workers,
+        address=args.address,
     )
     told = _note_finals(recipe, result, home.home(args.home))
     if told is not None:
@@ -356,3 +397,16 @@ def ui(args: Namespace) -> int:
 
     folder = home.find(home.home(args.home), args.search) if args.search else None
     return serve(home.home(args.home), folder, args.host, args.port, open_browser=not args.no_open)
+
+
+def dashboard(args: Namespace) -> int:
+    from search import dashboard as pages
+
+    root = home.home(args.home)
+    if args.optuna:
+        searches = home.list_searches(root)
+        if not args.search and not searches:
+            raise UserError(f"no search has been run in {root}", "start one: bitfront run")
+        folder = home.find(root, args.search) if args.search else searches[-1]
+        return pages.serve_optuna(folder, args.host, args.port, not args.no_browser)
+    return pages.serve(root, args.search, args.host, args.port, not args.no_browser)

@@ -29,27 +29,40 @@ class SearchReader:
 
     def __init__(self, folder: SearchFolder) -> None:
         self.folder = folder
-        self.config = stored_config(folder)
-        self._ledger = LedgerReader(folder.ledger_url, self.config.name)
+        self._config: tuple[int, SearchConfig, str] | None = None
+        self._ledger = LedgerReader(folder.ledger_url, self._stored_config().name)
         self._growth: Growth | None = None
         self._trials: dict[int, tuple[Entry, TrialView]] = {}
         self._view: SearchView | None = None
 
     def read(self) -> SearchView:
         """The search as it is now; the same view again where nothing has changed."""
-        changed = self._ledger.read()
+        before = self._config
+        changed = self._ledger.read() or self._stored_config() is not (before and before[1])
         running = self._view is not None and self._view.state == "running"
         if changed or self._view is None or running is not self.folder.running:
             self._view = self._made()
         return self._view
 
+    def _stored_config(self) -> SearchConfig:
+        """Read again only when its file was written again."""
+        file = self.folder.config_file
+        written = file.stat().st_mtime_ns if file.exists() else 0
+        if self._config is None or self._config[0] != written:
+            config = stored_config(self.folder)
+            self._config = written, config, config.dump()
+        return self._config[1]
+
     def _made(self) -> SearchView:
-        self.config = stored_config(self.folder)
-        results = Results.from_reader(self.folder, self.config, self._ledger)
+        assert self._config is not None
+        results = Results.from_reader(self.folder, self._config[1], self._ledger)
+        if self._growth is not None and len(results.entries) < len(self._growth.steps):
+            self._growth = None  # the search was deleted and begun anew
         if self._growth is None and results.entries:
             self._growth = Growth(results.config, results.reference)
         steps = self._growth.followed(results.entries) if self._growth is not None else []
-        return _view(results, [self._trial(e, results) for e in results.entries], steps)
+        trials = [self._trial(e, results) for e in results.entries]
+        return _view(results, trials, steps, self._config[2])
 
     def _trial(self, entry: Entry, results: Results) -> TrialView:
         known = self._trials.get(entry.number)
@@ -63,11 +76,11 @@ def view_of(results: Results) -> SearchView:
     """The search of these results."""
     trials = [_trial_view(entry, results) for entry in results.entries]
     steps = Growth(results.config, results.reference).followed(results.entries) if trials else []
-    return _view(results, trials, steps)
+    return _view(results, trials, steps, results.config.dump())
 
 
 def _view(
-    results: Results, trials: list[TrialView], steps: Sequence[HypervolumeStep]
+    results: Results, trials: list[TrialView], steps: Sequence[HypervolumeStep], yaml: str
 ) -> SearchView:
     config = results.config
     stopping = results.stopping
@@ -97,7 +110,7 @@ def _view(
         seconds=max(ends) - min(starts) if starts and ends else 0.0,
         rungs=config.search.early_stopping.rungs if config.search.early_stopping else (),
         stopping=stopping.sentence() if stopping is not None else None,
-        yaml=config.dump(),
+        yaml=yaml,
         environment=results.environment,
         commands=commands(results),
     )

@@ -176,3 +176,17 @@ def test_repeats_are_never_stopped_early(make_space, tmp_path):
     assert {e.spec.seed for e in stopped} == {config.search.seed}
     repeats = [e for e in session.ledger.entries.values() if e.spec.seed != config.search.seed]
     assert {e.state for e in repeats} == {"complete"}
+
+
+def test_the_best_of_what_costs_no_more_is_found_with_one_cost_and_with_several():
+    import numpy as np
+
+    from search.confirm import _best_covering
+
+    rng = np.random.default_rng(0)
+    costs, values = rng.integers(0, 5, (40, 1)).astype(float), rng.normal(size=(3, 40))
+    covers = costs[:, 0][None, :] <= costs[:, 0][:, None]
+    expected = [[row[covers[i]].min() for i in range(40)] for row in values]
+    np.testing.assert_array_equal(_best_covering(values, costs), expected)
+    twice = np.concatenate([costs, costs], axis=1)
+    np.testing.assert_array_equal(_best_covering(values, twice), expected)

@@ -221,3 +221,33 @@ def test_trials_can_start_from_a_file_of_an_mlflow_run(make_config, tmp_path):
         UserError, match=r"runs:/.*/other\.pt: MLflow at sqlite:.* does not have it"
     ):
         fetched(make_config(f"task.pretrain=runs:/{run}/other.pt"), home)
+
+
+def test_a_run_whose_answer_was_lost_is_not_made_twice(make_space, folder):
+    session, tracker = begin(make_space, folder, thread=False)
+    entry = session.ask()
+    tracker._connect()
+    create = tracker._client.create_run
+
+    def lose_the_answer(*args, **kwargs):
+        create(*args, **kwargs)
+        raise ConnectionError("the server went away")
+
+    tracker._client.create_run = lose_the_answer
+    tracker.start(session.ledger.entries.values())
+    train(session, entry)
+    assert tracker.close("complete", {}, "") is None
+    _, children = runs_of(tracker)
+    assert [c.info.status for c in children] == ["FINISHED"]
+
+
+def test_a_run_that_is_there_twice_is_shown_once(make_space, folder):
+    session, tracker = begin(make_space, folder)
+    train(session, session.ask())
+    tracker.close("complete", {}, "")
+    client, (child,) = runs_of(tracker)
+    client.create_run(child.info.experiment_id, tags=child.data.tags)
+    session, tracker = begin(make_space, folder)
+    tracker.close("complete", {}, "")
+    _, (left,) = runs_of(tracker)
+    assert left.info.run_id == child.info.run_id

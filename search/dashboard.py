@@ -1,0 +1,137 @@
+"""The live page of a home's searches, and the same ledgers in Optuna's own dashboard. Both only
+read, and listen on this machine only unless told otherwise."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dashboards.live import Listed, live_app
+from search import home, terminal
+from search.home import SearchFolder
+from search.view import SearchReader
+from trainables.registry import UserError
+
+if TYPE_CHECKING:
+    from dashboards.view import SearchView
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class HomeSource:
+    """All searches of a home, each read when somebody looks at it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._readers: dict[str, SearchReader] = {}
+        self._seen: dict[str, tuple[SearchView | str, int]] = {}
+        self._importance: dict[str, tuple[SearchView, Mapping[str, float]]] = {}
+        self._lock = threading.Lock()
+
+    def searches(self) -> list[Listed]:
+        folders = reversed(home.list_searches(self.root))
+        return [Listed(f.name, f.name + " · running" * f.running) for f in folders]
+
+    def version(self, name: str) -> str:
+        """How often the search has looked different."""
+        self.look(name)
+        return str(self._seen[name][1])
+
+    def look(self, name: str) -> SearchView | str:
+        with self._lock:
+            found = self._read(name)
+            before, count = self._seen.get(name, (None, 0))
+            if found is not before and found != before:
+                self._seen[name] = found, count + 1
+            return self._seen[name][0]
+
+    def _read(self, name: str) -> SearchView | str:
+        try:
+            folder = home.find(self.root, name)
+            if name not in self._readers:
+                self._readers[name] = SearchReader(folder)
+            return self._readers[name].read()
+        except UserError as error:
+            self._readers.pop(name, None)
+            return error.message
+        except Exception as error:  # whatever is in a ledger, the page answers
+            self._readers.pop(name, None)
+            return f"search '{name}' cannot be shown: {type(error).__name__}: {error}"
+
+    def importance(self, name: str) -> Mapping[str, float]:
+        """Of the search as it is now; estimated once."""
+        from search.importance import importances
+
+        view = self.look(name)
+        if isinstance(view, str):
+            return {}
+        if name not in self._importance or self._importance[name][0] is not view:
+            self._importance[name] = view, importances(view)
+        return self._importance[name][1]
+
+
+def serve(root: Path, name: str | None, host: str, port: int, open_browser: bool) -> int:
+    """The live page, until ctrl-C."""
+    if name is not None:
+        home.find(root, name)
+    app = live_app(HomeSource(root), name)
+    return _serve(app.server, "live page", host, port, open_browser)
+
+
+def serve_optuna(folder: SearchFolder, host: str, port: int, open_browser: bool) -> int:
+    """A ledger in optuna-dashboard, which cannot write to it either."""
+    try:
+        import optuna_dashboard
+    except ImportError:
+        raise UserError(
+            "optuna-dashboard is not installed", "pip install 'bitfront[optuna-dashboard]'"
+        ) from None
+    from search.reading import open_read_only
+
+    storage = open_read_only(folder.ledger_url)
+    return _serve(optuna_dashboard.wsgi(storage), "optuna-dashboard", host, port, open_browser)
+
+
+def _serve(app: Any, what: str, host: str, port: int, open_browser: bool) -> int:
+    from werkzeug.serving import make_server
+
+    _check_free(host, port)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = make_server(host, port, app, threaded=True)
+    if host not in LOOPBACK:
+        terminal.show(
+            f"warning: listening on {host}; the {what} has no login, put one in front of it"
+        )
+    shown = f"[{host}]" if ":" in host else host
+    url = f"http://{shown}:{server.server_port}/"
+    terminal.show(f"{what}: {url}\nctrl-C ends it")
+    sys.stdout.flush()
+    if open_browser and sys.stdout.isatty():
+        webbrowser.open(url)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
+    return 0
+
+
+def _check_free(host: str, port: int) -> None:
+    """An address that is taken is told as such; werkzeug would end the process."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UserError(
+            f"cannot listen on {host}:{port}: {reason}", "another port: --port 8051"
+        ) from None

@@ -1,0 +1,267 @@
+"""The live page in a real browser, beside a real search: it follows the search, shows the trial of
+a point, filters, and asks nothing of any other host."""
+
+import os
+import re
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from search.config import from_source
+from search.driver import Session
+from search.home import SearchFolder, write_atomically
+from search.space_config import build_space
+from search.yaml_source import parse
+
+TINY = """\
+name: tiny
+task:
+  dataset: digits
+  model: {name: mlp, depth: 5, width: 16}
+  epochs: 2
+  batch_size: 32
+  subset: 200
+space:
+  method: [bnn, bnn+]
+  plan: {per: layer, levels: [F, B]}
+search: {sampler: random, trials: 8, seed: 0}
+tracking: {enabled: false}
+"""
+POINT = "#figure-0 .scatterlayer .point"
+LAYOUT = "document.querySelector('#figure-0 .js-plotly-plot')._fullLayout"
+X_RANGE = f"{LAYOUT}.xaxis.range"
+# Other work may slow this machine down.
+PATIENCE = 90_000
+
+
+class Watched:
+    """A home with a search of made-up results, and the live page of it in a process of its own."""
+
+    def __init__(self, root):
+        self.root = root
+        self.config = from_source(parse(TINY, "tiny.yaml"))
+        self.folder = SearchFolder(root / "tiny")
+        self.folder.path.mkdir(parents=True)
+        write_atomically(self.folder.config_file, self.config.dump())
+        self.session = Session(
+            self.config, build_space(self.config), self.folder, tracker=None, quiet=True
+        )
+        self.ended = 0
+        self.process = None
+        self.url = ""
+
+    def end_trial(self, failed=False):
+        entry = self.session.ask()
+        self.ended += 1
+        if failed:
+            self.session.fail(entry.id, "nan", "the loss is nan")
+        else:
+            value = 0.5 + 0.4 * entry.costs["flops_pct"] / 100
+            rows = [{"epoch": e, "val_accuracy": value * e / 2} for e in (1, 2)]
+            self.session.finish(entry.id, {**rows[-1], "history": rows})
+        return entry
+
+    def start(self):
+        command = [sys.executable, "-m", "search.cli", "dashboard", "--port", "0", "--no-browser"]
+        self.process = subprocess.Popen(
+            [*command, "--home", str(self.root)], stdout=subprocess.PIPE, text=True
+        )
+        self.url = re.search(r"http://\S+", self.process.stdout.readline()).group()
+        return self
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(10)
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def live(browser, tmp_path_factory):
+    """Only where there is a browser to look at it."""
+    watched = Watched(tmp_path_factory.mktemp("live"))
+    watched.end_trial()
+    watched.end_trial()
+    watched.end_trial(failed=True)
+    yield watched.start()
+    watched.stop()
+
+
+def opened(live, open_page, **window):
+    watched = open_page(live.url, **window)
+    watched.page.set_default_timeout(PATIENCE)
+    return watched
+
+
+def x_range(page):
+    return page.evaluate(X_RANGE)
+
+
+def wait_for_points(page, count):
+    page.wait_for_function(f"document.querySelectorAll('{POINT}').length === {count}")
+
+
+def click_a_point(page, mark=None):
+    mark = mark or page.locator(POINT).first
+    mark.scroll_into_view_if_needed()
+    box = mark.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+
+
+def own(url, requests):
+    return [r for r in requests if not r.startswith((url, "data:", "blob:", "about:"))]
+
+
+def test_a_trial_that_ends_appears_without_reloading(live, open_page):
+    watched = opened(live, open_page)
+    wait_for_points(watched.page, 2)
+    watched.page.evaluate("window.stillTheSamePage = true")
+    live.end_trial()
+    wait_for_points(watched.page, 3)
+    assert watched.page.evaluate("window.stillTheSamePage")
+    assert watched.page.locator("#tiles").inner_text().count("4 of 8") == 1
+    assert watched.errors == []
+    assert own(live.url, watched.requests) == []
+
+
+def test_a_click_on_a_point_shows_its_plan_its_curve_and_its_command(live, open_page):
+    watched = opened(live, open_page)
+    page = watched.page
+    page.wait_for_selector(POINT)
+    click_a_point(page)
+    page.wait_for_selector("#trial .level")
+    chosen = re.search(r"\((\w+)\)", page.locator("#trial h3").inner_text()).group(1)
+    entry = live.session.ledger.entries[chosen]
+    letters = page.locator("#trial .level").all_inner_texts()
+    assert "".join(letters) == entry.spec.plan
+    assert f"bitfront export tiny --trial {chosen}" in page.locator("#command").inner_text()
+    page.wait_for_selector("#curve .scatterlayer .point")
+    assert page.locator("#curve .scatterlayer .point").count() == len(entry.history)
+    box, frame = (
+        page.locator("#curve svg").first.bounding_box(),
+        page.locator("aside").bounding_box(),
+    )
+    assert box["width"] <= frame["width"]
+    assert watched.errors == []
+
+
+def test_filters_leave_what_they_name(live, open_page):
+    page = opened(live, open_page).page
+    page.wait_for_selector(POINT)
+    complete = [e for e in live.session.ledger.entries.values() if e.state == "complete"]
+    wait_for_points(page, len(complete))
+    method = complete[-1].spec.method
+    page.locator("#methods label", has_text=re.compile(rf"^{re.escape(method)}$")).click()
+    wait_for_points(page, sum(e.spec.method == method for e in complete))
+    page.locator("#methods label", has_text=re.compile(rf"^{re.escape(method)}$")).click()
+    wait_for_points(page, len(complete))
+    page.locator("#states label", has_text="failed").click()
+    wait_for_points(page, 0)
+    page.locator("#tab label", has_text="Trials").click()
+    page.wait_for_selector("#rows tr.trial")
+    assert page.locator("#rows tr.trial").count() == 1
+    assert "failed: nan" in page.locator("#rows tr.trial").inner_text()
+    page.locator("#rows tr.trial").click()
+    page.wait_for_selector("#trial .level")
+    assert page.locator("#command").count() == 0
+
+
+def test_every_tab_draws_without_an_error(live, open_page):
+    watched = opened(live, open_page)
+    page = watched.page
+    page.wait_for_selector(POINT)
+    for label in page.locator("#tab label").all():
+        label.click()
+        page.wait_for_timeout(300)
+    page.locator("#tab label", has_text="Layers").click()
+    page.wait_for_selector("#figure-0 .heatmaplayer image, #figure-0 .heatmaplayer .hm")
+    assert watched.errors == []
+    assert own(live.url, watched.requests) == []
+
+
+def test_a_zoom_survives_a_new_trial(live, open_page):
+    page = opened(live, open_page).page
+    page.wait_for_selector(POINT)
+    before = x_range(page)
+    box = page.locator("#figure-0 .nsewdrag").bounding_box()
+    page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 0.2 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.8 * box["height"], steps=5)
+    page.mouse.up()
+    page.wait_for_function(f"{X_RANGE}[0] > {before[0]}")
+    zoomed = x_range(page)
+    live.end_trial()
+    page.wait_for_function(
+        f"document.querySelector('#tiles').innerText.includes('{live.ended} of')"
+    )
+    page.wait_for_timeout(500)
+    assert x_range(page) == zoomed
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_it_fits_a_narrow_screen_in_its_colours(live, open_page, dark):
+    watched = opened(live, open_page, width=400, dark=dark)
+    page = watched.page
+    page.wait_for_selector(POINT)
+    click_a_point(page)
+    page.wait_for_selector("#curve .scatterlayer .point")
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    paper = page.evaluate(f"{LAYOUT}.paper_bgcolor")
+    assert paper.upper() == ("#181818" if dark else "#FFFFFF")
+    assert watched.errors == []
+
+
+def test_a_broken_ledger_is_a_sentence(live, open_page):
+    broken = SearchFolder(live.root / "broken")
+    write_atomically(broken.config_file, live.config.dump().replace("name: tiny", "name: broken"))
+    page = opened(live, open_page).page
+    page.wait_for_function("document.querySelector('#sentence').innerText.includes('no trial yet')")
+    (broken.path / "ledger.db").write_bytes(b"no database, though it is long enough to be one" * 99)
+    page.wait_for_function(
+        "document.querySelector('#sentence').innerText.includes('cannot be read')"
+    )
+    assert page.locator("#figure-0").is_hidden()
+
+
+def test_nothing_but_the_page_is_served(live):
+    for path in ("assets/pyproject.toml", "assets/../search/cli.py", "assets/tiny/ledger.db"):
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(live.url + path)
+
+
+@pytest.mark.timeout(600)
+def test_the_page_follows_a_real_search(browser, open_page, tmp_path):
+    """Trials that Ray trains in another process come to the page while it is open."""
+    yaml = tmp_path / "real.yaml"
+    yaml.write_text(TINY.replace("name: tiny", "name: real"))
+    home = tmp_path / "home"
+    environment = {**os.environ, "BITFRONT_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    run = [sys.executable, "-m", "search.cli", "run", str(yaml), "--quiet"]
+    page_command = [sys.executable, "-m", "search.cli", "dashboard", "--port", "0", "--no-browser"]
+    page_process = subprocess.Popen(
+        page_command, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    url = re.search(r"http://\S+", page_process.stdout.readline()).group()
+    watched = open_page(url)
+    page = watched.page
+    page.set_default_timeout(2 * PATIENCE)
+    page.wait_for_function(
+        "document.querySelector('#sentence').innerText.includes('No search has been run')"
+    )
+    search = subprocess.Popen(run, env=environment)
+    try:
+        page.wait_for_selector(POINT)
+        assert "running" in page.locator("#tiles").inner_text()
+        wait_for_points(page, 8)
+        assert search.wait(120) == 0
+        page.wait_for_function("document.querySelector('#tiles').innerText.includes('complete')")
+        assert watched.errors == []
+    finally:
+        for process in (search, page_process):
+            if process.poll() is None:
+                process.terminate()
+                process.wait(20)
+        page_process.stdout.close()
