@@ -182,8 +182,7 @@ def _tracked_search(home: Path):
     from search.config import from_source
     from search.driver import Session
     from search.home import SearchFolder, write_atomically
-    from search.launch import _close_tracker, _pictures
-    from search.results import Results
+    from search.launch import _summary
     from search.space_config import build_space
     from search.tracking import Tracker
     from search.yaml_source import parse
@@ -207,9 +206,7 @@ def _tracked_search(home: Path):
     deadline = time.monotonic() + 200
     while tracker.parent_id is None and time.monotonic() < deadline:
         time.sleep(0.1)  # importing MLflow takes as long as the machine is busy
-    results = Results.of(folder)
-    _close_tracker(tracker, results, _pictures(results, quiet=False), complete=True, quiet=False)
-    assert tracker.last_error is None
+    assert tracker.close("complete", *_summary(folder, quiet=False)) is None
     return tracker.experiment_id, tracker.parent_id
 
 
@@ -230,7 +227,7 @@ def test_mlflow_shows_the_front_in_the_description_of_the_search(open_page, trac
     page.set_default_timeout(120_000)
     page.wait_for_selector("text=on the front")
     page.wait_for_selector("text=bitfront export shown --budget 40%")
-    image = page.wait_for_selector("img[alt='front']")
+    image = page.wait_for_selector("img[src*='get-artifact']")
     page.wait_for_function("image => image.complete && image.naturalWidth > 400", arg=image)
 
 
