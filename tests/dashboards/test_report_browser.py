@@ -221,6 +221,7 @@ def _wait_until_up(base, server):
     pytest.skip("the MLflow server does not start here")
 
 
+@pytest.mark.timeout(900)
 def test_mlflow_shows_the_front_in_the_description_of_the_search(open_page, tracked):
     base, experiment, run = tracked
     page = open_page(f"{base}/#/experiments/{experiment}/runs/{run}").page
@@ -231,6 +232,7 @@ def test_mlflow_shows_the_front_in_the_description_of_the_search(open_page, trac
     page.wait_for_function("image => image.complete && image.naturalWidth > 400", arg=image)
 
 
+@pytest.mark.timeout(900)
 def test_mlflow_shows_the_report_as_a_page(open_page, tracked):
     base, experiment, run = tracked
     address = f"{base}/#/experiments/{experiment}/runs/{run}/artifacts/report.html"
@@ -241,6 +243,7 @@ def test_mlflow_shows_the_report_as_a_page(open_page, tracked):
     assert frame.text_content("h1") == "shown"
 
 
+@pytest.mark.timeout(900)
 def test_mlflow_lists_the_search_with_its_trials(open_page, tracked):
     base, experiment, _ = tracked
     page = open_page(f"{base}/#/experiments/{experiment}/runs", width=1500, height=1000).page
@@ -252,6 +255,7 @@ def test_mlflow_lists_the_search_with_its_trials(open_page, tracked):
     page.wait_for_selector("text=/t000\\d bnn/")
 
 
+@pytest.mark.timeout(900)
 def test_mlflow_compares_flops_with_accuracy(open_page, tracked):
     import json
     from urllib.parse import quote
