@@ -164,11 +164,15 @@ def front_html(points: Sequence[FrontPoint], title: str, **labels: Unpack[Labels
 
 
 def front_image(
-    points: Sequence[FrontPoint], title: str, path: str | Path, **labels: Unpack[Labels]
+    points: Sequence[FrontPoint],
+    title: str,
+    path: str | Path,
+    dpi: int = 200,
+    **labels: Unpack[Labels],
 ) -> Path:
     """The same picture as pdf, svg or png (800 x 560 at twice the density)."""
     chart = _chart(points, labels)
-    figure, axes = canvas(8, 5.6)
+    figure, axes = canvas(8, 5.6, dpi)
     handles = []
     if chart.dominated:
         xs, ys = [dot.x for dot in chart.dominated], [dot.y for dot in chart.dominated]

@@ -88,7 +88,12 @@ def _map(view: SearchView) -> _Map:
 def _short(cost: float | None, view: SearchView) -> str:
     if cost is None:
         return "-"
-    return f"{cost:.1f} %" if view.cost.name.endswith("_pct") else f"{cost:.3g}"
+    if view.cost.name.endswith("_pct"):
+        return f"{cost:.1f} %"
+    for limit, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if cost >= limit:
+            return f"{cost / limit:.3g} {suffix}"
+    return f"{cost:.3g}"
 
 
 def short_names(layers: Sequence[Layer]) -> list[str]:

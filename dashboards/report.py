@@ -21,7 +21,7 @@ from dashboards.view import SearchView, TrialView
 
 # A table of more rows is for the CSV; trials beyond these are not in the panel of a click.
 MOST_ROWS = 60
-MOST_TRIALS = 3000
+MOST_TRIALS = 1500
 SECONDS = ((3600.0, "h"), (60.0, "min"))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from search import terminal
 from search.config import MLFLOW_RUN, SearchConfig, from_source
 from search.home import LEDGER, SearchFolder, is_name, stages_folder, write_atomically
-from search.notes import note_of
+from search.notes import SMALL_FRONT, note_of
 from search.results import Results, stored_config
 from search.summary import front_summary, next_commands
 from search.yaml_source import parse
@@ -193,6 +193,9 @@ def _close_tracker(
 def _summary(folder: SearchFolder, quiet: bool) -> tuple[dict[str, str | Path], str]:
     """The pictures of the search and the note on its MLflow run. What cannot be made is told and
     costs nothing else: the disk may be full, the database away."""
+    # Plotly looks at pandas where it is loaded; the tracker's thread may be halfway through that.
+    import pandas  # noqa: F401
+
     from search.showing import write_figures
 
     artifacts: dict[str, str | Path] = {}
@@ -202,7 +205,7 @@ def _summary(folder: SearchFolder, quiet: bool) -> tuple[dict[str, str | Path], 
         told = results.config, results.entries, results.front, results.hypervolume_share
         note = note_of(*told)
         artifacts = write_figures(results)
-        note = note_of(*told, picture="front.png" in artifacts)
+        note = note_of(*told, picture=SMALL_FRONT in artifacts)
     except Exception as error:
         if not quiet:
             terminal.show(f"pictures were not made: {type(error).__name__}: {error}")

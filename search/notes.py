@@ -12,7 +12,9 @@ MOST_ROWS = 25
 # Stands for the id of the parent run, which the tracker knows.
 RUN = "{parent run}"
 # Where an MLflow server gives out a file of a run.
-IMAGE = f"![front](get-artifact?path=front.png&run_uuid={RUN})"
+REPORT = "report.html"
+SMALL_FRONT = "front-small.png"
+IMAGE = f"![front](get-artifact?path={SMALL_FRONT}&run_uuid={RUN})"
 
 
 def note_of(
@@ -22,21 +24,22 @@ def note_of(
     hypervolume_share: float | None,
     picture: bool = False,
 ) -> str:
-    """`picture`: front.png is among the files of the parent run."""
+    """`picture`: the small front is among the files of the parent run."""
     counts = Counter(entry.state for entry in entries)
     told = ", ".join(f"{n} {state}" for state, n in counts.items()) or "none yet"
-    lines = [f"**{config.name}**" + (f": {config.description}" if config.description else ""), ""]
-    if picture:
-        lines += [IMAGE, ""]
     grown = "" if hypervolume_share is None else f", hypervolume {100 * hypervolume_share:.2f} %"
-    lines += [
-        f"Trials: {told} of {config.search.trials}; {len(front)} on the front{grown}.",
+    # MLflow shows the first lines, the rest after a click.
+    lines = [
+        f"**{config.name}**" + (f": {config.description}" if config.description else ""),
         "",
+        f"Trials: {told} of {config.search.trials}; {len(front)} on the front{grown}. The whole "
+        "story is the artifact `report.html`.",
+        "",
+        *([IMAGE, ""] if picture else []),
         *front_rows(front, config),
         "",
-        "Whole story: artifact `report.html`. Runs of the front: filter the experiment by "
-        "`tags.pareto = 'true'`; compare them by `flops_pct` and "
-        f"`{config.quality.name}`.",
+        "Runs of the front: filter the experiment by `tags.pareto = 'true'`; compare them by "
+        f"`flops_pct` and `{config.quality.name}`.",
         "",
         *next_lines(config.name),
     ]

@@ -123,8 +123,11 @@ class Results:
 
     @property
     def state(self) -> str:
-        if self.folder.running:
-            return "running"
+        return "running" if self.folder.running else self.state_without_driver
+
+    @property
+    def state_without_driver(self) -> str:
+        """What the search is once nobody works on it."""
         ended = sum(e.state in ("complete", "pruned", "failed") for e in self.entries)
         open_trials = any(e.state == "running" for e in self.entries)
         if open_trials or (ended < self.config.search.trials and not self.space_exhausted):

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search import home, terminal
 from search.home import write_atomically
+from search.notes import REPORT, SMALL_FRONT
 from search.results import Results
 from search.study import Entry
 from search.view import SearchReader, view_of
@@ -18,7 +20,6 @@ from trainables.registry import UserError, did_you_mean
 if TYPE_CHECKING:
     from dashboards.view import SearchView
 
-REPORT = "report.html"
 
 # --- the verbs ----------------------------------------------------------------------------------
 
@@ -185,8 +186,12 @@ def write_figures(results: Results) -> dict[str, str | Path]:
     (out / "front.html").write_text(front_html(points, title, **labels), encoding="utf-8")
     (out / "front.csv").write_text(front_csv(points, results.figure_quality.bare), encoding="utf-8")
     front_image(points, title, out / "front.png", **labels)
-    write_atomically(out / REPORT, report_of(view_of(results)))
-    names = [REPORT, "front.html", "front.png", "front.csv", *_write_heat_map(results, title)]
+    front_image(points, title, out / SMALL_FRONT, dpi=80, **labels)
+    # The driver that writes this is about to leave.
+    view = replace(view_of(results), state=results.state_without_driver)
+    write_atomically(out / REPORT, report_of(view))
+    names = [REPORT, "front.html", "front.png", SMALL_FRONT, "front.csv"]
+    names += _write_heat_map(results, title)
     names += [*_write_pairs(results, title), *_write_pruning(results, title)]
     return {name: out / name for name in names}
 

@@ -338,7 +338,10 @@ class Tracker:
             # MLflow's own default is ./mlruns of whoever happens to write first.
             folder = re.sub(r"^\.+|/", "_", name)
             location = (self.home / "mlartifacts" / folder).as_uri()
-        return str(client.create_experiment(name, artifact_location=location))
+        made = str(client.create_experiment(name, artifact_location=location))
+        # Else the UI guesses, and may show the pages for language models.
+        client.set_experiment_tag(made, "mlflow.experimentKind", "custom_model_development")
+        return made
 
     def _parent(self, client: Any) -> str:
         runs = client.search_runs(

@@ -13,11 +13,12 @@ from pathlib import Path
 
 from search import terminal
 from search.home import SearchFolder, list_searches
+from search.notes import REPORT
 from search.results import stored_config
 from search.tracking import tracking_uri
 from trainables.registry import UserError
 
-START_SECONDS = 60
+START_SECONDS = 180
 
 
 def serve(root: Path, folder: SearchFolder | None, host: str, port: int, open_browser: bool) -> int:
@@ -52,11 +53,14 @@ def serve(root: Path, folder: SearchFolder | None, host: str, port: int, open_br
         return 0
     finally:
         process.terminate()
-        process.wait(10)
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:  # a busy machine: it has not come to hear of it
+            process.kill()
 
 
 def run_path(uri: str, folder: SearchFolder) -> str:
-    """The page of the search's parent run."""
+    """The page of the search's parent run: its report where there is one."""
     from mlflow import MlflowClient
 
     client = MlflowClient(uri)
@@ -66,7 +70,9 @@ def run_path(uri: str, folder: SearchFolder) -> str:
     if not runs:
         return "/"
     info = runs[0].info
-    return f"/#/experiments/{info.experiment_id}/runs/{info.run_id}"
+    page = f"/#/experiments/{info.experiment_id}/runs/{info.run_id}"
+    made = any(artifact.path == REPORT for artifact in client.list_artifacts(info.run_id))
+    return f"{page}/artifacts/{REPORT}" if made else page
 
 
 def _open(url: str, open_browser: bool) -> int:

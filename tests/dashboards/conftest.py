@@ -53,7 +53,7 @@ def open_page(browser):
         )
         contexts.append(context)
         watched = Watched(context.new_page())
-        watched.page.set_default_timeout(20_000)
+        watched.page.set_default_timeout(60_000)
         watched.page.goto(str(url))
         return watched
 

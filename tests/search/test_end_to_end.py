@@ -217,13 +217,20 @@ def test_the_parent_run_has_the_front_as_html_png_and_csv(finished):
     client, runs = finished.runs()
     parent = runs[0].data.tags["mlflow.parentRunId"]
     names = {a.path for a in client.list_artifacts(parent)}
-    assert names == {"search.yaml", "report.html", "front.html", "front.png", "front.csv"}
+    assert names == {
+        "search.yaml",
+        "report.html",
+        "front.html",
+        "front.png",
+        "front-small.png",
+        "front.csv",
+    }
     png = Path(client.download_artifacts(parent, "front.png")).read_bytes()
     assert png.startswith(b"\x89PNG")
     tagged = {r.data.tags["bitfront.trial"] for r in runs if r.data.tags["pareto"] == "true"}
     assert tagged == {p["trial"] for p in finished.json("front", "e2e")["points"]}
     note = client.get_run(parent).data.tags["mlflow.note.content"]
-    assert f"get-artifact?path=front.png&run_uuid={parent}" in note
+    assert f"get-artifact?path=front-small.png&run_uuid={parent}" in note
     assert all(f"`{p['plan']}`" in note for p in finished.json("front", "e2e")["points"])
 
 
