@@ -12,15 +12,13 @@ setting was chosen by them but rate and epochs of continual, changed after a fir
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
-from pathlib import Path
 from typing import Any
 
-from benchmarks.table import Row, bar, csv_path, format_table, write_csv
+from benchmarks import experiments
+from benchmarks.table import Row, bar, format_table
 
-PACKAGES = ("torch",)
 # Table 9 of BayesBiNN where it has the method; what fewer steps ask for is changed as noted.
 SETTINGS: dict[str, dict[str, Any]] = {
     "fp": {},
@@ -230,7 +228,8 @@ def steps(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
     rows: list[Row] = []
     bars = []
     full = 0.0
-    for method, params in SETTINGS.items():
+    timed = [*SETTINGS.items(), ("pmf", {"jacobian": "exact"})]
+    for method, params in timed:
         task = {**mnist_task(args, 1), "batch_size": 100}
         given = {**params, **({} if method == "fp" else {"real_share": 0.0})}
         train = _random_digits(100)
@@ -245,6 +244,7 @@ def steps(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
         rows.append(
             {
                 "method": method,
+                **({"jacobian": params.get("jacobian", "")} if method == "pmf" else {}),
                 "weights": sum(p.numel() for p in training.model.parameters()),
                 "ms a step": round(1000 * seconds, 1),
                 "relative to Adam": round(seconds / full, 2),
@@ -275,14 +275,8 @@ EXPERIMENTS = {
 }
 
 
-def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.optimizers",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("experiment", choices=tuple(EXPERIMENTS))
-    parser.add_argument("--data-dir", default=os.environ.get("BITFRONT_DATA"))
+def main() -> None:
+    parser = experiments.parser("optimizers", __doc__, list(EXPERIMENTS))
     parser.add_argument("--epochs", type=int, help="of a run or task (moons 3000, others 5)")
     parser.add_argument("--subset", type=int, default=16_000, help="training examples of MNIST")
     parser.add_argument("--width", type=int, default=128, help="of the MLP; the paper has 2048")
@@ -290,20 +284,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--draws", type=int, default=20, help="of continual; the paper has 100")
     parser.add_argument("--rate", type=float, default=1e-2, help="of continual; the paper: 1e-3")
     parser.add_argument("--steps", type=int, default=15, help="timed steps")
-    parser.add_argument("--threads", type=int, default=1, help="of torch")
-    parser.add_argument("--out", type=Path, help="folder of the CSV (benchmarks/results)")
-    return parser.parse_args(argv)
-
-
-def main() -> None:
-    args = parse()
-    import torch
-
-    torch.set_num_threads(args.threads)
-    rows, bars = EXPERIMENTS[args.experiment](args)
-    print(format_table(rows))
-    print("\n".join(bars))
-    write_csv(rows, csv_path(f"optimizers-{args.experiment}", PACKAGES, args.out))
+    experiments.run("optimizers", parser.parse_args(), EXPERIMENTS)
 
 
 if __name__ == "__main__":

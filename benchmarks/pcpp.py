@@ -11,15 +11,14 @@ nothing is chosen by it."""
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
 import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.table import Row, bar, csv_path, format_table, write_csv
+from benchmarks import experiments
+from benchmarks.table import Row, bar
 
-PACKAGES = ("torch",)
 FASHION_METHODS = ("bnn+", "bnn++")
 CIFAR_METHODS = ("pc", "bc", "bnn", "bnn+", "bnn++")
 # What the pretrained network's images were normalised with (README of the weights).
@@ -135,31 +134,16 @@ def cifar10(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
     return rows, bars
 
 
-def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.pcpp",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("experiment", choices=("fashion", "cifar10"))
-    parser.add_argument("--data-dir", default=os.environ.get("BITFRONT_DATA"))
-    parser.add_argument("--epochs", type=int, help="of a run (fashion 10, cifar10 2)")
-    parser.add_argument("--subset", type=int, help="examples (fashion 12,000, cifar10 all)")
-    parser.add_argument("--seeds", type=int, default=5, help="of fashion")
-    parser.add_argument("--threads", type=int, default=2, help="of torch")
-    parser.add_argument("--out", type=Path, help="folder of the CSV (benchmarks/results)")
-    return parser.parse_args(argv)
+EXPERIMENTS: dict[str, experiments.Experiment] = {"fashion": fashion, "cifar10": cifar10}
 
 
 def main() -> None:
-    args = parse()
-    import torch
-
-    torch.set_num_threads(args.threads)
-    rows, bars = {"fashion": fashion, "cifar10": cifar10}[args.experiment](args)
-    print(format_table(rows))
-    print("\n".join(bars))
-    write_csv(rows, csv_path(f"pcpp-{args.experiment}", PACKAGES, args.out))
+    parser = experiments.parser("pcpp", __doc__, list(EXPERIMENTS))
+    parser.set_defaults(threads=2)
+    parser.add_argument("--epochs", type=int, help="of a run (fashion 10, cifar10 2)")
+    parser.add_argument("--subset", type=int, help="examples (fashion 12,000, cifar10 all)")
+    parser.add_argument("--seeds", type=int, default=5, help="of fashion")
+    experiments.run("pcpp", parser.parse_args(), EXPERIMENTS)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-from benchmarks.table import Row, bar, csv_path, format_table, write_csv
+from benchmarks import experiments
+from benchmarks.table import Row, bar, csv_path, write_csv
 
 PACKAGES = ("torch", "foolbox")
 STEP_BAR = 1.3
@@ -217,14 +216,11 @@ def _run(
     }
 
 
-def parse(argv: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.pruning",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("experiment", choices=("steps", "claims"))
-    parser.add_argument("--data-dir", default=os.environ.get("BITFRONT_DATA"))
+EXPERIMENTS: dict[str, experiments.Experiment] = {"steps": steps, "claims": claims}
+
+
+def main() -> None:
+    parser = experiments.parser("pruning", __doc__, list(EXPERIMENTS))
     parser.add_argument("--epochs", type=int, default=6, help="of a run of claims")
     parser.add_argument("--subset", type=int, default=3000, help="examples of claims")
     parser.add_argument("--seeds", type=int, default=2, help="of the clean runs of claims")
@@ -232,19 +228,7 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--examples", type=int, default=300, help="that are attacked")
     parser.add_argument("--batch", type=int, default=64, help="images a step of steps")
     parser.add_argument("--repeats", type=int, default=3, help="of a step; the fastest counts")
-    parser.add_argument("--out", type=Path, help="folder of the CSV (benchmarks/results)")
-    return parser.parse_args(argv)
-
-
-def main() -> None:
-    args = parse()
-    import torch
-
-    torch.set_num_threads(1)
-    rows, bars = {"steps": steps, "claims": claims}[args.experiment](args)
-    print(format_table(rows))
-    print("\n".join(bars))
-    write_csv(rows, csv_path(f"pruning-{args.experiment}", PACKAGES, args.out))
+    experiments.run("pruning", parser.parse_args(), EXPERIMENTS, PACKAGES)
 
 
 if __name__ == "__main__":

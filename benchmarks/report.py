@@ -10,11 +10,16 @@ points with a second seed."""
 
 from __future__ import annotations
 
+import argparse
 import math
 import random
+import shutil
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.table import Row, bar, csv_path, format_table, write_csv
 from search import config
 from search.driver import Session
 from search.home import SearchFolder, write_atomically
@@ -74,3 +79,75 @@ def _train(session: Session, entry: Entry, rng: random.Random) -> None:
             break
         session.report(entry.id, result)
     session.finish(entry.id, {**rows[-1], "history": rows})
+
+
+def measure(folder: Path, trials: int) -> Row:
+    """Reading and drawing in this process, imports included when it is the first one."""
+    from search.showing import report_of
+    from search.view import SearchReader
+
+    place = made_up_search(folder, trials)
+    reader = SearchReader(place)
+    wall, cpu = time.perf_counter(), time.process_time()
+    view = reader.read()
+    read, read_cpu = time.perf_counter() - wall, time.process_time() - cpu
+    page = report_of(view)
+    made, made_cpu = time.perf_counter() - wall, time.process_time() - cpu
+    out = place.path / "report.html"
+    out.write_text(page, encoding="utf-8")
+    return {
+        "trials": len(view.trials),
+        "front": len(view.front),
+        "read s": read,
+        "read CPU s": read_cpu,
+        "report s": made,
+        "report CPU s": made_cpu,
+        "megabytes": len(page.encode()) / 1e6,
+        "first figure s": first_figure(out),
+    }
+
+
+def first_figure(page: Path) -> float | None:
+    """Seconds until the front can be used, in a headless browser; None where there is none."""
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ImportError:
+        return None
+    try:
+        with sync_playwright() as driver:
+            found = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+            browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+            opened = browser.new_page()
+            opened.set_default_timeout(120_000)
+            started = time.perf_counter()
+            opened.goto(page.as_uri())
+            opened.wait_for_selector("#front .main-svg")
+            seconds = time.perf_counter() - started
+            browser.close()
+            return seconds
+    except Error:
+        return None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--quick", action="store_true", help="100 trials")
+    parser.add_argument("--trials", type=int, nargs="+", help="instead of 1,000 and 5,000")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="make or find the searches here")
+    args = parser.parse_args()
+    sizes = args.trials or ([100] if args.quick else [1000, 5000])
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = args.keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = [measure(folder, trials) for trials in sizes]
+    print(format_table(rows))
+    for row in rows:
+        seconds, size = float(row["report s"] or 0), float(row["megabytes"] or 0)
+        print(bar(f"report of {row['trials']} trials, seconds", seconds, at_most=10))
+        print(bar(f"report of {row['trials']} trials, megabytes", size, at_most=8))
+    quick = "-quick" if args.quick else ""
+    write_csv(rows, csv_path(f"report{quick}", PACKAGES))
+
+
+if __name__ == "__main__":
+    main()

@@ -3,15 +3,18 @@ the probability and of its spread for two."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dashboards.page import figure_page
+from dashboards.style import canvas, saved, titled, words
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
 SIGMAS = 2
+IMAGE_DPI = 110
 
 
 def predictions_figure(picture: dict[str, Any], title: str) -> go.Figure:
@@ -60,15 +63,20 @@ def _curve(picture: dict[str, Any]) -> go.Figure:
     return figure
 
 
+def _panels(picture: dict[str, Any]) -> list[tuple[str, list[float], tuple[float, float]]]:
+    """(what it shows, values along the second input first, their range)."""
+    if "mean" not in picture:
+        return [("mode (sign): probability of the second class", picture["mode"], (0.0, 1.0))]
+    return [
+        ("mean over draws: probability of the second class", picture["mean"], (0.0, 1.0)),
+        ("its standard deviation over draws", picture["spread"], (0.0, 0.5)),
+    ]
+
+
 def _maps(picture: dict[str, Any]) -> go.Figure:
     from plotly.subplots import make_subplots
 
-    panels = [("mode (sign): probability of the second class", picture["mode"], (0.0, 1.0))]
-    if "mean" in picture:
-        panels = [
-            ("mean over draws: probability of the second class", picture["mean"], (0.0, 1.0)),
-            ("its standard deviation over draws", picture["spread"], (0.0, 0.5)),
-        ]
+    panels = _panels(picture)
     figure = make_subplots(cols=len(panels), subplot_titles=[name for name, _, _ in panels])
     first, second = picture["axes"]
     points = picture["points"]
@@ -102,3 +110,50 @@ def _maps(picture: dict[str, Any]) -> go.Figure:
         figure.update_xaxes(title="first input", row=1, col=column)
         figure.update_yaxes(title="second input", row=1, col=column)
     return figure
+
+
+def predictions_image(picture: dict[str, Any], title: str, path: Path) -> Path:
+    """The same as a small image."""
+    if len(picture["axes"]) == 1:
+        return _curve_image(picture, title, path)
+    return _map_image(picture, title, path)
+
+
+def _curve_image(picture: dict[str, Any], title: str, path: Path) -> Path:
+    figure, axes = canvas(6, 4, IMAGE_DPI)
+    (x,) = picture["axes"]
+    if "mean" in picture:
+        pairs = list(zip(picture["mean"], picture["spread"], strict=True))
+        low, high = ([m + k * SIGMAS * s for m, s in pairs] for k in (-1, 1))
+        band = f"mean ± {SIGMAS} deviations over draws"
+        axes.fill_between(x, low, high, color=BLUE, alpha=0.2, linewidth=0, label=band)
+        axes.plot(x, picture["mean"], color=BLUE, label="mean over draws")
+    axes.plot(x, picture["mode"], "--", color=ORANGE, label="mode (sign)")
+    points = picture["points"]
+    axes.plot([row[0] for row in points["x"]], points["y"], ".", color=GREY, markersize=4)
+    axes.set_xlabel("input", **words(11))
+    axes.set_ylabel("target, standardised", **words(11))
+    axes.legend(frameon=False, fontsize=9)
+    titled(axes, title, 12)
+    return saved(figure, path)
+
+
+def _map_image(picture: dict[str, Any], title: str, path: Path) -> Path:
+    panels = _panels(picture)
+    figure, first = canvas(4.6 * len(panels), 4, IMAGE_DPI)
+    first.remove()
+    grid = figure.subplots(1, len(panels), squeeze=False)
+    across, up = picture["axes"]
+    points = picture["points"]
+    colours = [BLUE if label == 0 else ORANGE for label in points["y"]]
+    for axes, (name, values, (low, high)) in zip(grid.flat, panels, strict=True):
+        rows = [values[i :: len(up)] for i in range(len(up))]
+        mesh = axes.pcolormesh(across, up, rows, cmap="cividis", vmin=low, vmax=high)
+        figure.colorbar(mesh, ax=axes)
+        x, y = zip(*points["x"], strict=True)
+        axes.scatter(x, y, s=10, c=colours, edgecolors="white", linewidths=0.4)
+        axes.set_xlabel("first input", **words(11))
+        axes.set_ylabel("second input", **words(11))
+        titled(axes, name, 10)
+    figure.suptitle(title, **words(12))
+    return saved(figure, path)

@@ -9,40 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dashboards.style import GRID, INK, PALETTE
+from dashboards.style import GRID, INK, PALETTE, canvas, saved, titled, words
 
 if TYPE_CHECKING:
     import numpy as np
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
 # Of the cells of a mask: the gap between kernels, pruned, kept, and pruned in an empty channel.
 GAP, PRUNED, KEPT, EMPTY = range(4)
 CELL_COLOURS = ("#FFFFFF", "#E6E6E6", PALETTE[0], "#F3C6A5")
 MARKERS = "os^vDPX*p"
-
-
-def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), dpi=200, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=12, colors=INK)
-    return figure, axes
-
-
-def _words(size: int = 13) -> dict[str, Any]:
-    return {"fontsize": size, "color": INK, "parse_math": False}
-
-
-def _saved(figure: "Figure", path: str | Path) -> Path:
-    path = Path(path)
-    figure.savefig(path, format="png", metadata={"Software": None})
-    return path
 
 
 # --- the mask of a layer ------------------------------------------------------------------------
@@ -72,27 +48,67 @@ def mask_cells(mask: "NDArray[np.bool_]") -> "NDArray[np.int8]":
     return framed.transpose(0, 2, 1, 3).reshape(out * (height + 1), inside * (width + 1))
 
 
-def mask_png(mask: "NDArray[np.bool_]", title: str, path: str | Path) -> Path:
+def mask_image(mask: "NDArray[np.bool_]", title: str, path: str | Path) -> Path:
     """What a layer keeps, kernel by kernel; channels without a weight are marked."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
     cells = mask_cells(mask)
     height = min(12.0, max(3.0, 8.0 * cells.shape[0] / cells.shape[1]))
-    figure, axes = _figure(8, height + 1.2)
+    figure, axes = canvas(8, height + 1.2)
     axes.imshow(cells, cmap=ListedColormap(CELL_COLOURS), vmin=GAP, vmax=EMPTY, aspect="equal")
     no_out, no_in = empty_channels(mask)
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.set_xlabel(f"{mask.shape[1]} input channels, {int(no_in.sum())} empty", **_words())
-    axes.set_ylabel(f"{mask.shape[0]} output channels, {int(no_out.sum())} empty", **_words())
+    axes.set_xlabel(f"{mask.shape[1]} input channels, {int(no_in.sum())} empty", **words())
+    axes.set_ylabel(f"{mask.shape[0]} output channels, {int(no_out.sum())} empty", **words())
     share = 100 * float(mask.mean())
     full_title = f"{title}: {int(mask.sum()):,} of {mask.size:,} weights ({share:.2f} %)"
-    axes.set_title("\n".join(textwrap.wrap(full_title, 70)), **_words(14))
+    titled(axes, full_title)
     names = {KEPT: "kept", PRUNED: "pruned", EMPTY: "channel without a weight"}
     handles = [Patch(color=CELL_COLOURS[k], label=text) for k, text in names.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
-    return _saved(figure, path)
+    return saved(figure, path)
+
+
+def kernel_shares(mask: "NDArray[np.bool_]") -> "NDArray[np.float64]":
+    """(output, input) channels: the share of a kernel that is kept."""
+    return mask.reshape(*mask.shape[:2], -1).mean(2)
+
+
+def masks_image(masks: "Mapping[str, NDArray[np.bool_]]", title: str, path: str | Path) -> Path:
+    """Every pruned layer in small: a cell a kernel, the darker the more of it is kept."""
+    layers = {
+        name: {
+            "shape": mask.shape, "kept": float(mask.mean()), "cells": kernel_shares(mask).tolist()
+        }
+        for name, mask in masks.items()
+    }  # fmt: skip
+    return kept_kernels_image({"layers": layers}, title, path)
+
+
+def kept_kernels_image(picture: dict[str, Any], title: str, path: str | Path) -> Path:
+    """The same from what a trial tells: `layers` by name with `shape`, the share `kept` and
+    `cells`, the share of each kernel, or of neighbouring ones together."""
+    layers = picture["layers"]
+    columns = min(4, len(layers))
+    rows = -(-len(layers) // columns)
+    figure, first = canvas(8, 1.0 + 2.1 * rows)
+    first.remove()
+    plots = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes, (name, layer) in zip(plots, layers.items(), strict=False):
+        image = axes.imshow(layer["cells"], cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        axes.set_title(f"{name}\n{100 * layer['kept']:.1f} % kept", **words(9))
+        axes.set_xlabel(f"{layer['shape'][1]} inputs", **words(8))
+        axes.set_ylabel(f"{layer['shape'][0]} outputs", **words(8))
+        axes.set_xticks([])
+        axes.set_yticks([])
+    for axes in plots[len(layers) :]:
+        axes.set_visible(False)
+    bar = figure.colorbar(image, ax=plots, shrink=0.6)
+    bar.set_label("share of a kernel that is kept", **words(10))
+    figure.suptitle("\n".join(textwrap.wrap(title, 70)), **words(14))
+    return saved(figure, path)
 
 
 # --- what layers keep ---------------------------------------------------------------------------
@@ -103,7 +119,7 @@ Kept = Mapping[str, Mapping[str, int]]
 
 def kept_png(kept: Kept, sizes: Mapping[str, int], title: str, path: str | Path) -> Path:
     """Weights a layer keeps, in the order of the network, a line a setting."""
-    figure, axes = _figure(8, 5.2)
+    figure, axes = canvas(8, 5.2)
     names = list(sizes)
     axes.plot(range(len(names)), list(sizes.values()), color=INK, linestyle=":", label="all")
     for i, (setting, counts) in enumerate(kept.items()):
@@ -114,10 +130,10 @@ def kept_png(kept: Kept, sizes: Mapping[str, int], title: str, path: str | Path)
     axes.set_yscale("log")
     axes.grid(color=GRID)
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=8 if len(names) < 30 else 6)
-    axes.set_ylabel("weights kept", **_words())
-    axes.set_title("\n".join(textwrap.wrap(title, 70)), **_words(14))
+    axes.set_ylabel("weights kept", **words())
+    titled(axes, title)
     axes.legend(frameon=False)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def kept_csv(kept: Kept, sizes: Mapping[str, int]) -> str:
@@ -144,7 +160,7 @@ def curves_png(
     curves: Mapping[str, Sequence[float]], title: str, label: str, path: str | Path
 ) -> Path:
     """A line a setting; accuracies are fractions. The legend names the largest drop."""
-    figure, axes = _figure(8, 5.2)
+    figure, axes = canvas(8, 5.2)
     for i, (setting, curve) in enumerate(curves.items()):
         drop, epoch = largest_drop(curve)
         told = f"largest drop {100 * drop:.1f} points, epoch {epoch}" if epoch else "never falls"
@@ -153,11 +169,11 @@ def curves_png(
             marker=MARKERS[i % len(MARKERS)], markersize=3, label=f"{setting}: {told}",
         )  # fmt: skip
     axes.grid(color=GRID)
-    axes.set_xlabel("epoch", **_words())
-    axes.set_ylabel(f"{label}, %", **_words())
-    axes.set_title("\n".join(textwrap.wrap(title, 70)), **_words(14))
+    axes.set_xlabel("epoch", **words())
+    axes.set_ylabel(f"{label}, %", **words())
+    titled(axes, title)
     axes.legend(frameon=False)
-    return _saved(figure, path)
+    return saved(figure, path)
 
 
 def curves_csv(curves: Mapping[str, Sequence[float]]) -> str:

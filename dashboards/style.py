@@ -104,12 +104,12 @@ def noted(figure: go.Figure, text: str) -> None:
 # --- pictures for paper: matplotlib, because Plotly's static export needs a browser ---------------
 
 
-def canvas(width: float = 8.0, height: float = 5.2) -> tuple[Figure, Axes]:
+def canvas(width: float = 8.0, height: float = 5.2, dpi: int = 200) -> tuple[Figure, Axes]:
     """A figure of one plot, in inches; pyplot stays out of it."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), dpi=200, layout="constrained")
+    figure = Figure(figsize=(width, height), dpi=dpi, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)

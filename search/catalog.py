@@ -193,18 +193,10 @@ def cost(args: Namespace) -> int:
 
 def mask(args: Namespace) -> int:
     """What the layers of a packed pruned network keep; with --layer a picture of one."""
-    import torch
+    from dashboards.pruning import empty_channels, mask_image
+    from search.masks import layer_masks
 
-    from dashboards.pruning import empty_channels, mask_png
-    from trainables import packed
-    from trainables.plan import binary_layers, plan_layers
-
-    model, spec, _ = packed.load(Path(args.checkpoint))
-    planned = binary_layers(spec.plan, plan_layers(model, spec.task.binarize))
-    masks = {}
-    for layer, _level in planned:
-        weight: torch.Tensor = model.get_submodule(layer.name).weight  # type: ignore[assignment]
-        masks[layer.name] = (weight.detach() != 0).numpy()
+    masks, title = layer_masks(Path(args.checkpoint))
     if args.layer is None:
         found = [
             {
@@ -227,8 +219,7 @@ def mask(args: Namespace) -> int:
         hint = did_you_mean(args.layer, masks)
         raise UserError(f"--layer {args.layer}: no such planned layer, {hint}")
     path = Path(args.output or f"{args.layer}.png")
-    title = f"{spec.task.model.name}, {spec.method}, {args.layer}"
-    mask_png(masks[args.layer], title, path)
+    mask_image(masks[args.layer], f"{title}, {args.layer}", path)
     if args.json:
         terminal.show_json({"picture": str(path)})
     else:
@@ -329,7 +320,7 @@ def _assignments(items: list[str], model: str) -> dict[str, Any]:
 def doctor(args: Namespace) -> int:
     from search.doctor import check_all
 
-    checks = check_all(args.home, args.address)
+    checks = check_all(args.home, args.address, args.tracking, args.storage, args.ledger)
     if args.json:
         terminal.show_json([vars(check) for check in checks])
     else:

@@ -7,8 +7,10 @@ import argparse
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
+from search.urls import redacted
 from trainables.registry import UserError
 
 TOUR = """\
@@ -20,6 +22,11 @@ a first tour:
   bitfront export quickstart --budget 40%   a point of the front -> recipe.yaml
   bitfront train recipe.yaml                final training, packed binary checkpoint
 """
+
+# Verbs that run on the head of a cluster when they are given its address.
+READ_THERE = ("status", "stop", "front")
+# Verbs with a driver that stays where it was started, or with Ray's client on the head.
+STAYING = ("run", "resume", "extend")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -56,16 +63,32 @@ def build_parser() -> argparse.ArgumentParser:
         sub.add_argument("--trials", type=int, help="short for --set search.trials=N")
         sub.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
 
+    def at_head(sub: argparse.ArgumentParser, required: bool = False) -> None:
+        sub.add_argument(
+            "--address",
+            required=required,
+            metavar="URL",
+            help="of a cluster's dashboard, http://HEAD:8265: a search that was submitted there",
+        )
+
     def running_arguments(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("--address", help="a Ray cluster: auto, host:port or ray://host:port")
+        sub.add_argument("--address", help="a Ray cluster: auto, HOST:PORT or ray://HOST:10001")
         sub.add_argument("--quiet", action="store_true", help="print errors only")
 
     run = verb("run", "search.verbs", "start a search, or continue it when it exists")
     yaml_arguments(run)
     running_arguments(run)
-    run.add_argument("--ledger", metavar="URL", help="SQLAlchemy URL instead of a SQLite file")
+    run.add_argument("--ledger", metavar="URL", help="SQLAlchemy URL (BITFRONT_LEDGER)")
     run.add_argument("--warm-start", metavar="NAME", help="begin with the front of another search")
     run.add_argument("--dry-run", action="store_true", help="the same as preview")
+
+    submit = verb("submit", "search.remote_verbs", "start a search on a cluster and leave it there")
+    yaml_arguments(submit)
+    at_head(submit, required=True)
+    submit.add_argument("--ledger", metavar="URL", help="SQLAlchemy URL, reachable from the head")
+    submit.add_argument(
+        "--installed", action="store_true", help="run what the cluster has, do not send this code"
+    )
 
     resume = verb("resume", "search.verbs", "continue an interrupted search", json=False)
     resume.add_argument("search", help="its name")
@@ -84,12 +107,23 @@ def build_parser() -> argparse.ArgumentParser:
 
     status = verb("status", "search.verbs", "how searches are doing")
     status.add_argument("searches", nargs="*", metavar="search", help="names (default: all)")
+    at_head(status)
+
+    stop = verb("stop", "search.verbs", "end the driver of a running search; resume continues it")
+    stop.add_argument("search", help="its name")
+    at_head(stop)
+
+    logs = verb("logs", "search.remote_verbs", "what a submitted search printed", json=False)
+    logs.add_argument("search", help="its name")
+    logs.add_argument("-f", "--follow", action="store_true", help="until it ends")
+    at_head(logs, required=True)
 
     front = verb("front", "search.verbs", "the front of a search")
     front.add_argument("search", help="its name")
     front.add_argument("--plot", action="store_true", help="with a scatter of all trials")
     front.add_argument("--wide", action="store_true", help="whole plans and all columns")
     front.add_argument("--csv", action="store_true", help="all complete trials as CSV")
+    at_head(front)
 
     compare = verb(
         "compare", "search.verbs", "two searches side by side, or one beside the paper's rows"
@@ -126,6 +160,13 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("--seeds", type=int, metavar="N", help="seeds 0 to N-1, not the recipe's")
     train.add_argument("--half", action="store_true", help="store what is not binary in float16")
     train.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
+    train.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="share every batch among N workers on Ray, a GPU each where there are any",
+    )
+    train.add_argument("--address", help="the Ray cluster of --workers: auto or HOST:PORT")
     train.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
     train.add_argument("--quiet", action="store_true", help="print the result only")
     train.add_argument("-o", "--output", metavar="DIR", help="default: RECIPE-trained/")
@@ -185,8 +226,26 @@ def build_parser() -> argparse.ArgumentParser:
     mask.add_argument("--layer", help="its name (default: list the layers and what they keep)")
     mask.add_argument("-o", "--output", metavar="PNG", help="default: LAYER.png")
 
+    report = verb("report", "search.showing", "a page to send around: the search in pictures")
+    report.add_argument("searches", nargs="+", metavar="search", help="its name; two are compared")
+    report.add_argument("-o", "--output", metavar="HTML", help="default: report.html in its folder")
+
+    figure = verb("figure", "search.showing", "one figure for a paper", json=False)
+    figure.add_argument("search", help="its name; of masks also a packed checkpoint")
+    figure.add_argument(
+        "--kind", default="front", help="front (default), layers, hypervolume, masks, importance"
+    )
+    figure.add_argument("--layer", help="of masks: this one, weight by weight")
+    figure.add_argument("--title", help="instead of the search's name; '' for none")
+    figure.add_argument("-o", "--output", metavar="FILE", help=".pdf, .svg or .png; KIND.pdf")
+
     doctor = verb("doctor", "search.catalog", "check this machine and installation")
-    doctor.add_argument("--address", help="check a Ray cluster too")
+    doctor.add_argument(
+        "--address", help="every node of a Ray cluster too: auto, HOST:PORT, ray://..., http://..."
+    )
+    doctor.add_argument("--tracking", metavar="URL", help="an MLflow server that must answer")
+    doctor.add_argument("--storage", metavar="PLACE", help="a path or URL all nodes must share")
+    doctor.add_argument("--ledger", metavar="URL", help="a database that must answer")
     return parser
 
 
@@ -203,12 +262,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     module, name = args.handler
+    if name in READ_THERE and args.address is not None:
+        module, name = "search.remote_verbs", "there"
+    if name == "doctor" and str(args.address).startswith("http"):
+        module, name = "search.remote_verbs", "there"
+    if name in STAYING and str(args.address).startswith("ray://"):
+        module, name = "search.client", "run_there"
     try:
         code: int = getattr(importlib.import_module(module), name)(args)
         sys.stdout.flush()
         return code
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {redacted(str(error))}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         # The reader of a pipe left (`bitfront front x | head`).
@@ -217,6 +282,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
+    except Exception:
+        # A bug; but its traceback may quote an address.
+        print(redacted(traceback.format_exc()), end="", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from search import yaml_source
 from search.front import Objective
+from search.home import is_name
+from search.urls import without_secrets
 from search.yaml_source import Source
 from trainables.kinds import KINDS, METRIC_NAMES, Kind, Metric, kind_of
 from trainables.parameters import Value
@@ -32,7 +34,6 @@ SAMPLERS = ("free-cost", "gp", "nsga2", "random", "tpe", "tpe-independent")
 PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
 # A checkpoint that is an artifact of an MLflow run begins so.
 MLFLOW_RUN = "runs:/"
-NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
 
 
 class Limit(Strict):
@@ -116,14 +117,42 @@ class ResourceSpec(Strict):
 
     cpus: Annotated[float, Field(gt=0)] = 1
     """cores a trial, and its threads"""
-    gpus: Annotated[float, Field(ge=0)] = 0
-    """GPUs a trial, fractions too; without CUDA it trains on the CPU"""
+    gpus: Annotated[float, Field(ge=0)] | Literal["auto"] = 0
+    """GPUs a trial: a whole number, a fraction of one, or auto: as many trials share a GPU as the
+    memory of the first one allows, none where there are no GPUs; without CUDA a trial trains on
+    the CPU"""
+    accelerator: str | None = None
+    """type of those GPUs as Ray names it: T4, A100, ..."""
+    custom: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """what else a trial takes of a node, by the names the cluster's nodes were started with"""
     concurrent: Annotated[int, Field(ge=1)] | None = None
     """trials at once; as many as fit when not given"""
     retries: Annotated[int, Field(ge=0)] = 2
     """how often a trial whose worker died is continued"""
     checkpoint_every: Annotated[int, Field(ge=1)] = 1
     """epochs between checkpoints of a trial"""
+    report_within: Annotated[float, Field(gt=0)] | None = None
+    """seconds an epoch may take, the first one's start included; the worker of a trial that says
+    nothing for longer is ended, and the trial continued elsewhere as after a death"""
+    memory: Annotated[float, Field(gt=0)] | None = None
+    """GB of host memory a trial may take beyond what its worker had before; more is a failure of
+    that trial (oom) and not of its neighbours"""
+
+    @property
+    def whole_gpus(self) -> float:
+        """What a trial takes that is not packed with others."""
+        return 1.0 if self.gpus == "auto" else self.gpus
+
+    @model_validator(mode="after")
+    def _can_be_asked_for(self) -> Self:
+        if self.gpus != "auto" and self.gpus > 1 and self.gpus != int(self.gpus):
+            raise ValueError(f"gpus: {self.gpus:g} is neither a whole number nor below 1")
+        if self.accelerator is not None and self.gpus == 0:
+            raise ValueError("accelerator names a type of GPU: give gpus as well")
+        known = {"cpu", "gpu", "memory", "object_store_memory"} & {n.lower() for n in self.custom}
+        if known:
+            raise ValueError(f"custom: {known.pop()} has a key of its own or cannot be asked for")
+        return self
 
 
 class TrackingSpec(Strict):
@@ -195,6 +224,9 @@ class SearchConfig(Strict):
     """how the space is explored"""
     resources: ResourceSpec = Field(default_factory=ResourceSpec)
     """what one trial takes"""
+    storage: str | None = None
+    """where running trials keep their checkpoints: a folder all nodes mount, or a URL (s3://...,
+    gs://..., file://...); the search's own folder when not given"""
     tracking: TrackingSpec = Field(default_factory=TrackingSpec)
     """where runs are shown"""
     paper: PaperSpec | None = None
@@ -237,8 +269,15 @@ class SearchConfig(Strict):
         return [Objective(name, mode == "max") for name, mode in self.objectives.items()]
 
     def dump(self) -> str:
-        """The resolved configuration as YAML, every default written out."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        """The resolved configuration as YAML, every default written out, secrets left out."""
+        return yaml.safe_dump(self.open_data(), sort_keys=False, allow_unicode=True)
+
+    def open_data(self) -> dict[str, Any]:
+        """The configuration as plain data that anybody may see."""
+        data = self.model_dump(mode="json")
+        if self.tracking.uri is not None:
+            data["tracking"]["uri"] = without_secrets(self.tracking.uri)
+        return data
 
 
 def _default_quality(dataset: str) -> Metric:
@@ -349,7 +388,7 @@ def check(config: SearchConfig) -> list[KeyProblem]:
             problems.append(KeyProblem(path, _without_prefix(str(error), path)))
         return None
 
-    if not NAME.match(config.name):
+    if not is_name(config.name):
         problems.append(
             KeyProblem(("name",), f"'{config.name}': letters, digits, '-', '_' and '.', 64 at most")
         )

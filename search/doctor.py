@@ -11,6 +11,7 @@ from pathlib import Path
 
 from search.home import home
 from search.results import stored_config
+from search.urls import redacted
 
 PACKAGES = ("torch", "torchvision", "ray", "optuna", "mlflow", "safetensors", "scikit-learn")
 ENOUGH_DISK = 2 * 1024**3
@@ -25,12 +26,25 @@ class Check:
     advice: str = ""
 
 
-def check_all(home_dir: str | None = None, address: str | None = None) -> list[Check]:
+def check_all(
+    home_dir: str | None = None,
+    address: str | None = None,
+    tracking: str | None = None,
+    storage: str | None = None,
+    ledger: str | None = None,
+) -> list[Check]:
+    """This machine, and with an address the cluster and what its nodes share."""
+    from search import cluster_doctor
+
     root = home(home_dir)
     checks = [_python(), *_packages(), _torchvision(), _device(), _cores(), _shared_memory()]
-    checks += [_disk(root), _data(), _tracking(root)]
+    checks += [_disk(root), _data(), _tracking(root, tracking)]
+    if ledger is not None:
+        checks.append(cluster_doctor.check_ledger(ledger))
     if address is not None:
-        checks.append(_cluster(address))
+        checks += cluster_doctor.check_cluster(address, storage)
+    elif storage is not None:
+        checks.append(cluster_doctor.check_storage(storage, []))
     return checks
 
 
@@ -120,16 +134,19 @@ def _data() -> Check:
     return Check("data", "PASS", ", ".join([*embedded, *others]))
 
 
-def _tracking(root: Path) -> Check:
+def _tracking(root: Path, given: str | None) -> Check:
+    """The tracking server; one that is asked about by name must answer."""
     from search.home import list_searches
     from search.tracking import tracking_uri
 
     searches = list_searches(root)
-    if searches:
+    if given is not None:
+        uri = given
+    elif searches:
         uri = tracking_uri(stored_config(searches[-1]), root)
     else:
         uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root / 'mlflow.db'}"
-    if uri.startswith("sqlite") and not (root / "mlflow.db").exists():
+    if given is None and uri.startswith("sqlite") and not (root / "mlflow.db").exists():
         return Check("tracking", "PASS", "SQLite, made by the first search")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "5")
@@ -139,23 +156,8 @@ def _tracking(root: Path) -> Check:
         found = MlflowClient(uri).search_experiments(max_results=1)
     except Exception as error:  # MLflow raises many types for a server that is away
         first = str(error).splitlines()[0][:200]
-        return Check(
-            "tracking", "WARN", f"{uri}: {first}", "searches go on; runs are delivered by resume"
-        )
-    return Check("tracking", "PASS", f"{uri} answers, {len(found)} experiment(s) or more")
-
-
-def _cluster(address: str) -> Check:
-    import logging
-
-    import ray
-
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:
-        return Check(
-            "cluster", "FAIL", str(error).splitlines()[0], "start one with: ray start --head"
-        )
-    have = ray.cluster_resources()
-    ray.shutdown()
-    return Check("cluster", "PASS", f"{have.get('CPU', 0):g} CPUs, {have.get('GPU', 0):g} GPUs")
+        verdict = "WARN" if given is None else "FAIL"
+        advice = "is the server up (mlflow server), is the address right? Searches go on without "
+        advice += "it; their runs are delivered by resume"
+        return Check("tracking", verdict, f"{redacted(uri)}: {redacted(first)}", advice)
+    return Check("tracking", "PASS", f"{redacted(uri)} answers, {len(found)} experiment(s) or more")

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any, get_args
 
+from search.cluster import packed_share
 from search.config import METRICS, SearchConfig
 from search.confirm import merged
 from search.front import Front, hypervolume_share
@@ -16,7 +17,9 @@ from search.results import ideal_point
 from search.stopping import EarlyStopping
 from search.study import Entry, Ledger
 from search.tracking import Tracker
+from search.urls import redacted
 from spaces.space import Space
+from trainables import storage
 from trainables.task import TrainingAttack
 
 # The accuracy of each of several tasks in a row.
@@ -69,6 +72,9 @@ class Session:
             if self.stopping is not None:
                 self.stopping.remember(entry)
         self.progress = Progress(self, quiet)
+        self.gpus = config.resources.whole_gpus
+        self._measuring = False
+        self._told_not_saved = False
 
     @property
     def budget(self) -> int:
@@ -98,6 +104,27 @@ class Session:
         """Nothing runs and nothing is left to try."""
         return not self.running and (self.ended >= self.budget or self.ledger.exhausted)
 
+    def settle_gpus(self, there: bool) -> None:
+        """With `gpus: auto`: none where there are none; what an earlier turn measured; else trials
+        take a whole one each until the first has told what it needs."""
+        if self.config.resources.gpus != "auto":
+            return
+        known = self.ledger.noted("gpu_share")
+        self.gpus = (known["gpus"] if known else 1.0) if there else 0.0
+        self._measuring = there and known is None
+
+    def _pack(self, memory: tuple[int, int]) -> None:
+        """What the first trial took decides how many share a GPU from now on, in this turn and in
+        later ones."""
+        peak, total = memory
+        self._measuring = False
+        self.gpus = packed_share(peak, total)
+        self.ledger.note("gpu_share", {"gpus": self.gpus, "peak": peak, "total": total})
+        self.progress.say(
+            f"a trial takes {peak / 1e9:.2g} of a GPU's {total / 1e9:.3g} GB: "
+            f"{round(1 / self.gpus)} on each from now on"
+        )
+
     def ask(self) -> Entry | None:
         entry = self.ledger.ask()
         if entry is not None and self.tracker is not None:
@@ -108,6 +135,14 @@ class Session:
         """An epoch of a trial ended."""
         if "failure" in result:
             return
+        if self._measuring and "gpu_memory" in result:
+            self._pack(result["gpu_memory"])
+        if "not_saved" in result and not self._told_not_saved:
+            self._told_not_saved = True
+            self.progress.say(
+                f"checkpoints cannot be written in {self.folder.path}: {result['not_saved']}\n"
+                "  the search goes on; a trial whose worker dies begins again"
+            )
         self._note(trial_id, result)
         if self.tracker is not None:
             self.tracker.epoch(self.ledger.entries[trial_id], _metrics(result))
@@ -144,7 +179,7 @@ class Session:
         if trial_id in self._spared:
             metrics["would_stop_at"] = self._spared.pop(trial_id)
         history = [_metrics(row) for row in result.get("history", [])]
-        if self.tracker is not None and "picture" in result:
+        if self.tracker is not None and result.get("picture"):
             self.tracker.picture(self.ledger.entries[trial_id], result["picture"])
         self._end(trial_id, "complete", metrics=metrics, history=history)
 
@@ -158,7 +193,7 @@ class Session:
 
     def fail(self, trial_id: str, reason: str, message: str) -> None:
         history = self._curves.get(trial_id, [])
-        self._end(trial_id, "failed", history=history, failure=reason, message=message)
+        self._end(trial_id, "failed", history=history, failure=reason, message=redacted(message))
 
     def recovered(self, trial_id: str) -> None:
         """The worker of a trial died and another one took the trial over."""
@@ -169,6 +204,8 @@ class Session:
         self._curves.pop(trial_id, None)
         changed = self._count(entry)
         self.folder.forget_trial(trial_id)
+        if self._storage is not None:
+            self._forget(self._checkpoint_folder(trial_id))
         if self.tracker is not None:
             self.tracker.trial(entry)
             self.tracker.search_metric("hypervolume", self.hypervolume_share, self.ended)
@@ -205,12 +242,32 @@ class Session:
         return {
             "trial": entry.id,
             "spec": entry.spec.model_dump(mode="json"),
-            "folder": str(self.folder.trial_folder(entry.id)),
+            "folder": self._checkpoint_folder(entry.id),
             "stages": str(stages_folder(self.folder.path.parent)),
             "checkpoint_every": resources.checkpoint_every,
             "threads": max(1, int(resources.cpus)),
-            "gpus": resources.gpus,
+            "gpus": self.gpus,
+            "measure": self._measuring,
+            "memory": resources.memory,
         }
+
+    @property
+    def _storage(self) -> str | None:
+        """This search's part of the shared storage, if it has one."""
+        place = self.config.storage
+        return place and storage.join(place, f"{self.config.name}-{self.folder.identity}")
+
+    def _checkpoint_folder(self, trial_id: str) -> str:
+        if self._storage is None:
+            return str(self.folder.trial_folder(trial_id))
+        return storage.join(self._storage, trial_id)
+
+    def _forget(self, place: str) -> None:
+        """A storage that is away keeps a checkpoint nobody needs; that is no fault of a trial."""
+        try:
+            storage.forget(place)
+        except OSError as error:
+            self.progress.say(f"{place} could not be deleted: {error}")
 
     def close(self) -> None:
         """What is left of ended trials on disk goes; interrupted ones keep their checkpoints."""
@@ -218,6 +275,8 @@ class Session:
             (self.folder.path / "exhausted").touch()
         if not self.running:
             shutil.rmtree(self.folder.path / "trials", ignore_errors=True)
+            if self._storage is not None:
+                self._forget(self._storage)
 
 
 def _metrics(result: dict[str, Any]) -> dict[str, float]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
+import socket
 import time
 import uuid
 from collections.abc import Iterator
@@ -13,9 +15,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from search.urls import with_secrets, without_secrets
 from trainables.registry import UserError, did_you_mean
 
 DEFAULT_HOME = "bitfront-runs"
+# The database of the ledger, as a SQLAlchemy URL: where its password may come from.
+LEDGER = "BITFRONT_LEDGER"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def is_name(text: str) -> bool:
+    """Whether a search, a trial or a run may be called so: no name leaves its folder."""
+    return NAME.fullmatch(text) is not None
 
 
 def home(given: str | os.PathLike[str] | None = None) -> Path:
@@ -55,10 +66,12 @@ class SearchFolder:
             stored = json.loads((self.path / "ledger.json").read_text())["url"]
         except FileNotFoundError:
             stored = None
-        return stored or f"sqlite:///{self.path / 'ledger.db'}"
+        if stored is None:
+            return f"sqlite:///{self.path / 'ledger.db'}"
+        return with_secrets(stored, os.environ.get(LEDGER))
 
     def set_ledger_url(self, url: str) -> None:
-        write_atomically(self.path / "ledger.json", json.dumps({"url": url}))
+        write_atomically(self.path / "ledger.json", json.dumps({"url": without_secrets(url)}))
 
     @property
     def exists(self) -> bool:
@@ -73,6 +86,8 @@ class SearchFolder:
         return file.read_text().strip()
 
     def trial_folder(self, trial_id: str) -> Path:
+        if not is_name(trial_id):
+            raise UserError(f"'{trial_id}' is no trial's id: the ledger of {self.name} is damaged")
         return self.path / "trials" / trial_id
 
     def forget_trial(self, trial_id: str) -> None:
@@ -92,6 +107,17 @@ class SearchFolder:
                 return True
             return False
 
+    @property
+    def driver(self) -> tuple[str, int] | None:
+        """Host and process of the driver that holds the lock now."""
+        if not self.running:
+            return None
+        try:
+            told = json.loads((self.path / "lock").read_text())
+            return told["host"], told["pid"]
+        except (ValueError, KeyError, OSError):  # the lock is there, its holder not yet
+            return None
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One driver a search. The lock goes with the process, however that ends."""
@@ -109,13 +135,16 @@ class SearchFolder:
                     f"search '{self.name}' is running in another process",
                     f"watch it: bitfront status {self.name}",
                 )
+            handle.truncate(0)
+            handle.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+            handle.flush()
             yield
 
 
 def find(root: Path, name: str) -> SearchFolder:
     """The folder of an existing search, by name."""
     folder = SearchFolder(root / name)
-    if Path(name).name != name or not folder.exists:
+    if not is_name(name) or not folder.exists:
         known = [f.name for f in list_searches(root)]
         hint = did_you_mean(name, known) if known else f"no search has been run in {root}"
         raise UserError(f"unknown search '{name}', {hint}")

@@ -3,14 +3,15 @@ what is left to do."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from search import terminal
 from search.config import MLFLOW_RUN, SearchConfig, from_source
-from search.home import SearchFolder, stages_folder, write_atomically
+from search.home import LEDGER, SearchFolder, is_name, stages_folder, write_atomically
+from search.notes import note_of
 from search.results import Results, stored_config
-from search.study import Entry
 from search.summary import front_summary, next_commands
 from search.yaml_source import parse
 from trainables.registry import UserError
@@ -20,6 +21,7 @@ from trainables.registry import UserError
 MAY_CHANGE = (
     "search.trials",
     "resources",
+    "storage",
     "tracking",
     "description",
     "task.data_dir",
@@ -37,9 +39,12 @@ def fetched(config: SearchConfig, root: Path) -> SearchConfig:
     from search.tracking import fetch_artifact, tracking_uri
 
     run = checkpoint.removeprefix(MLFLOW_RUN).partition("/")[0]
+    if not is_name(run) or ".." in checkpoint.split("/"):
+        raise UserError(f"{checkpoint}: not an artifact of a run, write {MLFLOW_RUN}RUN/FILE")
     folder = stages_folder(root) / "mlflow" / run
     path = fetch_artifact(checkpoint, tracking_uri(config, root), folder)
-    return from_source(parse(config.dump(), "search.yaml"), [f"task.pretrain.checkpoint={path}"])
+    here = from_source(parse(config.dump(), "search.yaml"), [f"task.pretrain.checkpoint={path}"])
+    return here.model_copy(update={"tracking": config.tracking})
 
 
 def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> SearchFolder:
@@ -55,14 +60,16 @@ def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> 
                 f"give this one a name of its own: --name {config.name}-2",
             )
     folder.path.mkdir(parents=True, exist_ok=True)
-    if ledger_url is not None and not folder.exists:
-        folder.set_ledger_url(ledger_url)
+    if ledger_url is not None:
+        if not folder.exists:
+            folder.set_ledger_url(ledger_url)
+        os.environ[LEDGER] = ledger_url  # with its password, which is stored nowhere
     return folder
 
 
 def differences(old: SearchConfig, new: SearchConfig) -> list[str]:
     """`key: old -> new` for every setting that makes another search of it."""
-    before, after = (_flat(c.model_dump(mode="json")) for c in (old, new))
+    before, after = (_flat(c.open_data()) for c in (old, new))
     found = []
     for key in sorted({*before, *after}):
         free = any(key == k or key.startswith(k + ".") for k in MAY_CHANGE)
@@ -146,8 +153,9 @@ def _drive(
         complete = False
     finally:
         session.close()
+        artifacts, summary = _summary(folder, quiet)
         if tracker is not None:
-            _close_tracker(tracker, folder, complete, quiet)
+            _close_tracker(tracker, folder, artifacts, summary, complete, quiet)
     return complete
 
 
@@ -166,12 +174,15 @@ def starting_point(config: SearchConfig) -> list[str]:
     return lines
 
 
-def _close_tracker(tracker: Any, folder: SearchFolder, complete: bool, quiet: bool) -> None:
-    results = Results.of(folder)
-    artifacts = write_figures(results)
-    problem = tracker.close(
-        "complete" if complete else "interrupted", artifacts, summary_note(results)
-    )
+def _close_tracker(
+    tracker: Any,
+    folder: SearchFolder,
+    artifacts: dict[str, str | Path],
+    note: str,
+    complete: bool,
+    quiet: bool,
+) -> None:
+    problem = tracker.close("complete" if complete else "interrupted", artifacts, note)
     if problem is not None and not quiet:
         terminal.show(
             f"MLflow at {tracker.uri} did not take everything: {problem}\n"
@@ -179,122 +190,26 @@ def _close_tracker(tracker: Any, folder: SearchFolder, complete: bool, quiet: bo
         )
 
 
-def write_figures(results: Results) -> dict[str, str | Path]:
-    """front.html, front.png and front.csv beside the ledger, for the parent run, which takes the
-    scores of selectors too; heatmap.* where a search asks which one part may be binary, pairs.*
-    with more than two objectives, kept.* and curves.* where exponents of pruning are searched."""
-    from dashboards.figures import front_csv, front_html, front_image
-    from search.selection import selection_files
+def _summary(folder: SearchFolder, quiet: bool) -> tuple[dict[str, str | Path], str]:
+    """The pictures of the search and the note on its MLflow run. What cannot be made is told and
+    costs nothing else: the disk may be full, the database away."""
+    # Plotly looks at pandas where it is loaded; the tracker's thread may be halfway through that.
+    import pandas  # noqa: F401
 
-    points = results.figure_points()
-    labels = results.figure_labels()
-    title = (
-        f"{results.config.name}: {results.config.task.dataset}, {results.config.task.model.name}"
-    )
-    out = results.folder.path
-    (out / "front.html").write_text(front_html(points, title, **labels), encoding="utf-8")
-    (out / "front.csv").write_text(front_csv(points, results.figure_quality.bare), encoding="utf-8")
-    front_image(points, title, out / "front.png", **labels)
-    names = ["front.html", "front.png", "front.csv", *_write_heat_map(results, title)]
-    names += [*_write_pairs(results, title), *_write_pruning(results, title)]
-    made = [out / name for name in names]
-    return {path.name: path for path in [*made, *selection_files(out)]}
+    from search.showing import write_figures
 
-
-def _write_pairs(results: Results, title: str) -> list[str]:
-    from dashboards.pairs import pairs_html, pairs_png
-
-    if len(results.config.objectives) < 3:
-        return []
-    points, labels = results.pair_points()
-    out = results.folder.path
-    (out / "pairs.html").write_text(pairs_html(points, labels, title), encoding="utf-8")
-    pairs_png(points, labels, title, out / "pairs.png")
-    return ["pairs.html", "pairs.png"]
-
-
-def _write_pruning(results: Results, title: str) -> list[str]:
-    """What layers keep and how trials learn, by exponent: of the trials of the highest rate, the
-    best one of each p."""
-    from dashboards.pruning import curves_csv, curves_png, kept_csv, kept_png
-    from trainables.cost import task_cost_table
-    from trainables.methods import build_method
-
-    quality = results.figure_quality
-    pruned = [
-        e
-        for e in results.entries
-        if e.state == "complete" and e.history and {"rate", "p"} <= set(e.spec.canonical().params)
-    ]
-    if not pruned:
-        return []
-    methods = [e.spec.canonical() for e in pruned]
-    rate = max(float(spec.params["rate"]) for spec in methods)
-    best: dict[float, Entry] = {}
-    for entry, spec in zip(pruned, methods, strict=True):
-        p = float(spec.params["p"])
-        worse = p not in best or quality.better(
-            entry.metrics[quality.name], best[p].metrics[quality.name]
-        )
-        if float(spec.params["rate"]) == rate and worse:
-            best[p] = entry
-    first = next(iter(best.values())).spec
-    sizes = task_cost_table(first.task).sizes(first.plan)
-    kept, curves = {}, {}
-    for p in sorted(best):
-        spec = best[p].spec
-        kept[f"p {p:g}"] = build_method(spec.method, dict(spec.params)).kept(sizes) or sizes
-        curves[f"p {p:g}"] = [row[quality.name] for row in best[p].history if quality.name in row]
-    out, told = results.folder.path, f"{title}, r = {rate:g}"
-    kept_png(kept, sizes, told, out / "kept.png")
-    (out / "kept.csv").write_text(kept_csv(kept, sizes), encoding="utf-8")
-    curves_png(curves, told, f"validation {quality.label}", out / "curves.png")
-    (out / "curves.csv").write_text(curves_csv(curves), encoding="utf-8")
-    return ["kept.png", "kept.csv", "curves.png", "curves.csv"]
-
-
-def _write_heat_map(results: Results, title: str) -> list[str]:
-    from dashboards.heatmap import Cell, heat_map_csv, heat_map_html, heat_map_png
-    from search.space_config import build_space
-    from spaces.space import OnlyPlan
-    from trainables.cost import task_cost_table
-
-    plan = results.config.space.get("plan")
-    if not isinstance(plan, dict) or "only" not in plan:
-        return []
-    space = build_space(results.config)
-    assert isinstance(space.plan, OnlyPlan)
-    table = task_cost_table(results.config.task)
-    parts = space.plan.names(table)
-    cells = [
-        Cell(
-            entry.spec.method,
-            space.plan.chosen(table, entry.spec.plan),
-            entry.metrics[results.figure_quality.name],
-        )
-        for entry in results.entries
-        if entry.state == "complete" and set(entry.spec.plan) != {"F"}
-    ]
-    label = f"the one {space.plan.per} that is binary ({space.plan.level})"
-    out = results.folder.path
-    shown = results.figure_labels()["accuracy_label"]
-    page = heat_map_html(cells, parts, title, label, shown)
-    (out / "heatmap.html").write_text(page, encoding="utf-8")
-    (out / "heatmap.csv").write_text(heat_map_csv(cells, parts), encoding="utf-8")
-    heat_map_png(cells, parts, title, label, out / "heatmap.png", shown)
-    return ["heatmap.html", "heatmap.png", "heatmap.csv"]
-
-
-def summary_note(results: Results) -> str:
-    """The parent run's description in the MLflow UI."""
-    name = results.config.name
-    return (
-        f"{results.config.description}\n\n"
-        f"```\n{front_summary(results)}\n```\n\n"
-        "The front as a picture: artifacts front.html, front.png, front.csv. "
-        "Its trials: filter with `tags.pareto = 'true'`.\n\n"
-        f"```\nbitfront export {name} --budget 40%\nbitfront train recipe.yaml\n```\n"
-    )
+    artifacts: dict[str, str | Path] = {}
+    note = ""
+    try:
+        results = Results.of(folder)
+        told = results.config, results.entries, results.front, results.hypervolume_share
+        note = note_of(*told)
+        artifacts = write_figures(results)
+        note = note_of(*told, picture="front.png" in artifacts)
+    except Exception as error:
+        if not quiet:
+            terminal.show(f"pictures were not made: {type(error).__name__}: {error}")
+    return artifacts, note
 
 
 def _conclude(results: Results, complete: bool) -> None:

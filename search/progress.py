@@ -56,6 +56,13 @@ class Progress:
             self._last_line = now
             print(self.line(), file=self.out, flush=True)
 
+    def say(self, text: str) -> None:
+        """Something to know once, above the table."""
+        if self.live is not None:
+            self.live.console.print(text)
+        elif not self.quiet:
+            print(text, file=self.out, flush=True)
+
     def stop(self) -> None:
         if self.live is not None:
             self.live.stop()

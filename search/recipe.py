@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, ValidationError
@@ -21,6 +21,9 @@ from search.yaml_source import read as read_yaml
 from trainables.kinds import Kind, Metric, kind_of
 from trainables.registry import UserError
 from trainables.task import Strict, TrialSpec
+
+if TYPE_CHECKING:
+    from trainables.peers import Peers
 
 
 class FinalTraining(Strict):
@@ -121,9 +124,11 @@ class SeedResult:
     checkpoint: str
     bytes: int
     seconds: float
+    examples: int
 
     def as_json(self) -> dict[str, Any]:
         flat = asdict(self)
+        del flat["examples"]  # told once for all seeds
         return {**flat.pop("metrics"), **flat}
 
 
@@ -170,87 +175,164 @@ def train_recipe(
     threads: int | None = None,
     note: Callable[[str], None] = lambda text: None,
     stages: Path | None = None,
+    workers: int | None = None,
+    address: str | None = None,
 ) -> FinalResult:
     """Train on train + validation for every seed, test, and write the packed networks. A seed
     that was interrupted goes on from its last epoch; one that is done is not trained again. A
-    full-precision stage is trained on train + validation too, and kept in `stages`."""
-    import torch
-
-    from trainables import packed
-    from trainables.data import load_test, load_train
+    full-precision stage is trained on train + validation too, and kept in `stages`. With
+    `workers` every seed is trained by so many, on Ray."""
     from trainables.distillation import check_teacher
-    from trainables.pretraining import StageCache, check_checkpoint
-    from trainables.training import (
-        Training,
-        device_from_resources,
-        load_state,
-        save_state,
-    )
+    from trainables.pretraining import check_checkpoint
 
-    if threads is not None:
-        torch.set_num_threads(threads)
     task = recipe.spec.task.model_copy(update={"epochs": recipe.final.epochs})
     check_teacher(task)
     if task.pretrain.checkpoint is not None:
         note(check_checkpoint(task).text())
     if task.pretrain.epochs:
         note(f"starts from {task.pretrain.epochs} epochs in full precision, trained once")
-    cache = StageCache(stages or out / "pretrained")
+    if data_dir is not None:  # workers run in folders of their own
+        data_dir = str(Path(data_dir).expanduser().resolve())
     data_dir = data_dir or task.data_dir
-    train = load_train(task.dataset, data_dir, task.normalize)
-    test = load_test(task.dataset, data_dir, task.normalize)
-    device = device_from_resources(gpus)
-    quality, tested = recipe.quality, f"test_{recipe.quality.bare}"
-    done: list[SeedResult] = []
+    stages = stages or out / "pretrained"
+    tested = f"test_{recipe.quality.bare}"
+    jobs = []
     for seed in recipe.final.seeds:
-        result_file = out / f"seed{seed}.json"
         spec = recipe.spec.model_copy(update={"task": task, "seed": seed})
-        identity = spec.fingerprint()
-        if recipe.final.rest != "float32":
-            identity += f"-{recipe.final.rest}"
-        finished = _finished(result_file, identity)
-        if finished is not None:
-            note(f"seed {seed}: already trained, {quality.text(finished.metrics[tested])} test")
-            done.append(finished)
-            continue
-        started = time.perf_counter()
-        state = out / f"seed{seed}-{identity}.state"
-        training = Training(spec, train, test, device, validate_each_epoch=False, stages=cache)
-        if load_state(training, state):
-            note(f"seed {seed}: continued after epoch {training.epochs_done}")
-        while not training.done:
-            metrics = training.epoch()
-            save_state(training, state)
-            loss = metrics["train_loss"]
-            note(f"seed {seed}: epoch {metrics['epoch']}/{task.epochs}, loss {loss:.4f}")
-        training.network.verify()
-        last = training.history[-1]
-        if recipe.final.rest != "float32":
-            packed.round_rest(training.network, recipe.final.rest)
-            last = training.evaluate()
-        measured = {f"test_{m.bare}": last[m.name] for m in recipe.kind.metrics if m.name in last}
-        checkpoint = out / f"seed{seed}.safetensors"
-        size = packed.save(
-            training.network,
-            spec,
-            checkpoint,
-            {tested: measured[tested], "recipe": recipe.name},
-            recipe.final.rest,
-        )
-        result = SeedResult(
-            seed=seed,
-            metrics=measured,
-            checkpoint=str(checkpoint),
-            bytes=size,
-            seconds=time.perf_counter() - started,
-        )
-        write_atomically(result_file, json.dumps({"identity": identity, **asdict(result)}))
-        state.unlink(missing_ok=True)
-        done.append(result)
-        note(f"seed {seed}: {quality.text(measured[tested])} test {quality.label}")
-    final = FinalResult(recipe.name, tested, task.epochs, len(train), done)
+        jobs.append(SeedJob(recipe, spec, str(out), data_dir, str(stages), threads))
+    waiting = []
+    for job in jobs:
+        found = job.finished()
+        if found is None:
+            waiting.append(job)
+        else:
+            reached = recipe.quality.text(found.metrics[tested])
+            note(f"seed {job.spec.seed}: already trained, {reached} test")
+    if workers is not None:
+        from search.workers import train_shared
+
+        train_shared(waiting, workers, address, gpus, note)
+    else:
+        for job in waiting:
+            train_seed(job, gpus, note)
+    done = [found for job in jobs if (found := job.finished()) is not None]
+    final = FinalResult(recipe.name, tested, task.epochs, done[0].examples, done)
     write_atomically(out / "result.json", json.dumps(final.as_json(), indent=2))
     return final
+
+
+def _tested(kind: Kind, last: dict[str, float]) -> dict[str, float]:
+    """What was measured on the test set. `_draws` is the mean over draws of the weights; `_mean` in
+    a result is that over seeds."""
+    found = {f"test_{m.bare}": last[m.name] for m in kind.metrics if m.name in last}
+    drawn = {m: last.get(f"{m.name}_mean") for m in kind.metrics}
+    return found | {f"test_{m.bare}_draws": v for m, v in drawn.items() if v is not None}
+
+
+@dataclass(frozen=True)
+class SeedJob:
+    """One seed of a final training: everything its worker must know."""
+
+    recipe: Recipe
+    spec: TrialSpec
+    out: str
+    data_dir: str | None
+    stages: str
+    threads: int | None
+
+    @property
+    def identity(self) -> str:
+        rest = self.recipe.final.rest
+        return self.spec.fingerprint() + ("" if rest == "float32" else f"-{rest}")
+
+    @property
+    def state(self) -> Path:
+        return Path(self.out) / f"seed{self.spec.seed}-{self.identity}.state"
+
+    @property
+    def checkpoint(self) -> Path:
+        return Path(self.out) / f"seed{self.spec.seed}.safetensors"
+
+    @property
+    def result_file(self) -> Path:
+        return Path(self.out) / f"seed{self.spec.seed}.json"
+
+    def finished(self) -> SeedResult | None:
+        return _finished(self.result_file, self.identity)
+
+
+def train_seed(
+    job: SeedJob,
+    gpus: float,
+    note: Callable[[str], None],
+    peers: Peers | None = None,
+    saved: Callable[[Path], None] = lambda file: None,
+) -> None:
+    """Train, test and write what `SeedJob.finished` reads back. Of several workers all train and
+    the first one writes; `saved` hears of every file."""
+    import torch
+
+    from trainables import packed
+    from trainables.data import load_test, load_train
+    from trainables.pretraining import StageCache
+    from trainables.training import Training, device_from_resources, load_state, save_state
+
+    if job.threads is not None:
+        torch.set_num_threads(job.threads)
+    recipe, spec, task = job.recipe, job.spec, job.spec.task
+    train = load_train(task.dataset, job.data_dir, task.normalize)
+    test = load_test(task.dataset, job.data_dir, task.normalize)
+    started = time.perf_counter()
+    training = Training(
+        spec,
+        train,
+        test,
+        device_from_resources(gpus),
+        validate_each_epoch=False,
+        stages=StageCache(Path(job.stages)),
+        peers=peers,
+    )
+    first = peers is None or peers.rank == 0
+    told = f"seed {spec.seed}: "
+    if load_state(training, job.state) and first:
+        note(f"{told}continued after epoch {training.epochs_done}")
+    while not training.done:
+        metrics = training.epoch()
+        if first:
+            save_state(training, job.state)
+            saved(job.state)
+            note(f"{told}epoch {metrics['epoch']}/{task.epochs}, loss {metrics['train_loss']:.4f}")
+    if not first:
+        return
+    training.network.verify()
+    last = training.history[-1]
+    if recipe.final.rest != "float32":
+        packed.round_rest(training.network, recipe.final.rest)
+        last = training.evaluate()
+    measured = _tested(recipe.kind, last)
+    tested = f"test_{recipe.quality.bare}"
+    size = packed.save(
+        training.network,
+        spec,
+        job.checkpoint,
+        {tested: measured[tested], "recipe": recipe.name},
+        recipe.final.rest,
+    )
+    result = SeedResult(
+        seed=spec.seed,
+        metrics=measured,
+        checkpoint=str(job.checkpoint),
+        bytes=size,
+        seconds=time.perf_counter() - started,
+        examples=len(train),
+    )
+    saved(job.checkpoint)
+    write_atomically(job.result_file, json.dumps({"identity": job.identity, **asdict(result)}))
+    saved(job.result_file)
+    job.state.unlink(missing_ok=True)
+    quality, mean = recipe.quality, measured.get(f"{tested}_draws")
+    drawn = f", {quality.text(mean)} for the mean over draws" if mean is not None else ""
+    note(f"{told}{quality.text(measured[tested])} test {quality.label}{drawn}")
 
 
 def _finished(file: Path, identity: str) -> SeedResult | None:

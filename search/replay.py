@@ -97,7 +97,7 @@ def replay_trial(
     if data_dir:
         task = spec.task.model_copy(update={"data_dir": data_dir})
         spec = spec.model_copy(update={"task": task})
-    device = device_from_resources(results.config.resources.gpus)
+    device = device_from_resources(results.config.resources.whole_gpus)
     stages = StageCache(stages_folder(results.folder.path.parent))
     training = Training(spec, *search_data(spec.task), device, stages=stages)
     quality = results.config.quality

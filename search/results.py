@@ -14,7 +14,7 @@ from dashboards.pairs import PairPoint
 from search.config import METRICS, REFERENCE_FACTOR, SearchConfig
 from search.confirm import merged, probabilities
 from search.front import Front, Objective, hypervolume, hypervolume_share
-from search.home import SearchFolder
+from search.home import SearchFolder, is_name
 from search.networks import Networks
 from search.reading import LedgerReader
 from search.stopping import StoppingReport, report
@@ -35,10 +35,13 @@ COST_LABELS = {
 def stored_config(folder: SearchFolder) -> SearchConfig:
     try:
         data = yaml.safe_load(folder.config_file.read_text(encoding="utf-8"))
-        return SearchConfig.model_validate(data)
+        config = SearchConfig.model_validate(data)
     except (yaml.YAMLError, ValidationError, OSError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{folder.config_file}: damaged, or of another version: {reason}") from None
+    if not is_name(config.name):
+        raise UserError(f"{folder.config_file}: '{config.name}' is no name of a search")
+    return config
 
 
 @dataclass

@@ -90,7 +90,7 @@ def _selected_remotely(
     stages = str(stages_folder(folder.path.parent))
     resources = config.resources
     calls = [
-        (spec.model_dump(mode="json"), stages, max(1, int(resources.cpus)), resources.gpus)
+        (spec.model_dump(mode="json"), stages, max(1, int(resources.cpus)), resources.whole_gpus)
         for spec in specs
     ]
     return [Selection.model_validate(found) for found in run_tasks(_select, calls, config, address)]
@@ -113,10 +113,6 @@ def selection_rows(selection: Selection) -> list[dict[str, Any]]:
         {"layer": name, "place": places[i], "score": scores[i], "flops_pct": saved[i]}
         for i, name in enumerate(selection.layers)
     ]
-
-
-def selection_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("selection-*.*"))
 
 
 def write_selection(selection: Selection, folder: Path) -> None:

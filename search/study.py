@@ -5,6 +5,7 @@ ends. Limits and duplicates are settled here, before a worker is taken."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -12,9 +13,9 @@ import random
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import optuna
 from optuna.study import StudyDirection
@@ -23,6 +24,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from search.bounds import reference_point, violations
 from search.config import SearchConfig
 from search.environment import environment
+from search.home import is_name
 from search.networks import Networks
 from search.samplers import Problem, distribution, make_sampler
 from spaces.space import Space, random_value
@@ -33,9 +35,13 @@ from trainables.task import TrialSpec
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
+T = TypeVar("T")
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 SAMPLER_TRIES = 10
+# How long a database that is away is waited for, and between two attempts at most.
+PATIENCE_SECONDS = 600.0
+LONGEST_PAUSE = 5.0
 RANDOM_TRIES = 300
 OPENING_ATTEMPTS = 50
 STATES = {
@@ -81,6 +87,10 @@ class Entry:
         return self.ended - self.started
 
 
+class LedgerLostError(UserError):
+    """The database behind the ledger is away and stayed away."""
+
+
 class Ledger:
     """Opened by one driver at a time; readers use `read_entries`."""
 
@@ -121,9 +131,14 @@ class Ledger:
             directions=directions, sampler=optuna.samplers.RandomSampler()
         )
         self.entries: dict[str, Entry] = {}
+        # Kept, not counted anew: a long search asks for them at every turn.
+        self._counts: Counter[str] = Counter()
+        self._open: dict[str, Entry] = {}
+        self.explored = 0
         self._disk_ids: dict[str, int] = {}
         self._mirror_numbers: dict[str, int] = {}
         self._handed_out: set[str] = set()
+        self._writing: str | None = None
         self.exhausted = False
         self._problem = Problem(
             space, config.front_objectives, self.reference, config.limits, self._is_new
@@ -133,21 +148,31 @@ class Ledger:
 
     def _remember(self, trial: FrozenTrial) -> None:
         entry = entry_of(trial)
-        self.entries[entry.id] = entry
         self._disk_ids[entry.id] = trial._trial_id
-        self._mirror_numbers[entry.id] = len(self.mirror.get_trials(deepcopy=False))
+        self._mirror_numbers[entry.id] = len(self.entries)
+        self._enter(entry)
         self.mirror.add_trial(trial)
+
+    def note(self, key: str, value: Any) -> None:
+        """Keep something about the search itself for later turns."""
+        self.study.set_user_attr(key, value)
+
+    def noted(self, key: str) -> Any:
+        return self.study.user_attrs.get(key)
+
+    def _enter(self, entry: Entry) -> None:
+        self.entries[entry.id] = entry
+        self._counts[entry.state] += 1
+        self.explored += entry.spec.seed == self.config.search.seed
+        if entry.state == "running":
+            self._open[entry.id] = entry
 
     def interrupted(self) -> list[Entry]:
         """Trials a driver that is gone left running, and that nobody has taken up again."""
-        return [
-            e
-            for e in self.entries.values()
-            if e.state == "running" and e.id not in self._handed_out
-        ]
+        return [e for e in self._open.values() if e.id not in self._handed_out]
 
     def count(self, *states: str) -> int:
-        return sum(e.state in states for e in self.entries.values())
+        return sum(self._counts[state] for state in states)
 
     def ask(self) -> Entry | None:
         """The next trial to train: an interrupted one first, then a new point that satisfies all
@@ -175,17 +200,13 @@ class Ledger:
         search = self.config.search
         return search.trials - math.floor(search.confirm * search.trials)
 
-    @property
-    def explored(self) -> int:
-        return sum(e.spec.seed == self.config.search.seed for e in self.entries.values())
-
     def _repeat(self) -> tuple[Entry, optuna.Trial] | None:
         """Another seed for a point that is finished, where it changes the front most."""
         if not self.config.search.confirm:
             return None
         from search.confirm import next_repeat
 
-        running = Counter(e.point for e in self.entries.values() if e.state == "running")
+        running = Counter(e.point for e in self._open.values())
         objectives = self.config.front_objectives
         chosen = next_repeat(self.entries.values(), objectives, running)
         if chosen is None:
@@ -272,11 +293,23 @@ class Ledger:
             # NSGA-II keeps a trial's generation there.
             system_attrs=self.mirror.get_trials(deepcopy=False)[trial.number].system_attrs,
         )
-        study_id = self.study._study_id
-        self._disk_ids[entry.id] = self.storage.create_new_trial(study_id, template)
+        self._disk_ids[entry.id] = persistently(lambda: self._created(entry.id, template))
         self._mirror_numbers[entry.id] = trial.number
-        self.entries[entry.id] = entry
+        self._enter(entry)
         self._handed_out.add(entry.id)
+
+    def _created(self, trial_id: str, template: FrozenTrial) -> int:
+        """The trial's number in the database. After an attempt that was cut off it may be there
+        already: the last one written is looked at first."""
+        study_id = self.study._study_id
+        if self._writing == trial_id:
+            for trial in reversed(self.storage.get_all_trials(study_id, deepcopy=False)):
+                if trial.user_attrs.get("id") == trial_id:
+                    return trial._trial_id
+        self._writing = trial_id
+        created = self.storage.create_new_trial(study_id, template)
+        self._writing = None
+        return created
 
     def tell(
         self,
@@ -304,6 +337,9 @@ class Ledger:
                 state, failure = "failed", "nan"
                 entry.failure = failure
         entry.state = state
+        self._counts["running"] -= 1
+        self._counts[state] += 1
+        del self._open[trial_id]
         disk = self._disk_ids[trial_id]
         result = {
             "metrics": entry.metrics,
@@ -312,9 +348,8 @@ class Ledger:
             "message": message,
             "lives": entry.lives,
         }
-        self.storage.set_trial_user_attr(disk, "result", result)
         optuna_state = next(s for s, name in STATES.items() if name == state)
-        self.storage.set_trial_state_values(disk, optuna_state, entry.values)
+        persistently(lambda: self._ended(disk, optuna_state, entry.values, result))
         number = self._mirror_numbers[trial_id]
         mirrored = self.mirror.get_trials(deepcopy=False)[number]._trial_id
         self.mirror._storage.set_trial_user_attr(mirrored, "result", result)
@@ -322,6 +357,40 @@ class Ledger:
             warnings.simplefilter("ignore")
             self.mirror.tell(number, values=entry.values, state=optuna_state)
         return entry
+
+    def _ended(
+        self, disk: int, state: TrialState, values: list[float] | None, result: dict[str, Any]
+    ) -> None:
+        """Write a trial's end; a second attempt finds what the first one may have done."""
+        from optuna.exceptions import UpdateFinishedTrialError
+
+        with contextlib.suppress(UpdateFinishedTrialError):
+            self.storage.set_trial_user_attr(disk, "result", result)
+            self.storage.set_trial_state_values(disk, state, values)
+
+
+def persistently(write: Callable[[], T], patience: float | None = None) -> T:
+    """The outcome of writing to the ledger. A database that is away, restarts or has no room is
+    waited for; an attempt may be repeated although the one before had come through."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import InterfaceError, OperationalError
+
+    deadline = time.monotonic() + (PATIENCE_SECONDS if patience is None else patience)
+    pause = 0.1
+    while True:
+        try:
+            return write()
+        except (StorageInternalError, OperationalError, InterfaceError) as error:
+            cause = error.__cause__ if isinstance(error, StorageInternalError) else error
+            passing = isinstance(cause, (InterfaceError, OperationalError))
+            if not passing or time.monotonic() + pause > deadline:
+                reason = str(cause or error).splitlines()[0]
+                raise LedgerLostError(
+                    f"the ledger cannot be written: {reason}",
+                    "nothing that has ended is lost; when it is back: bitfront resume NAME",
+                ) from None
+        time.sleep(pause)
+        pause = min(LONGEST_PAUSE, 2 * pause)
 
 
 def open_storage(url: str) -> BaseStorage:
@@ -335,6 +404,9 @@ def open_storage(url: str) -> BaseStorage:
     options: dict[str, Any] = {}
     if url.startswith("sqlite"):
         options = {"connect_args": {"timeout": 60}}
+    else:
+        # A server that was restarted has closed the connections kept for later.
+        options = {"pool_pre_ping": True}
     for attempt in range(OPENING_ATTEMPTS):
         try:
             with warnings.catch_warnings():
@@ -376,6 +448,8 @@ def point_of(spec: TrialSpec, search: str) -> str:
 def entry_of(trial: FrozenTrial) -> Entry:
     attrs = trial.user_attrs
     result = attrs.get("result", {})
+    if not is_name(attrs["id"]):
+        raise UserError(f"trial {trial.number} of the ledger has no usable id: {attrs['id']!r}")
     return Entry(
         id=attrs["id"],
         number=trial.number,

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from search.study import Entry
+from search.urls import redacted
 from trainables.kinds import Metric
 
 NUMERIC = set("0123456789.,%-+ ")
@@ -24,12 +25,11 @@ def width() -> int:
 
 
 def show(text: str) -> None:
-    print(text)
+    print(redacted(text))
 
 
 def show_json(data: Any) -> None:
-    json.dump(data, sys.stdout, indent=2, allow_nan=False)
-    print()
+    print(redacted(json.dumps(data, indent=2, allow_nan=False)))
 
 
 def percent(fraction: float | None, digits: int = 1) -> str:

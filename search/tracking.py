@@ -7,17 +7,25 @@ agree again after any crash: the ledger is the truth, this is a view of it."""
 from __future__ import annotations
 
 import os
+import re
+import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dashboards.predictions import predictions_html
+from dashboards.predictions import predictions_image
+from dashboards.pruning import kept_kernels_image
+from dashboards.quantizer import quantizer_image
 from search.config import SearchConfig
 from search.environment import environment
+from search.extras import KINDS, Extra, extras_of
+from search.home import SearchFolder
+from search.notes import RUN, note_of
 from search.study import Entry
+from search.urls import redacted, with_secrets
 from trainables.kinds import kind_of
 from trainables.methods import METHODS
 from trainables.registry import UserError
@@ -25,13 +33,18 @@ from trainables.registry import UserError
 FLUSH_SECONDS = 1.0
 LONGEST_BACKOFF = 30.0
 CLOSE_SECONDS = 20.0
+# Between two descriptions of a search that is running.
+NOTE_SECONDS = 20.0
+# Trials of the front whose pictures are logged, a few ten kilobytes each.
+MOST_PICTURES = 40
 STATUS = {"complete": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
 
 
 def tracking_uri(config: SearchConfig, home: Path) -> str:
     """The YAML, else MLFLOW_TRACKING_URI, else a SQLite file beside the searches."""
     default = f"sqlite:///{home / 'mlflow.db'}"
-    return config.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI") or default
+    known = os.environ.get("MLFLOW_TRACKING_URI")
+    return with_secrets(config.tracking.uri, known) if config.tracking.uri else known or default
 
 
 def fetch_artifact(artifact: str, uri: str, folder: Path) -> Path:
@@ -64,6 +77,11 @@ def run_name(entry: Entry) -> str:
     return f"{name} {quality.number(value, 1)}" if value is not None else name
 
 
+def role_of(entry: Entry, config: SearchConfig) -> str:
+    """Why a trial was trained: to explore, or to confirm a point with another seed."""
+    return "exploration" if entry.spec.seed == config.search.seed else "confirmation"
+
+
 def end_tags(entry: Entry) -> dict[str, str]:
     """What is known of a trial when it has ended."""
     tags = {"state": entry.state, "mlflow.runName": run_name(entry)}
@@ -81,6 +99,14 @@ def flat_params(entry: Entry) -> dict[str, str]:
     flat |= {f"method.{name}": str(value) for name, value in spec.params.items()}
     drawn = {k: str(v) for k, v in entry.drawn.items() if k.rpartition(".")[0] not in METHODS}
     return drawn | flat
+
+
+# What `trainables.pictures` makes, by its name.
+PICTURES: dict[str, Callable[[dict[str, Any], str, Path], Path]] = {
+    "predictions": predictions_image,
+    "quantizer": quantizer_image,
+    "masks": kept_kernels_image,
+}
 
 
 @dataclass
@@ -101,7 +127,6 @@ class _Outbox:
     trials: dict[str, Entry] = field(default_factory=dict)
     curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     parent: list[tuple[str, float, int, int]] = field(default_factory=list)
-    pictures: dict[str, dict[str, Any]] = field(default_factory=dict)
     front: set[str] | None = None
 
 
@@ -125,6 +150,9 @@ class Tracker:
         self._started = threading.Event()
         self._closing = False
         self._progress = 0.0
+        self._described = 0.0
+        self._pictures: dict[str, dict[str, Any]] = {}
+        self._front: set[str] = set()
         self._thread: threading.Thread | None = None
 
     # What the driver calls; none of it touches MLflow or waits.
@@ -140,6 +168,7 @@ class Tracker:
     def trial(self, entry: Entry) -> None:
         """A trial started or ended."""
         with self._lock:
+            self._entries[entry.id] = entry
             self._outbox.trials[entry.id] = entry
 
     def epoch(self, entry: Entry, metrics: dict[str, float]) -> None:
@@ -149,10 +178,11 @@ class Tracker:
             self._outbox.curves.setdefault(entry.id, []).append(metrics)
 
     def picture(self, entry: Entry, picture: dict[str, Any]) -> None:
-        """What the trial's network predicts over its inputs, told when it has ended."""
+        """What the trial's worker made pictures of, told when the trial has ended. They are drawn
+        in the end, of the front: drawing takes time that a running search has better uses for."""
         with self._lock:
-            self._outbox.trials.setdefault(entry.id, entry)
-            self._outbox.pictures[entry.id] = picture
+            self._pictures = {k: v for k, v in self._pictures.items() if k in self._front}
+            self._pictures[entry.id] = picture
 
     def search_metric(self, name: str, value: float, step: int) -> None:
         with self._lock:
@@ -160,7 +190,7 @@ class Tracker:
 
     def front(self, trial_ids: set[str]) -> None:
         with self._lock:
-            self._outbox.front = set(trial_ids)
+            self._outbox.front = self._front = set(trial_ids)
 
     def close(self, state: str, artifacts: dict[str, str | Path], summary: str) -> str | None:
         """Deliver the rest, end the parent run. Returns what went wrong, if anything did."""
@@ -176,6 +206,8 @@ class Tracker:
         if self._pending():
             return self.last_error
         try:
+            self._log_pictures()
+            self._deliver_extras()
             self._finish_parent(state, artifacts, summary)
         except Exception as error:
             self.last_error = _first_line(error)
@@ -195,6 +227,9 @@ class Tracker:
             except Exception as error:
                 self.last_error = _first_line(error)
                 delay = min(LONGEST_BACKOFF, 2 * delay)
+                # What was on the way may have arrived: the next attempt looks again at what is
+                # there, and makes no run twice.
+                self._client = None
             if self._closing:
                 idle = time.monotonic() - self._progress
                 if not self._pending() or idle > CLOSE_SECONDS / 2:
@@ -221,6 +256,7 @@ class Tracker:
                 box.parent = []
             if box.front is not None:
                 self._tag_front(box.front)
+                self._describe(box.front, box.parent)
                 box.front = None
             if refused is not None:
                 raise refused
@@ -234,15 +270,13 @@ class Tracker:
         refused: Exception | None = None
         for trial_id in list(box.trials):
             try:
-                rows, picture = box.curves.get(trial_id, []), box.pictures.get(trial_id)
-                self._deliver(box.trials[trial_id], rows, picture)
+                self._deliver(box.trials[trial_id], box.curves.get(trial_id, []))
             except Exception as error:
                 refused = error
                 continue
             self._progress = time.monotonic()
             box.trials.pop(trial_id)
             box.curves.pop(trial_id, None)
-            box.pictures.pop(trial_id, None)
         return refused
 
     def _put_back(self, box: _Outbox) -> None:
@@ -251,13 +285,13 @@ class Tracker:
             new.trials = {**box.trials, **new.trials}
             for trial_id, rows in box.curves.items():
                 new.curves[trial_id] = rows + new.curves.get(trial_id, [])
-            new.pictures = {**box.pictures, **new.pictures}
             new.parent = box.parent + new.parent
             new.front = box.front if new.front is None else new.front
 
     def _connect(self) -> None:
         # A server that is away must not hold the thread for minutes: it tries again itself.
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        # (A request that is repeated by the HTTP library could make a second run.)
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         import logging
 
@@ -269,11 +303,18 @@ class Tracker:
 
         self._make_database(MlflowClient)
         client = MlflowClient(self.uri)
+        first = self.experiment_id is None
         self.experiment_id = self._experiment(client)
         self.parent_id = self._parent(client)
         self._children = self._known_children(client)
+        with self._lock:
+            for entry in self._entries.values():
+                known = self._children.get(entry.id)
+                if known is None or not known.ended:
+                    self._outbox.trials.setdefault(entry.id, entry)
         self._client = client
-        self._progress = time.monotonic()
+        if first:  # another one is no progress: it follows a failure
+            self._progress = time.monotonic()
 
     def _make_database(self, client: Any) -> None:
         """A new SQLite store, whole or not at all: MLflow creates its tables in many steps, and a
@@ -295,7 +336,8 @@ class Tracker:
         location = None
         if self.uri.startswith("sqlite"):
             # MLflow's own default is ./mlruns of whoever happens to write first.
-            location = (self.home / "mlartifacts" / name.replace("/", "_")).as_uri()
+            folder = re.sub(r"^\.+|/", "_", name)
+            location = (self.home / "mlartifacts" / folder).as_uri()
         return str(client.create_experiment(name, artifact_location=location))
 
     def _parent(self, client: Any) -> str:
@@ -312,6 +354,8 @@ class Tracker:
 
         tags = {
             "mlflow.runName": self.config.name,
+            "mlflow.note.content": note_of(self.config, (), (), None),
+            "state": "running",
             "bitfront.search": self.config.name,
             "bitfront.search_id": self.identity,
             "bitfront.kind": "search",
@@ -343,23 +387,25 @@ class Tracker:
             )
             for run in page:
                 tags = run.data.tags
-                children[tags["bitfront.trial"]] = _Child(
+                child = _Child(
                     run_id=run.info.run_id,
                     last_epoch=int(run.data.metrics.get("epoch", 0)),
                     described="method" in run.data.params,
                     ended=run.info.status != "RUNNING",
                     pareto=tags.get("pareto") == "true",
                 )
+                twin = children.get(tags["bitfront.trial"])
+                if twin is not None:
+                    # The answer to its making was lost on the way, and it was made again.
+                    kept, spare = (twin, child) if twin.ended else (child, twin)
+                    client.delete_run(spare.run_id)
+                    child = kept
+                children[tags["bitfront.trial"]] = child
             token = page.token
             if not token:
                 return children
 
-    def _deliver(
-        self,
-        entry: Entry,
-        rows: list[dict[str, float]],
-        picture: dict[str, Any] | None = None,
-    ) -> None:
+    def _deliver(self, entry: Entry, rows: list[dict[str, float]]) -> None:
         """Bring the trial's run up to date. Sending the same twice changes nothing."""
         child = self._children.setdefault(entry.id, _Child())
         if child.ended:
@@ -380,6 +426,8 @@ class Tracker:
                     "method": entry.spec.method,
                     "plan": entry.spec.plan,
                     "pareto": "false",
+                    "role": role_of(entry, self.config),
+                    "state": entry.state,
                     **tags,
                 },
             )
@@ -402,9 +450,6 @@ class Tracker:
         child.last_epoch = max(
             [child.last_epoch, *(int(row["epoch"]) for row in history if "epoch" in row)]
         )
-        if picture is not None:
-            page = predictions_html(picture, run_name(entry))
-            self._client.log_text(child.run_id, page, "predictions.html")
         if ended:
             end = int((entry.ended or time.time()) * 1000)
             self._client.set_terminated(child.run_id, STATUS[entry.state], end)
@@ -440,17 +485,105 @@ class Tracker:
                     self._client.set_tag(child.run_id, "pareto", str(on_front).lower())
                 child.pareto = on_front
 
+    def _log_pictures(self) -> None:
+        """Of the front's trials."""
+        members = [key for key in self._pictures if key in self._front][:MOST_PICTURES]
+        for key in members:
+            run_id, title = self._children[key].run_id, run_name(self._entries[key])
+            with tempfile.TemporaryDirectory() as folder:
+                for name, data in self._pictures[key].items():
+                    file = PICTURES[name](data, title, Path(folder) / f"{name}.png")
+                    self._client.log_artifact(run_id, str(file))
+
+    def _describe(self, front: set[str], parent: list[tuple[str, float, int, int]]) -> None:
+        """Keep the parent's description in step with the front, now and then."""
+        if time.monotonic() - self._described < NOTE_SECONDS:
+            return
+        self._described = time.monotonic()
+        with self._lock:
+            entries = list(self._entries.values())
+        members = sorted(
+            (e for e in entries if e.id in front), key=lambda e: e.costs.get("flops", 0.0)
+        )
+        share = next((value for name, value, *_ in reversed(parent) if name == "hypervolume"), None)
+        note = note_of(self.config, entries, members, share)
+        self._client.set_tag(self.parent_id, "mlflow.note.content", note)
+
+    def _deliver_extras(self) -> None:
+        """Selectors, stages and final trainings that have no run yet."""
+        folder = SearchFolder(self.home / self.config.name)
+        extras = extras_of(folder, list(self._entries.values()))
+        if extras:
+            _log_extras(self._client, self.experiment_id, self.parent_id, self.identity, extras)
+
     def _finish_parent(self, state: str, artifacts: dict[str, str | Path], summary: str) -> None:
         for name, content in artifacts.items():
             if isinstance(content, Path):
                 self._client.log_artifact(self.parent_id, str(content))
             else:
                 self._client.log_text(self.parent_id, content, name)
-        self._client.set_tag(self.parent_id, "mlflow.note.content", summary)
+        note = summary.replace(RUN, str(self.parent_id))
+        self._client.set_tag(self.parent_id, "mlflow.note.content", note)
         self._client.set_tag(self.parent_id, "state", state)
         self._client.set_terminated(self.parent_id, "FINISHED" if state == "complete" else "KILLED")
 
 
+def deliver_extras(config: SearchConfig, folder: SearchFolder) -> str | None:
+    """Bring what a search got after it ended, such as final trainings, under its parent run.
+    Returns what went wrong, if anything did; a search that MLflow does not know has no parent."""
+    from mlflow import MlflowClient
+
+    try:
+        client = MlflowClient(tracking_uri(config, folder.path.parent))
+        experiment = client.get_experiment_by_name(experiment_name(config))
+        if experiment is None:
+            return None
+        query = (
+            f"tags.`bitfront.search_id` = '{folder.identity}' and tags.`bitfront.kind` = 'search'"
+        )
+        parents = client.search_runs([experiment.experiment_id], query, max_results=1)
+        if parents:
+            ids = (experiment.experiment_id, parents[0].info.run_id, folder.identity)
+            _log_extras(client, *ids, extras_of(folder, []))
+        return None
+    except Exception as error:
+        return _first_line(error)
+
+
+def _log_extras(
+    client: Any, experiment: str | None, parent: str | None, identity: str, extras: list[Extra]
+) -> None:
+    """A run each, under the parent; what is there already stays as it is."""
+    from mlflow.entities import Metric, Param
+
+    known = set()
+    for kind in KINDS:
+        query = f"tags.`bitfront.search_id` = '{identity}' and tags.`bitfront.kind` = '{kind}'"
+        runs = client.search_runs([experiment], query, max_results=1000)
+        known |= {run.data.tags.get("bitfront.extra") for run in runs}
+    for extra in extras:
+        if extra.key in known:
+            continue
+        ended = int(1000 * (extra.ended or time.time()))
+        tags = {
+            "mlflow.parentRunId": parent,
+            "mlflow.runName": extra.name,
+            "bitfront.kind": extra.kind,
+            "bitfront.extra": extra.key,
+            "bitfront.search_id": identity,
+            "role": extra.kind,
+            "state": "complete",
+            **extra.tags,
+        }
+        began = ended - int(1000 * extra.seconds)
+        run = client.create_run(experiment, start_time=began, tags=tags).info.run_id
+        metrics = [Metric(name, value, ended, 0) for name, value in extra.metrics.items()]
+        client.log_batch(run, metrics, [Param(k, v) for k, v in extra.params.items()])
+        for file in extra.files:
+            client.log_artifact(run, str(file))
+        client.set_terminated(run, "FINISHED", ended)
+
+
 def _first_line(error: BaseException) -> str:
     text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0] if text else ''}"[:300]
+    return redacted(f"{type(error).__name__}: {text[0] if text else ''}")[:300]

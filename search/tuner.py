@@ -8,8 +8,12 @@ import gc
 import logging
 import os
 import shutil
+import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 # Read by Ray when it is imported. Its own loggers, snapshots and progress tables cost time per
@@ -17,6 +21,8 @@ from typing import Any
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "1000000000")
 os.environ.setdefault("TUNE_WARN_THRESHOLD_S", "1000")
+# How many trials wait is for the searcher to say.
+os.environ.setdefault("TUNE_MAX_PENDING_TRIALS_PG", "10000")
 # A trial that failed reports its reason instead of a metric.
 os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
@@ -25,36 +31,66 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import ray
 from ray import tune
-from ray.tune import Callback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
+from search import cluster
 from search.config import ResourceSpec, SearchConfig
 from search.driver import Session
 from search.schedulers import FrontScheduler
+from search.study import LedgerLostError
+from search.watcher import Watcher, ending_all_when_lost
 from trainables.registry import UserError
 from trainables.trial import Trial
 
-OBJECT_STORE_BYTES = 256 * 1024**2
+# Nodes come and go: how often the cluster is looked at again.
+LOOK_SECONDS = 5.0
+
+
+class Room:
+    """Whether another trial is worth asking for. One that is asked for too early waits, and is
+    chosen without what others would have taught."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._seen, self._until = cluster.look(), 0.0
+
+    def free(self, running: Iterable[float]) -> bool:
+        """`running` are the GPUs of the trials that run: one that has a whole GPU while others
+        share theirs takes the room of several."""
+        taken = list(running)
+        resources, gpus = self.session.config.resources, self.session.gpus
+        if resources.concurrent is not None and len(taken) >= resources.concurrent:
+            return False
+        places = sum(max(1, round(g / gpus)) if gpus else 1 for g in taken)
+        return places < self._cluster().room(cluster.needs(resources, gpus))
+
+    def _cluster(self) -> cluster.Cluster:
+        if time.monotonic() >= self._until:
+            self._seen, self._until = cluster.look(), time.monotonic() + LOOK_SECONDS
+        return self._seen
 
 
 class LedgerSearcher(Searcher):
     """Hands Ray the trials the ledger asks for and brings their ends back."""
 
-    def __init__(self, session: Session, concurrent: int) -> None:
+    def __init__(self, session: Session, room: Room) -> None:
         quality = session.config.quality
         super().__init__(metric=quality.name, mode="max" if quality.maximize else "min")
         self.session = session
-        self.concurrent = concurrent
+        self.room = room
         self.trials: dict[str, str] = {}
+        self._gpus: dict[str, float] = {}
 
     def suggest(self, trial_id: str) -> Any:
-        if len(self.trials) >= self.concurrent:
+        if not self.room.free(self._gpus[t] for t in self.trials):
             return None
-        entry = self.session.ask()
+        with ending_all_when_lost():
+            entry = self.session.ask()
         if entry is None:
             return Searcher.FINISHED
         self.trials[trial_id] = entry.id
+        self._gpus[trial_id] = self.session.gpus
         return self.session.trial_config(entry)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
@@ -65,7 +101,8 @@ class LedgerSearcher(Searcher):
     ) -> None:
         # An error is told by `Watcher.on_trial_error`, which knows what happened.
         if not error and result is not None and trial_id in self.trials:
-            self.session.finish(self.trials.pop(trial_id), result)
+            with ending_all_when_lost():
+                self.session.finish(self.trials.pop(trial_id), result)
 
     def __getstate__(self) -> dict[str, Any]:
         """The Tuner pickles itself for a restore that is never made from it."""
@@ -76,25 +113,6 @@ class LedgerSearcher(Searcher):
 
     def restore(self, checkpoint_path: str) -> None:
         """Nothing to bring back."""
-
-
-class Watcher(Callback):
-    """Hears what the searcher does not: workers that died."""
-
-    def __init__(self, searcher: LedgerSearcher) -> None:
-        self.searcher = searcher
-
-    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self.searcher.session.recovered(self.searcher.trials[trial.trial_id])
-
-    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        entry_id = self.searcher.trials.pop(trial.trial_id, None)
-        if entry_id is None:
-            return
-        error = trial.get_pickled_error() or trial.get_error()
-        name = type(error).__name__
-        reason = "oom" if "OutOfMemory" in name else "lost worker"
-        self.searcher.session.fail(entry_id, reason, f"{name}: {error}"[:2000])
 
 
 def make_scheduler(session: Session) -> TrialScheduler:
@@ -109,10 +127,14 @@ def run_tasks(
 ) -> list[Any]:
     """Call `function` where trials run, with what a trial may use."""
     resources = config.resources
-    started = _connect(address, resources)
+    started = cluster.connect(address)
     try:
-        _concurrent(resources)
-        remote = ray.remote(num_cpus=resources.cpus, num_gpus=resources.gpus)(function)
+        there = cluster.look()
+        gpus = resources.whole_gpus if resources.gpus != "auto" or there.has_gpus else 0.0
+        need = cluster.needs(resources, gpus)
+        there.check(need)
+        own = {name: n for name, n in need.items() if name not in ("CPU", "GPU")}
+        remote = ray.remote(num_cpus=resources.cpus, num_gpus=gpus, resources=own)(function)
         with _quiet_ray():
             return ray.get([remote.remote(*call) for call in calls])
     except ray.exceptions.RayTaskError as error:
@@ -128,15 +150,14 @@ def run_tasks(
 def run_trials(session: Session, address: str | None = None) -> None:
     """Run the session's trials to the end of its budget, or until an interrupt."""
     resources = session.config.resources
-    started = _connect(address, resources)
+    started = cluster.connect(address)
     try:
-        concurrent = _concurrent(resources)
-        os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(concurrent)
-        searcher = LedgerSearcher(session, concurrent)
+        _settle(session)
+        searcher = LedgerSearcher(session, Room(session))
         storage = session.folder.path / "ray"
         shutil.rmtree(storage, ignore_errors=True)
         tuner = tune.Tuner(
-            tune.with_resources(Trial, {"cpu": resources.cpus, "gpu": resources.gpus}),
+            tune.with_resources(Trial, partial(_request, resources)),
             tune_config=tune.TuneConfig(
                 search_alg=searcher,
                 scheduler=make_scheduler(session),
@@ -149,7 +170,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
                 name="trials",
                 storage_path=str(storage),
                 verbose=0,
-                callbacks=[Watcher(searcher)],
+                callbacks=[Watcher(searcher, resources.report_within)],
                 failure_config=tune.FailureConfig(max_failures=resources.retries),
                 checkpoint_config=tune.CheckpointConfig(
                     checkpoint_frequency=0, checkpoint_at_end=False
@@ -160,8 +181,12 @@ def run_trials(session: Session, address: str | None = None) -> None:
         # A million objects of torch, Ray and MLflow need not be looked at in every collection.
         gc.freeze()
         try:
-            with _quiet_ray():
+            with _quiet_ray(), _terminated_gently():
                 tuner.fit()
+        except KeyboardInterrupt as interrupt:
+            if isinstance(interrupt.__cause__, LedgerLostError):
+                raise interrupt.__cause__ from None
+            raise
         finally:
             gc.unfreeze()
             session.progress.stop()
@@ -171,44 +196,42 @@ def run_trials(session: Session, address: str | None = None) -> None:
             ray.shutdown()
 
 
-def _connect(address: str | None, resources: ResourceSpec) -> bool:
-    """Join the cluster at `address`, or start Ray here. True when Ray is ours to stop."""
-    if ray.is_initialized():
-        return False
-    if address is not None:
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise UserError(
-                f"no Ray cluster answers at '{address}': {str(error).splitlines()[0]}",
-                "start one with: ray start --head; a cluster with tokens wants RAY_AUTH_MODE=token",
-            ) from None
-    else:
-        ray.init(
-            address="local",  # never somebody else's cluster that happens to run here
-            num_cpus=os.cpu_count(),
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            object_store_memory=OBJECT_STORE_BYTES,
-        )
-    return True
+def _settle(session: Session) -> None:
+    """What a trial takes of the cluster, which must have it, before the first one is asked for."""
+    there = cluster.look()
+    session.settle_gpus(there.has_gpus)
+    need = cluster.needs(session.config.resources, session.gpus)
+    if there.check(need) is not None:
+        # A cluster that has just been started has not told yet whether it grows.
+        time.sleep(LOOK_SECONDS + 1)
+        warning = cluster.look().check(need)
+        if warning is not None:
+            session.progress.say(warning)
 
 
-def _concurrent(resources: ResourceSpec) -> int:
-    """How many trials fit at once; an error where not even one does."""
-    have = ray.cluster_resources()
-    cpus, gpus = have.get("CPU", 0.0), have.get("GPU", 0.0)
-    if resources.cpus > cpus or resources.gpus > gpus:
-        raise UserError(
-            f"a trial wants {resources.cpus:g} CPUs and {resources.gpus:g} GPUs, "
-            f"Ray has {cpus:g} CPUs and {gpus:g} GPUs",
-            "lower resources.cpus or resources.gpus, or use a larger cluster",
-        )
-    fits = int(cpus // resources.cpus)
-    if resources.gpus > 0:
-        fits = min(fits, int(gpus // resources.gpus))
-    return max(1, min(fits, resources.concurrent or fits))
+def _request(resources: ResourceSpec, config: dict[str, Any]) -> tune.PlacementGroupFactory:
+    """What Ray must have free for a trial."""
+    return tune.PlacementGroupFactory([cluster.needs(resources, config["gpus"])])
+
+
+@contextlib.contextmanager
+def _terminated_gently() -> Any:
+    """SIGTERM, from `bitfront stop` or a scheduler that takes the machine back, is a ctrl-C. The
+    handler is called, not the signal sent: Ray blocks that one in its jobs."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler):
+            handler(signal.SIGINT, frame)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -32,9 +33,15 @@ def serve(root: Path, folder: SearchFolder | None, host: str, port: int, open_br
         terminal.show(
             f"warning: listening on {host}; MLflow has no login of its own, put one in front of it"
         )
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
+    command = [sys.executable, "-m", "mlflow", "server"]
     command += ["--host", host, "--port", str(port), "--workers", "1"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        # Not an option: the list of processes would show a password.
+        env={**os.environ, "MLFLOW_BACKEND_STORE_URI": uri},
+    )
     try:
         base = f"http://{host}:{port}"
         _wait_until_up(base, process)

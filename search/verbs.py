@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
 import sys
+import time
 from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +16,12 @@ from trainables.registry import UserError
 
 if TYPE_CHECKING:
     from search.config import SearchConfig
+    from search.recipe import FinalResult, Recipe
     from search.results import Results
     from search.study import Entry
+
+# How long a driver may take to end.
+STOP_SECONDS = 120.0
 
 
 def _config(args: Namespace) -> SearchConfig:
@@ -42,7 +50,7 @@ def run(args: Namespace) -> int:
     warm = _results(args, args.warm_start) if args.warm_start else None
     root = home.home(args.home)
     config = fetched(config, root)
-    folder = prepare(config, root, args.ledger)
+    folder = prepare(config, root, args.ledger or os.environ.get(home.LEDGER))
     if warm is not None and not warm.front:
         raise UserError(f"search '{warm.config.name}' has no front to start from")
     if warm is not None and warm.folder.path == folder.path:
@@ -90,7 +98,7 @@ def extend(args: Namespace) -> int:
 def validate(args: Namespace) -> int:
     config = _config(args)
     if args.json:
-        terminal.show_json({"valid": True, "config": config.model_dump(mode="json")})
+        terminal.show_json({"valid": True, "config": config.open_data()})
     else:
         terminal.show(f"{args.search}: valid, search '{config.name}'")
     return 0
@@ -133,6 +141,28 @@ def status(args: Namespace) -> int:
     else:
         terminal.show(f"no search has been run in {root}; start one: bitfront run")
     return int(any(isinstance(each, UserError) for _, each in found))
+
+
+def stop(args: Namespace) -> int:
+    """Ask the driver to end as ctrl-C would, and wait until it has."""
+    folder = home.find(home.home(args.home), args.search)
+    driver = folder.driver
+    if driver is not None:
+        host, pid = driver
+        if host != socket.gethostname():
+            raise UserError(f"search '{folder.name}' runs on {host}", "stop it there")
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_SECONDS
+        while folder.running and time.monotonic() < deadline:
+            time.sleep(0.2)
+    state = "running" if folder.running else "stopped" if driver else "not running"
+    if args.json:
+        terminal.show_json({"search": folder.name, "state": state})
+    elif state == "running":
+        terminal.show(f"search '{folder.name}' still runs: it ends with the epochs under way")
+    else:
+        terminal.show(f"search '{folder.name}' is {state}; continue: bitfront resume {folder.name}")
+    return 1 if state == "running" else 0
 
 
 def front(args: Namespace) -> int:
@@ -273,9 +303,21 @@ def train(args: Namespace) -> int:
     out = Path(args.output or path.with_name(f"{path.stem}-trained"))
     note = (lambda text: None) if args.quiet or args.json else terminal.show
     stages = home.stages_folder(home.home(args.home))
+    if args.address is not None and args.workers is None:
+        raise UserError("--address is for --workers N: one worker trains here")
     result = train_recipe(
-        recipe, out, args.data_dir, threads=args.threads, note=note, stages=stages
+        recipe,
+        out,
+        args.data_dir,
+        threads=args.threads,
+        note=note,
+        stages=stages,
+        workers=args.workers,
+        address=args.address,
     )
+    told = _note_finals(recipe, result, home.home(args.home))
+    if told is not None:
+        note(told)
     if args.json:
         terminal.show_json(result.as_json())
         return 0
@@ -302,6 +344,38 @@ def train(args: Namespace) -> int:
         f"{result.epochs} epochs on {result.train_examples} examples{known}"
     )
     return 0
+
+
+def _note_finals(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
+    """Where the search of the recipe is here, its final trainings are told to it and to MLflow.
+    Returns what went wrong, if anything did."""
+    from search.finals import FinalTraining, note_finals
+    from search.results import stored_config
+    from search.tracking import deliver_extras
+
+    origin = recipe.provenance
+    folder = home.SearchFolder(root / origin.search) if origin is not None else None
+    if origin is None or folder is None or not folder.exists:
+        return None
+    made = [
+        FinalTraining(
+            recipe=recipe.name,
+            trial=origin.trial,
+            method=recipe.spec.method,
+            plan=recipe.spec.plan,
+            seed=seed.seed,
+            epochs=result.epochs,
+            checkpoint=str(Path(seed.checkpoint).resolve()),
+            seconds=seed.seconds,
+            ended=time.time(),
+            metrics=seed.metrics,
+        )
+        for seed in result.seeds
+    ]
+    note_finals(folder, made)
+    config = stored_config(folder)
+    problem = deliver_extras(config, folder) if config.tracking.enabled else None
+    return None if problem is None else f"MLflow did not take the final training: {problem}"
 
 
 def replay(args: Namespace) -> int:

@@ -151,27 +151,48 @@ class _ReleasedMeanField(torch.autograd.Function):
         return plus, along.add_(plus).neg_(), None
 
 
+class _MeanField(torch.autograd.Function):
+    """w = tanh(beta u) for u_2 = u and u_1 = -u, with the gradient of u_2."""
+
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, beta: float) -> Tensor:
+        p = u.mul(2 * beta).sigmoid_()
+        ctx.beta = beta
+        ctx.save_for_backward(p)
+        return p.mul(2).sub_(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (p,) = ctx.saved_tensors
+        slope = p.mul(2 * ctx.beta)
+        return slope.addcmul_(slope, p, value=-1).mul_(grad), None
+
+
 class MeanFieldWeight(Latent):
-    """The latent is u of the level +1, `shift` u of the level -1 (PMF)."""
+    """The latent is u of the level +1 (PMF). Both levels begin opposite and hear opposite gradients
+    from the exact Jacobian, so u of the level -1 is the negative of it; the released Jacobian tells
+    them apart, and `shift` is the other one."""
 
     def __init__(self, shared: Shared, latent: Tensor, jacobian: str) -> None:
         super().__init__(shared)
-        self.shift = nn.Parameter(torch.zeros_like(latent))
-        self.jacobian = jacobian
+        released = jacobian == "released"
+        self.shift = nn.Parameter(torch.zeros_like(latent)) if released else None
 
     @torch.no_grad()
     def start(self, latent: Tensor) -> None:
         latent.mul_(0.5)
-        self.shift.copy_(-latent)
+        if self.shift is not None:
+            self.shift.copy_(-latent)
 
     def trained(self, latent: Tensor) -> Tensor:
         beta = self.shared.value
-        if self.jacobian == "released":
-            return _ReleasedMeanField.apply(latent, self.shift, beta)
-        return torch.sigmoid((latent - self.shift) * beta).mul(2).sub(1)
+        if self.shift is None:
+            return _MeanField.apply(latent, beta)
+        return _ReleasedMeanField.apply(latent, self.shift, beta)
 
     def sign(self, latent: Tensor) -> Tensor:
-        return sign(latent - self.shift)
+        return sign(latent if self.shift is None else latent - self.shift)
 
 
 # From here on tanh is exactly 1 in this precision.

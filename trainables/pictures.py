@@ -1,5 +1,5 @@
-"""What a network predicts over its whole input space, where that has one or two dimensions: numbers
-for a figure, with the mean and the spread over draws of the weights where the method has them."""
+"""What a finished training has to show, as numbers for figures: what the network predicts over its
+input space, the shape of the quantizer over the schedule, what pruned layers keep."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import adaptive_avg_pool2d
 
 from trainables.data import DATASETS, Arrays, pixel_statistics
+from trainables.plan import BINARY_INPUTS
 
 if TYPE_CHECKING:
+    from trainables.quantizers import Pair
+    from trainables.task import TrialSpec
     from trainables.training import Training
 
 # Points along one input, and along each of two.
@@ -19,6 +23,75 @@ FINE, COARSE = 200, 60
 MARGIN = 0.25
 # More points than this would hide each other.
 SHOWN_POINTS = 400
+
+
+# Of a quantizer: the latents shown, and fractions of the schedule.
+LATENTS = torch.arange(-80, 81) / 40
+FRACTIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
+# Layers of masks, and cells along a side of each: a larger layer is shown as means of cells.
+MOST_LAYERS, MOST_CELLS = 12, 32
+
+
+def pictures(training: Training) -> dict[str, dict[str, Any]]:
+    """By name, those that the trial has."""
+    made = {
+        "predictions": predictions(training),
+        "quantizer": quantizer(training.spec),
+        "masks": masks(training),
+    }
+    return {name: data for name, data in made.items() if data is not None}
+
+
+def quantizer(spec: TrialSpec) -> dict[str, Any] | None:
+    """F and B of the method's pair at fractions of its schedule: what a latent becomes, and how
+    much of its gradient it hears; of a network with binary inputs, those of the inputs too."""
+    from trainables.methods import build_method
+    from trainables.methods.pcpp import QuantizerPair
+
+    method = build_method(spec.method, dict(spec.params))
+    if not isinstance(method, QuantizerPair) or method.pair().shifted or set(spec.plan) == {"F"}:
+        return None
+    values = [method.value_at(fraction) for fraction in FRACTIONS]
+    shown = {"weights": values}
+    floored = [max(method.input_floor, value) for value in values]
+    if set(spec.plan) & set(BINARY_INPUTS) and floored != values:
+        shown["inputs"] = floored
+    curves = {name: [_curve(method.pair(), v) for v in given] for name, given in shown.items()}
+    return {
+        "x": LATENTS.tolist(),
+        "fractions": list(FRACTIONS),
+        "values": values,
+        "forward": {name: [f for f, _ in pairs] for name, pairs in curves.items()},
+        "backward": {name: [b for _, b in pairs] for name, pairs in curves.items()},
+    }
+
+
+def _curve(pair: Pair, value: float) -> tuple[list[float], list[float]]:
+    x = LATENTS.clone().requires_grad_()
+    out = pair(x, value)
+    out.sum().backward()
+    assert x.grad is not None
+    return out.detach().tolist(), x.grad.tolist()
+
+
+@torch.no_grad()
+def masks(training: Training) -> dict[str, Any] | None:
+    """Of every pruned layer, the share of each kernel that is kept: rows of (output, input)
+    channels."""
+    found = {}
+    pruned = [layer for layer in training.network.binary if layer.kept is not None]
+    for layer in pruned[:MOST_LAYERS]:
+        signs, _ = layer.hard_parts()
+        mask = (signs != 0).float()
+        shares = mask.reshape(mask.shape[0], mask.shape[1], -1).mean(2)
+        cells = (min(MOST_CELLS, shares.shape[0]), min(MOST_CELLS, shares.shape[1]))
+        small = adaptive_avg_pool2d(shares[None], cells)[0].tolist()
+        found[layer.name] = {
+            "shape": list(mask.shape),
+            "kept": float(mask.mean()),
+            "cells": [[round(share, 3) for share in row] for row in small],
+        }
+    return {"layers": found} if found else None
 
 
 @torch.no_grad()

@@ -266,6 +266,9 @@ class Task(Strict):
     """which layers a plan decides: all, or all but first, last and shortcuts"""
     precision: Literal["fp32", "bf16"] = "fp32"
     """of training; bf16 is mixed precision, evaluation is always fp32"""
+    keep: Literal["last", "best"] = "last"
+    """which epoch of the last phase a trial ends with: the last one, or the one of the highest
+    validation quality (under attack: of the first robust accuracy measured every epoch)"""
     subset: Annotated[int, Field(ge=10)] | None = None
     """search on this many examples only, classes in proportion"""
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -355,6 +358,8 @@ class TrialSpec(Strict):
         content["task"] |= _what_it_starts_from(self.task.pretrain, content["task"].pop("pretrain"))
         if content["task"]["normalize"] == "dataset":  # ids of before there was a choice
             del content["task"]["normalize"]
+        if content["task"]["keep"] == "last":  # ids of before there was a choice
+            del content["task"]["keep"]
         if not self.task.attack.active and self.adversary == "none":  # ids of before attacks
             del content["task"]["attack"]
         content["task"]["loss"] |= _whom_it_learns_from(content["task"]["loss"].pop("distill"))

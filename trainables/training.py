@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from trainables import phases
 from trainables.attacks import AdversarialLoss, check_attack
-from trainables.binary import BinaryLayer, apply_plan, verify_binary
+from trainables.binary import BinaryLayer, NotBinaryError, apply_plan, verify_binary
 from trainables.data import DATASETS, Batches, Part, TaskRow, in_order, load_train, split
 from trainables.kinds import KINDS, kind_of
 from trainables.methods import build_method
@@ -28,6 +28,7 @@ from trainables.task import LearningRateSpec, OptimizerSpec, Task, TrialSpec
 
 if TYPE_CHECKING:
     from trainables.distillation import Loss
+    from trainables.peers import Peers
     from trainables.pretraining import StageCache
 
 # Enough to settle running statistics (methods.md 4.8 uses 200 batches; their error falls with the
@@ -115,8 +116,11 @@ class Training:
         device: torch.device | str = "cpu",
         validate_each_epoch: bool = True,
         stages: StageCache | None = None,
+        peers: Peers | None = None,
     ) -> None:
+        """`peers`: the workers this one shares every batch with; the first of them evaluates."""
         self.spec = spec
+        self.peers = peers
         self.validate_each_epoch = validate_each_epoch
         self.stages = stages
         self.device = torch.device(device)
@@ -133,7 +137,10 @@ class Training:
         if augmentation == "default":
             augmentation = DATASETS.get(task.dataset).augmentation
         visits = spec.adversary == "fgsm-atta"
-        self.batches = Batches(self.train, task.batch_size, spec.seed, augmentation, visits=visits)
+        share = (0, 1) if peers is None else (peers.rank, peers.count)
+        self.batches = Batches(
+            self.train, task.batch_size, spec.seed, augmentation, visits=visits, share=share
+        )
         tasks = DATASETS.get(task.dataset).tasks
         shared_out = phases.for_each_task(self.method.phases, task.epochs, tasks)
         self.phases = phases.check(shared_out, task.epochs)
@@ -143,6 +150,10 @@ class Training:
         self.epochs_done = 0
         self.history: list[dict[str, float]] = []
         self.best: dict[str, Any] = {}
+
+    @property
+    def _evaluates(self) -> bool:
+        return self.peers is None or self.peers.rank == 0
 
     @property
     def done(self) -> bool:
@@ -162,21 +173,24 @@ class Training:
         if self.epochs_done == first:
             self._begin_phase(index)
         train_loss = self._train_epoch()
+        if self.peers is not None:
+            self.peers.average_statistics(_norms(self.model))
+            self.peers.check_same(self.model)
         self.epochs_done += 1
         if not math.isfinite(train_loss) or not self._parameters_finite():
             raise DivergedError(f"the loss or a weight is not finite in epoch {self.epochs_done}")
         metrics = {"epoch": self.epochs_done, "train_loss": train_loss}
         if isinstance(self.loss, AdversarialLoss):
             metrics |= self.loss.take_metrics()
-        if self.done or self.validate_each_epoch:
-            metrics |= self._validate()
-            metrics |= self._robustness()
-            metrics |= self.method.diagnose()
+        if (self.done or self.validate_each_epoch) and self._evaluates:
+            metrics |= self._measure()
+        self._keep_best(index, metrics)
+        if self.done:
+            metrics |= self._end_with_best()
         if not math.isfinite(metrics.get("val_loss", 0.0)):
             raise DivergedError(f"the validation loss is not finite in epoch {self.epochs_done}")
         metrics["seconds"] = time.perf_counter() - started
         self.history.append(metrics)
-        self._keep_best(index, metrics)
         self.method.after_epoch(self.history)
         return metrics
 
@@ -236,18 +250,48 @@ class Training:
         return self.optimizers[0][0]
 
     def _keep_best(self, index: int, metrics: dict[str, float]) -> None:
-        """The best weights of a phase, where the next one begins with them. Final training has no
-        validation set to choose by; its next phase begins with the last weights."""
-        wanted = index + 1 < len(self.phases) and self.phases[index + 1].best
+        """The best weights of a phase, where the next one begins with them or training ends with
+        them. Final training has no validation set to choose by: it takes the last weights."""
+        last = index + 1 == len(self.phases)
+        wanted = self.spec.task.keep == "best" if last else self.phases[index + 1].best
         if not wanted or not self.validate_each_epoch:
             return
-        quality = self.kind.quality
-        reached = metrics[quality.name]
+        reached = self._chosen_by(metrics)
         if self.phases[index].real:
             reached = metrics.get("acc_soft", reached)
-        if not self.best or quality.better(reached, self.best["quality"]):
+        better = not self.best or self.kind.quality.better(reached, self.best["quality"])
+        if better and (not last or self._as_promised()):
             model = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-            self.best = {"quality": reached, "model": model}
+            self.best = {"quality": reached, "model": model, "epoch": self.epochs_done}
+
+    def _chosen_by(self, metrics: dict[str, float]) -> float:
+        """What epochs are compared by: robust accuracy where one is measured every epoch."""
+        from trainables.robustness import QUICK
+
+        robust = [f"val_robust_{a}" for a in self.spec.task.attack.evaluate if a in QUICK]
+        return metrics[(robust or [self.kind.quality.name])[0]]
+
+    def _as_promised(self) -> bool:
+        """Whether the weights are what the plan says: a pruned network may come to it later."""
+        try:
+            self.network.verify()
+        except NotBinaryError:
+            return False
+        return True
+
+    def _end_with_best(self) -> dict[str, float]:
+        """The metrics of the epoch that is kept, where it is not the last one; the optimizer stays
+        where it is."""
+        if not self.best:
+            return {}
+        kept, self.best = self.best, {}
+        if kept["epoch"] == self.epochs_done:
+            return {"best_epoch": self.epochs_done}
+        self.model.load_state_dict(kept["model"])
+        return {**self._measure(), "best_epoch": kept["epoch"]}
+
+    def _measure(self) -> dict[str, float]:
+        return self._validate() | self._robustness() | self.method.diagnose()
 
     def _train_epoch(self) -> float:
         self.model.train()
@@ -298,7 +342,15 @@ class Training:
             if loss.requires_grad:
                 loss.backward()
             total += loss.detach()
+        if self.peers is not None:
+            self.peers.average_gradients(self._trained())
+            return self.peers.mean(total)
         return total
+
+    def _trained(self) -> list[Tensor]:
+        """Everything a gradient may belong to: a method's latents need not be of the model."""
+        of_optimizers = (p for o, _ in self.optimizers for g in o.param_groups for p in g["params"])
+        return list({id(p): p for p in (*self.model.parameters(), *of_optimizers)}.values())
 
     def _validate(self) -> dict[str, float]:
         """Quality is always that of the hard-binarized network. Where training used softer
@@ -338,8 +390,8 @@ class Training:
         return {f"{quality}_mean": self.kind.evaluate(mean, self.validation)[quality]}
 
     def evaluate(self) -> dict[str, float]:
-        """Every metric of the network as it is, robust accuracies included."""
-        return self._evaluate_hard() | self._robustness()
+        """Every metric of the network as it is: robust accuracies and the mean over draws too."""
+        return self._evaluate_hard() | self._mean_quality() | self._robustness()
 
     def _evaluate_hard(self) -> dict[str, float]:
         self.method.before_evaluation()
@@ -408,8 +460,12 @@ def save_state(training: Training, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # The process in the name: the worker of a driver that was killed may still be writing.
     part = path.with_suffix(f".{os.getpid()}.part")
-    torch.save(training.state_dict(), part)
-    part.replace(path)
+    try:
+        torch.save(training.state_dict(), part)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)  # half a file on a full disk
+        raise
 
 
 def load_state(training: Training, path: Path) -> bool:

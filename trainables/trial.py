@@ -6,12 +6,16 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import shutil
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any
 
 from ray import tune
 
+from trainables import gpu, storage
+from trainables.memory import limit_memory
 from trainables.task import TrialSpec
 
 STATE_FILE = "state.pt"
@@ -38,7 +42,7 @@ class Trial(tune.Trainable):
         self._training: Any = None
         self._resumed_from = 0
         self._just_resumed = False
-        self._state = Path(config["folder"]) / STATE_FILE
+        self._state, self._stored = places(str(config["folder"]))
         self._every = int(config.get("checkpoint_every", 1))
 
     def _build(self) -> None:
@@ -49,14 +53,18 @@ class Trial(tune.Trainable):
 
         _collect_garbage()
         config = self._config
+        limit_memory(config.get("memory"))
         torch.set_num_threads(max(1, int(config.get("threads", 1))))
         device = device_from_resources(float(config.get("gpus", 0)))
         if device.type == "cuda":
             torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
             torch.backends.cudnn.deterministic = True
         spec = TrialSpec.model_validate(config["spec"])
         stages = StageCache(Path(config["stages"])) if "stages" in config else None
         self._training = Training(spec, *search_data(spec.task), device, stages=stages)
+        if self._stored is not None:
+            fetch(self._stored, self._state)
         if load_state(self._training, self._state):
             self._resumed_from = self._training.epochs_done
             self._just_resumed = True
@@ -71,29 +79,42 @@ class Trial(tune.Trainable):
             return failure(error)
 
     def _epoch(self) -> dict[str, Any]:
-        from trainables.training import save_state
-
         training = self._training
         metrics = dict(training.history[-1] if training.done else training.epoch())
         if training.done:
-            from trainables.pictures import predictions
+            from trainables.pictures import pictures
 
             training.network.verify()
-            picture = predictions(training)
-            if picture is not None:
-                metrics["picture"] = picture
+            metrics["picture"] = pictures(training)
         if training.done or self._just_resumed:
             # The driver may be another one than that which heard of the earlier epochs.
             metrics["history"] = list(training.history)
             self._just_resumed = False
         if not training.done and training.epochs_done % self._every == 0:
-            save_state(training, self._state)
+            metrics |= self._save()
+        if self._config.get("measure"):
+            memory = gpu.gpu_memory(training.device)
+            if memory is not None:
+                metrics["gpu_memory"] = memory
         return {
             **metrics,
             "resumed_from": self._resumed_from,
             "worker": os.getpid(),
             "done": training.done,
         }
+
+    def _save(self) -> dict[str, str]:
+        """Keep the checkpoint. Where the disk is full or away the trial goes on without: it would
+        only begin again if its worker died too."""
+        from trainables.training import save_state
+
+        try:
+            save_state(self._training, self._state)
+            if self._stored is not None:
+                storage.write(self._stored, self._state.read_bytes())
+        except (OSError, RuntimeError) as error:  # torch turns a full disk into the latter
+            return {"not_saved": str(error).splitlines()[0][:300]}
+        return {}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         from trainables.training import save_state
@@ -111,6 +132,26 @@ class Trial(tune.Trainable):
 
     def cleanup(self) -> None:
         self._training = None
+        if self._stored is not None:
+            shutil.rmtree(self._state.parent, ignore_errors=True)
+
+
+def places(folder: str) -> tuple[Path, str | None]:
+    """Where a trial's checkpoint is written, and where that is copied to when it is kept in an
+    object store. One file on this disk serves all trials of a worker, one after another."""
+    if not storage.is_url(folder):
+        return Path(folder) / STATE_FILE, None
+    here = Path(tempfile.gettempdir()) / f"bitfront-{os.getuid()}" / str(os.getpid())
+    return here / STATE_FILE, storage.join(folder, STATE_FILE)
+
+
+def fetch(stored: str, state: Path) -> None:
+    """The checkpoint of this trial on this disk, and no other's."""
+    state.unlink(missing_ok=True)
+    content = storage.read(stored)
+    if content is not None:
+        state.parent.mkdir(parents=True, exist_ok=True)
+        state.write_bytes(content)
 
 
 _built = 0

@@ -53,10 +53,72 @@ def open_page(browser):
         )
         contexts.append(context)
         watched = Watched(context.new_page())
-        watched.page.set_default_timeout(20_000)
+        watched.page.set_default_timeout(60_000)
         watched.page.goto(str(url))
         return watched
 
     yield open_
     for context in contexts:
         context.close()
+
+
+def _example_view(name="example", shift=0.0, **changes):
+    """A search made by hand: eight trials of a four-layer network in two stages."""
+    from dashboards.figures import FrontPoint
+    from dashboards.view import Axis, HypervolumeStep, Layer, SearchView, TrialView
+
+    plans = {"BBBB": 10.0, "FBBB": 30.0, "FFBB": 55.0, "FFFB": 80.0, "BFBB": 32.0, "BBFF": 60.0}
+    layers = [
+        Layer(f"stages.{i // 2}.{i % 2}.conv", f"{i}", f"stage{i // 2 + 1}") for i in range(4)
+    ]
+    trials, points = [], []
+    for number, (plan, cost) in enumerate(plans.items()):
+        quality = 0.5 + cost / 250 - (0.1 if number > 3 else 0.0) + shift
+        method = "bnn" if number % 2 else "bnn++"
+        key = f"{name[0]}{number:02d}"
+        values = {"flops_pct": cost, "flops": 1e4 * cost, "val_accuracy": quality}
+        trials.append(
+            TrialView(
+                key, number, "complete", method, plan, "net", 0,
+                {"method": method, "optimizer.lr": 0.01 * (number + 1)}, values, 3,
+                curve=[(e, quality * e / 3) for e in (1, 2, 3)], rungs={0.3: quality / 3},
+                would_stop_at=0.3 if number == 4 else None,
+                started=float(number), ended=number + 1.0,
+            )
+        )  # fmt: skip
+        extra = {"number": f"t{number:04d}", "seeds": "2", "spread": "0.50", "sure %": "80"}
+        point = (key, method, plan, quality, 1e4 * cost, cost, number <= 3, extra)
+        points.append(FrontPoint(*point))
+    common = {"network": "net", "seed": 0, "params": {"method": "bnn"}, "epochs": 3}
+    costs = {"flops_pct": 20.0, "flops": 2e5}
+    trials.append(
+        TrialView(f"{name[0]}06", 6, "failed", "bnn", "BBBF", **common, values=costs,
+                  failure="nan", message="the loss is nan", started=6.0, ended=7.0)
+    )  # fmt: skip
+    trials.append(
+        TrialView(f"{name[0]}07", 7, "pruned", "bnn", "BFBF", **common,
+                  values={**costs, "val_accuracy": 0.2}, curve=[(1, 0.2)], rungs={0.3: 0.2},
+                  stopped_at=0.3, started=7.0, ended=8.0)
+    )  # fmt: skip
+    quality = Axis("val_accuracy", "validation accuracy, %", True, True, "accuracy")
+    cost = Axis("flops_pct", "FLOPs, MixBin convention, % of FP", False, short="flops_pct")
+    given = {
+        "name": name, "description": "made by hand", "dataset": "digits", "model": "mlp",
+        "state": "complete", "trials": trials, "points": points,
+        "labels": {"accuracy_label": quality.label, "cost_label": cost.label,
+                   "budgets": [("limit: flops_pct 60", 60.0)]},
+        "front": [t.id for t in trials[:4]], "objectives": [quality, cost],
+        "objective_values": {p.trial: [p.accuracy, p.cost_pct] for p in points},
+        "quality": quality, "cost": cost, "reference": [0.1, 110.0], "ideal": [1.0, 0.0],
+        "hypervolume": [HypervolumeStep(i + 1, 2.0 * i, 0.1 * i) for i in range(6)],
+        "budgets": [], "networks": {"net": layers}, "budget_of_trials": 8, "epochs": 3,
+        "seconds": 8.0, "rungs": (0.3,), "stopping": "1 trials stopped early",
+        "yaml": "name: example\n", "environment": {"python": "3"},
+        "commands": [("bitfront run search.yaml", "again")],
+    }  # fmt: skip
+    return SearchView(**{**given, **changes})
+
+
+@pytest.fixture
+def make_view():
+    return _example_view

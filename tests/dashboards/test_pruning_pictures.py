@@ -19,7 +19,7 @@ from dashboards.pruning import (
     kept_png,
     largest_drop,
     mask_cells,
-    mask_png,
+    mask_image,
 )
 
 
@@ -60,7 +60,7 @@ def test_a_linear_layer_is_one_of_single_cells():
 @pytest.mark.parametrize("shape", [(4, 3, 3, 3), (10, 64), (1, 1, 1, 1)])
 def test_a_mask_is_drawn(tmp_path, shape):
     mask = np.random.default_rng(0).random(shape) < 0.1
-    assert is_png(mask_png(mask, "a $layer$", tmp_path / "mask.png"))
+    assert is_png(mask_image(mask, "a $layer$", tmp_path / "mask.png"))
 
 
 def test_the_largest_drop_is_between_two_epochs():

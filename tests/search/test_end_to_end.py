@@ -1,5 +1,6 @@
 """Whole searches as a user runs them: real processes, real Ray, real MLflow, and faults."""
 
+import ipaddress
 import json
 import os
 import secrets
@@ -15,6 +16,7 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
+from benchmarks.rig import listening, processes
 from search.home import SearchFolder
 from search.study import read_entries
 
@@ -215,12 +217,14 @@ def test_the_parent_run_has_the_front_as_html_png_and_csv(finished):
     client, runs = finished.runs()
     parent = runs[0].data.tags["mlflow.parentRunId"]
     names = {a.path for a in client.list_artifacts(parent)}
-    assert names == {"search.yaml", "front.html", "front.png", "front.csv"}
+    assert names == {"search.yaml", "report.html", "front.html", "front.png", "front.csv"}
     png = Path(client.download_artifacts(parent, "front.png")).read_bytes()
     assert png.startswith(b"\x89PNG")
     tagged = {r.data.tags["bitfront.trial"] for r in runs if r.data.tags["pareto"] == "true"}
     assert tagged == {p["trial"] for p in finished.json("front", "e2e")["points"]}
-    assert "Front of e2e" in client.get_run(parent).data.tags["mlflow.note.content"]
+    note = client.get_run(parent).data.tags["mlflow.note.content"]
+    assert f"get-artifact?path=front.png&run_uuid={parent}" in note
+    assert all(f"`{p['plan']}`" in note for p in finished.json("front", "e2e")["points"])
 
 
 def test_export_train_and_the_packed_checkpoint(finished):
@@ -250,6 +254,15 @@ def test_export_train_and_the_packed_checkpoint(finished):
     assert notes["test_accuracy"] == result["seeds"][0]["test_accuracy"]
     again = finished.call("train", "elsewhere/cheap.yaml", "--seeds", "2", "--epochs", "3")
     assert "already trained" in again
+    client, _ = finished.runs()
+    experiment = client.get_experiment_by_name("digits mlp").experiment_id
+    finals = client.search_runs([experiment], "tags.`bitfront.kind` = 'final'")
+    assert {run.info.run_name for run in finals} == {
+        f"final e2e-{points[0]['trial']} seed {seed}" for seed in (0, 1)
+    }
+    parents = {run.data.tags["mlflow.parentRunId"] for run in finals}
+    (search,) = client.search_runs([experiment], "tags.`bitfront.kind` = 'search'")
+    assert parents == {search.info.run_id}
 
 
 def test_every_way_to_choose_a_point(finished):
@@ -311,18 +324,19 @@ def test_a_search_survives_its_driver_and_its_workers_and_can_be_extended(user):
     assert open_
     assert user.json("status", "e2e")["state"] == "interrupted"
 
+    others = trial_workers()
     process = user.start("resume", "e2e")
     wait_for(
         lambda: (
             sum(e.state == "complete" for e in user.entries()) > len(ended)
             and user.checkpoints()
-            and trial_workers()
+            and trial_workers() - others
         ),
         240,
         "a resumed search with a checkpoint",
         process,
     )
-    os.kill(trial_workers()[0], signal.SIGKILL)
+    os.kill(min(trial_workers() - others), signal.SIGKILL)
     out, _ = process.communicate(timeout=200)
     assert process.returncode == 0, out
     assert f"{len(ended)} trials done" in out
@@ -340,16 +354,10 @@ def test_a_search_survives_its_driver_and_its_workers_and_can_be_extended(user):
 
 
 def trial_workers():
-    """Processes of our trainable, by the title Ray gives its actors."""
-    found = []
-    for proc in Path("/proc").glob("[0-9]*"):
-        try:
-            title = (proc / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if title.startswith(b"ray::ResourceTrainable"):
-            found.append(int(proc.name))
-    return found
+    """Processes of our trainable on our cluster, by the title Ray gives its actors. Those of a
+    driver that is gone linger: who was there before the next one started belongs to it."""
+    titles = processes(TOKEN).items()
+    return {pid for pid, title in titles if title.startswith("ray::ResourceTrainable")}
 
 
 @pytest.mark.timeout(900)
@@ -384,11 +392,32 @@ def test_a_trial_that_can_never_be_scheduled_is_an_error(user):
     assert "a trial wants 64 CPUs" in out
 
 
-def test_without_a_cluster_ray_is_started_here(tmp_path):
+@pytest.mark.timeout(400)
+def test_without_a_cluster_ray_is_started_here_and_listens_to_this_machine_only(tmp_path):
     user = User(tmp_path, None)
+    mark = f"{TOKEN}-alone"
+    user.env["BITFRONT_TEST"] = mark
     command = [*BITFRONT, "run", "e2e.yaml", "--trials", "2"]
-    done = subprocess.run(
-        command, cwd=tmp_path, env=user.env, capture_output=True, text=True, timeout=200
+    process = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        env=user.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
-    assert done.returncode == 0, done.stderr
+    heard = set()
+
+    def look():
+        heard.update(listening(processes(mark)))
+        return process.poll() is not None
+
+    try:
+        wait_for(look, 280, "the search")
+    finally:
+        process.kill()
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, out
+    assert heard
+    assert all(ipaddress.ip_address(host).is_loopback for host, _ in heard), heard
     user.check_invariants(2)

@@ -110,11 +110,8 @@ def test_rows_of_a_paper_are_held_against_the_auc(pursuit, monkeypatch):
     assert "val_auc (hard-binarized), %" in " ".join(text.split())
 
 
-@pytest.fixture(scope="module")
-def pursuit(tmp_path_factory):
-    """Three trials of the search, trained here without Ray."""
-    config = config_of()
-    folder = SearchFolder(tmp_path_factory.mktemp("home") / "pursuit")
+def searched(config, folder: SearchFolder) -> Results:
+    """All trials of a search of one epoch, trained here without Ray."""
     folder.path.mkdir()
     write_atomically(folder.config_file, config.dump())
     session = Session(config, build_space(config), folder, None, quiet=True)
@@ -124,6 +121,11 @@ def pursuit(tmp_path_factory):
         session.finish(entry.id, {**metrics, "history": training.history})
     assert "best" in session.progress.line()
     return Results.of(folder)
+
+
+@pytest.fixture(scope="module")
+def pursuit(tmp_path_factory):
+    return searched(config_of(), SearchFolder(tmp_path_factory.mktemp("home") / "pursuit"))
 
 
 def test_the_front_and_its_figures_are_of_the_auc(pursuit):
@@ -162,3 +164,23 @@ def test_final_training_tests_with_the_same_measures(pursuit, tmp_path):
     _, spec, notes = packed.load(tmp_path / "out" / "seed0.safetensors")
     assert notes["test_auc"] == seed["test_auc"]
     assert spec.plan == recipe.spec.plan
+
+
+DRAWS = """\
+name: draws
+task: {dataset: moons, model: {name: tanh-mlp, width: 8}, epochs: 1, binarize: all}
+space: {method: bayesbinn, plan: W, bayesbinn.mean_samples: 3, bayesbinn.tau: 1.0}
+search: {sampler: random, trials: 1}
+"""
+
+
+def test_final_training_tells_the_mean_over_draws_beside_the_mode(tmp_path):
+    results = searched(config_of(DRAWS), SearchFolder(tmp_path / "draws"))
+    recipe = recipe_of(results, results.front[0], None, [0])
+    for rest in ("float32", "float16"):
+        recipe.final.rest = rest
+        notes: list[str] = []
+        (seed,) = train_recipe(recipe, tmp_path / rest, note=notes.append).seeds
+        assert 0 < seed.metrics["test_accuracy_draws"] <= 1
+        shown = f"{100 * seed.metrics['test_accuracy_draws']:.2f} % for the mean over draws"
+        assert notes[-1].endswith(shown)

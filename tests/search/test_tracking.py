@@ -84,10 +84,10 @@ def test_a_picture_of_the_predictions_is_in_the_run_of_its_trial(make_space, fol
     entry = session.ask()
     last = rows(1)[-1] | {"val_accuracy_mean": 0.6, "val_accuracy_task2": 0.7}
     session.report(entry.id, last)
-    session.finish(entry.id, {**last, "history": [last], "picture": picture})
+    session.finish(entry.id, {**last, "history": [last], "picture": {"predictions": picture}})
     assert tracker.close("complete", {}, "summary") is None
     client, (child,) = runs_of(tracker)
-    assert [a.path for a in client.list_artifacts(child.info.run_id)] == ["predictions.html"]
+    assert [a.path for a in client.list_artifacts(child.info.run_id)] == ["predictions.png"]
     assert child.data.metrics["val_accuracy_mean"] == 0.6
     assert child.data.metrics["val_accuracy_task2"] == 0.7
 
@@ -221,3 +221,33 @@ def test_trials_can_start_from_a_file_of_an_mlflow_run(make_config, tmp_path):
         UserError, match=r"runs:/.*/other\.pt: MLflow at sqlite:.* does not have it"
     ):
         fetched(make_config(f"task.pretrain=runs:/{run}/other.pt"), home)
+
+
+def test_a_run_whose_answer_was_lost_is_not_made_twice(make_space, folder):
+    session, tracker = begin(make_space, folder, thread=False)
+    entry = session.ask()
+    tracker._connect()
+    create = tracker._client.create_run
+
+    def lose_the_answer(*args, **kwargs):
+        create(*args, **kwargs)
+        raise ConnectionError("the server went away")
+
+    tracker._client.create_run = lose_the_answer
+    tracker.start(session.ledger.entries.values())
+    train(session, entry)
+    assert tracker.close("complete", {}, "") is None
+    _, children = runs_of(tracker)
+    assert [c.info.status for c in children] == ["FINISHED"]
+
+
+def test_a_run_that_is_there_twice_is_shown_once(make_space, folder):
+    session, tracker = begin(make_space, folder)
+    train(session, session.ask())
+    tracker.close("complete", {}, "")
+    client, (child,) = runs_of(tracker)
+    client.create_run(child.info.experiment_id, tags=child.data.tags)
+    session, tracker = begin(make_space, folder)
+    tracker.close("complete", {}, "")
+    _, (left,) = runs_of(tracker)
+    assert left.info.run_id == child.info.run_id

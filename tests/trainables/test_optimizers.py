@@ -249,11 +249,13 @@ def test_a_threshold_that_is_reached_but_not_passed_flips_nothing() -> None:
 def mean_field(plus: float, minus: float, beta: float, jacobian: str) -> tuple[Tensor, ...]:
     """(weight, gradient of u for +1, of u for -1) for a gradient of 1."""
     latent = MeanFieldWeight(Shared(beta), number(0.0), jacobian)
-    u = number(plus).requires_grad_()
-    latent.shift.data = number(minus)
+    exact = latent.shift is None  # one number for both: half their difference
+    u = number((plus - minus) / 2 if exact else plus).requires_grad_()
+    if not exact:
+        latent.shift.data = number(minus)
     w = latent.trained(u)
     w.sum().backward()
-    return w.detach(), u.grad, latent.shift.grad
+    return w.detach(), u.grad, -u.grad if exact else latent.shift.grad
 
 
 def test_the_mean_weight_of_pmf() -> None:
@@ -273,6 +275,26 @@ def test_the_jacobians_of_pmf() -> None:
         _, got_plus, got_minus = mean_field(0.4, 0.1, 2.0, jacobian)
         assert got_plus.item() == pytest.approx(plus.item())
         assert got_minus.item() == pytest.approx(minus.item())
+
+
+def test_the_exact_jacobian_keeps_both_levels_of_pmf_opposite() -> None:
+    """Ten steps of Adam on both levels by autograd, against the one number that is kept."""
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn(20, generator=generator, dtype=torch.float64)
+    minus, plus, one = (nn.Parameter(sign * start) for sign in (-1.0, 1.0, 1.0))
+    latent = MeanFieldWeight(Shared(1.5), start, "exact")
+    both, single = torch.optim.Adam([minus, plus], 0.1), torch.optim.Adam([one], 0.1)
+    for _ in range(10):
+        towards = torch.randn(20, generator=generator, dtype=torch.float64)
+        both.zero_grad()
+        single.zero_grad()
+        p = torch.softmax(1.5 * torch.stack([minus, plus]), 0)
+        ((p[1] - p[0]) * towards).sum().backward()
+        (latent.trained(one) * towards).sum().backward()
+        both.step()
+        single.step()
+        torch.testing.assert_close(one.data, plus.data)
+        torch.testing.assert_close(minus.data, -plus.data)
 
 
 def test_the_released_jacobian_hears_gradients_at_the_corners() -> None:

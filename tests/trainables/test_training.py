@@ -318,3 +318,54 @@ def test_training_leaves_the_shared_data_alone(make_spec, finish) -> None:
     finish(Training(spec, train, validation))
     assert torch.equal(train.x, before[0])
     assert torch.equal(validation.x, before[1])
+
+
+# --- the epoch that is kept ---------------------------------------------------------------------
+
+# Rises, then is thrown off: the last epoch is not the best one.
+THROWN_OFF = {"epochs": 6, "schedule": {"shape": "constant"}, "optimizer": {"lr": 0.5}}
+
+
+@pytest.mark.parametrize("name", ["bnn", "bnn++", "bayesbinn", "edge-popup"])
+def test_a_trial_can_end_with_its_best_epoch(make_spec, start, finish, name: str) -> None:
+    level = "W" if name == "edge-popup" else "B"
+    params = {"bayesbinn": {"lr": 1e-2}, "edge-popup": {"rate": 0.5}}.get(name, {})
+    last, best = (
+        finish(start(make_spec(name, level, params=params, keep=keep, **THROWN_OFF)))
+        for keep in ("last", "best")
+    )
+    curve = [row["val_accuracy"] for row in last.history]
+    assert [row["val_accuracy"] for row in best.history[:-1]] == curve[:-1]
+    end = best.history[-1]
+    assert end["val_accuracy"] == max(curve)
+    assert end["best_epoch"] == curve.index(max(curve)) + 1
+    assert "best_epoch" not in last.history[-1]
+    best.network.verify()
+    assert best.evaluate()["val_accuracy"] == max(curve)
+
+
+def test_the_best_epoch_survives_an_interruption(make_spec, start, finish) -> None:
+    spec = make_spec("bnn", keep="best", **THROWN_OFF)
+    whole, first = finish(start(spec)), start(spec)
+    for _ in range(5):
+        first.epoch()
+    second = start(spec)
+    second.load_state_dict(first.state_dict())
+    finish(second)
+    for key, value in whole.model.state_dict().items():
+        assert torch.equal(second.model.state_dict()[key], value)
+    assert second.history[-1]["best_epoch"] == whole.history[-1]["best_epoch"]
+
+
+def test_under_attack_the_best_epoch_is_the_most_robust_one(make_spec, start, finish) -> None:
+    attack = {"eps": 0.1, "steps": 2, "evaluate": ["pgd10"]}
+    training = finish(start(make_spec("bnn", "W", attack=attack, keep="best", **THROWN_OFF)))
+    curve = [row["val_robust_pgd10"] for row in training.history]
+    assert curve[-1] == max(curve)
+    assert curve.index(max(curve)) + 1 == training.history[-1]["best_epoch"]
+
+
+def test_final_training_has_nothing_to_choose_by(make_spec, start, finish) -> None:
+    spec = make_spec("bnn", keep="best", **THROWN_OFF)
+    training = finish(start(spec, validate_each_epoch=False))
+    assert "best_epoch" not in training.history[-1]

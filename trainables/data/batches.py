@@ -40,8 +40,11 @@ class Batches:
         augmentation: str = "none",
         drop_last: bool = True,
         visits: bool = False,
+        share: tuple[int, int] = (0, 1),
     ) -> None:
-        """`visits`: a batch is a `Visit`; only where images are shifted and mirrored at most."""
+        """`visits`: a batch is a `Visit`; only where images are shifted and mirrored at most.
+        `share`: of n workers the one with this number, which gets every n-th example of a batch
+        and augments it by draws of its own."""
         import torch
 
         if batch_size < 2 or len(part) < 2:
@@ -54,6 +57,7 @@ class Batches:
         self.batch_size = min(batch_size, len(part))
         self.drop_last = drop_last
         self.visits = visits
+        self.share = share
         AUGMENTATIONS.get(augmentation)
         self.augmentation = augmentation
         self._generator = torch.Generator().manual_seed(seed)
@@ -69,13 +73,18 @@ class Batches:
         # Exactly one draw an epoch from the kept generator, whatever augmentation uses. It is made
         # here, not at the first batch, so that the state is the next epoch's from now on.
         epoch_seed = int(torch.randint(2**62, (), generator=self._generator))
-        return self._epoch(torch.Generator().manual_seed(epoch_seed))
+        return self._epoch(epoch_seed)
 
-    def _epoch(self, generator: torch.Generator) -> Iterator[tuple[Any, torch.Tensor]]:
+    def _epoch(self, seed: int) -> Iterator[tuple[Any, torch.Tensor]]:
         import torch
 
+        generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(len(self.part), generator=generator)
         groups = order.split(self.batch_size)[: len(self)]
+        worker, workers = self.share
+        if workers > 1:
+            groups = tuple(group[worker::workers] for group in groups)
+            generator.manual_seed(seed + worker)
         if not self.visits:
             yield from self.part.batches(groups, self.augmentation, generator)
             return

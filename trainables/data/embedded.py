@@ -31,7 +31,7 @@ def _digits() -> tuple[np.ndarray, np.ndarray]:
 def _moons() -> tuple[np.ndarray, np.ndarray]:
     from sklearn.datasets import make_moons
 
-    x, y = make_moons(n_samples=1_000, noise=0.2, random_state=0)
+    x, y = make_moons(n_samples=1_000, noise=0.1, random_state=0)
     return x, y
 
 
@@ -80,9 +80,9 @@ DATASETS.add(
         classes=2,
         train_size=800,
         test_size=200,
-        mean=(0.4976, 0.2469),
-        std=(0.8907, 0.5345),
-        source="Two interleaved half circles with noise 0.2, made by scikit-learn.",
+        mean=(0.4960, 0.2483),
+        std=(0.8765, 0.5026),
+        source="Two interleaved half circles with noise 0.1 as in BayesBiNN, made by scikit-learn.",
         get_hint=_GET_HINT,
         read_train=partial(_read, _moons, 200, False),
         read_test=partial(_read, _moons, 200, True),

@@ -335,7 +335,8 @@ class PMFMethod(Sharpened):
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
         from torch.optim import Adam
 
-        shifts: list[Any] = [layer.quantizer.shift for layer in self.layers]
+        others: list[Any] = [layer.quantizer.shift for layer in self.layers]
+        shifts = [shift for shift in others if shift is not None]
         lr, decay = float(self.values["lr"]), float(self.values["weight_decay"])
         return Adam([*latents, *shifts], lr, weight_decay=decay, fused=True)
 

@@ -173,8 +173,12 @@ class QuantizerPair(LatentMethod):
         for layer in self.layers:
             layer.quantizer.start(layer.latent.detach())  # type: ignore[operator]
 
+    def value_at(self, fraction: float) -> float:
+        """The annealed value after so much of training."""
+        return self._schedule.at(fraction)
+
     def before_step(self, fraction: float) -> None:
-        self.annealed.value = self._schedule.at(fraction)
+        self.annealed.value = self.value_at(fraction)
 
     def after_step(self) -> None:
         if self.values.get("clamp"):

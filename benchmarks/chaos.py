@@ -1,0 +1,199 @@
+"""Faults at random moments, with real processes: what does a search lose?
+
+    python -m benchmarks.chaos                        # one search more for every fault
+    python -m benchmarks.chaos "driver killed" ...    # for these
+    python -m benchmarks.chaos --searches 10          # ten searches each
+    python -m benchmarks.chaos --table                # only the table of what has been measured
+
+A search of tiny trials runs while a fault of `benchmarks.strikes` strikes it several times;
+afterwards `benchmarks.invariants` says what does not hold. Each search is a row of the CSV, which
+only grows: repetitions add up over sittings. Strikes are counted as they happen."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import faulty
+from benchmarks.invariants import broken, undisturbed
+from benchmarks.rig import Cluster, User, end
+from benchmarks.strikes import FAULTS, SEARCH, TRIALS, Stage
+from benchmarks.table import RESULTS, Row, format_table, write_csv
+
+PATIENCE = 900.0
+RESULT = RESULTS / "chaos.csv"
+
+
+class DriverError(Exception):
+    """The driver ended in a way nobody asked for."""
+
+
+def run(stage: Stage) -> int:
+    """The search to its end while it is struck; how often that was. A driver that was killed is
+    started again."""
+    faulty.tell(stage.cluster.folder, stage.pace, **stage.faults)
+    deadline = time.monotonic() + PATIENCE
+    words, strikes = ["run", "chaos.yaml", *stage.options], len(stage.faults)
+    while True:
+        process = stage.user.start(*words)
+        strikes += _strike_while_running(stage, deadline)
+        out = _ended(process)
+        if process.returncode == 0:
+            break
+        if not stage.restarts or time.monotonic() > deadline:
+            raise DriverError(f"the driver ended with {process.returncode}: {out[-2000:]}")
+        words = ["resume", "chaos"]
+    stage.before_that()
+    if stage.afterwards:
+        stage.user.call(*stage.afterwards)
+    return strikes
+
+
+def _ended(process: subprocess.Popen[str]) -> str:
+    try:
+        return process.communicate(timeout=60)[0]
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        return "still there\n" + process.communicate(timeout=30)[0]
+
+
+def _strike_while_running(stage: Stage, deadline: float) -> int:
+    """Before the first trial begins there is little to break; after the last, nothing. Between two
+    strikes some epoch begins, or workers that start slowly would never get anywhere."""
+    process, strikes, seen = stage.user.process, 0, len(faulty.audit(stage.cluster.folder))
+    assert process is not None
+    following = time.monotonic() + stage.rng.expovariate(1 / stage.pause)
+    while process.poll() is None:
+        time.sleep(0.3)
+        now = time.monotonic()
+        if now > deadline:
+            end(process, signal.SIGABRT)
+        trained = len(faulty.audit(stage.cluster.folder))
+        if now < following or trained == seen:
+            continue
+        seen = trained
+        if stage.user.ended() >= TRIALS:
+            following = now + 5.0
+            continue
+        strikes += stage.fire()
+        following = time.monotonic() + stage.rng.expovariate(1 / stage.pause)
+    return strikes
+
+
+def search_under(name: str, cluster: Cluster, folder: Path, seed: int, reference: Any) -> Row:
+    """One search that the fault strikes, as a row."""
+    user = User(folder / "user", SEARCH, cluster.env, cluster.address)
+    ids = [entry.id for entry in reference]
+    stage = Stage(folder, cluster, user, ids, random.Random(f"{name}/{seed}"))
+    stage.store = f"sqlite:///{user.folder / 'runs' / 'mlflow.db'}"
+    began, strikes, problems = time.monotonic(), 0, []
+    try:
+        with FAULTS[name](stage):
+            strikes = run(stage)
+            here = stage.cluster
+            problems = broken(user, reference, here.folder, here.token, stage.store, stage.may_fail)
+    except (DriverError, AssertionError, subprocess.TimeoutExpired) as error:
+        problems = [str(error)]
+        traceback.print_exc()
+    finally:
+        user.leave()
+    for problem in problems:
+        print(f"  BROKEN {problem}")
+    return {
+        "fault": name,
+        "seed": seed,
+        "strikes": strikes,
+        "trials": TRIALS,
+        "broken": len(problems),
+        "what": " | ".join(" ".join(p.split())[:200] for p in problems[:3]),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+
+
+def measured() -> list[Row]:
+    if not RESULT.exists():
+        return []
+    with RESULT.open(newline="", encoding="utf-8") as rows:
+        return [
+            {
+                k: int(v) if k in ("seed", "strikes", "trials", "broken") else v
+                for k, v in row.items()
+            }
+            for row in csv.DictReader(rows)
+        ]
+
+
+def table(rows: Sequence[Row]) -> list[Row]:
+    """A row a fault: how often it struck, and how many searches had something broken."""
+    found = []
+    for name, function in FAULTS.items():
+        mine = [row for row in rows if row["fault"] == name]
+        found.append(
+            {
+                "fault": name,
+                "what happens": (function.__doc__ or "").strip(),
+                "searches": len(mine),
+                "strikes": sum(int(row["strikes"] or 0) for row in mine),
+                "searches with a broken invariant": sum(
+                    int(row["broken"] or 0) > 0 for row in mine
+                ),
+            }
+        )
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("faults", nargs="*", help=f"of: {', '.join(FAULTS)} (default: all)")
+    parser.add_argument("--searches", type=int, default=1, metavar="N", help="of each fault")
+    parser.add_argument("--table", action="store_true", help="run nothing, print what there is")
+    parser.add_argument("--keep", action="store_true", help="keep the folders of the searches")
+    args = parser.parse_args(argv)
+    names = args.faults or list(FAULTS)
+    unknown = sorted(set(names) - set(FAULTS))
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(FAULTS)}")
+    if not args.table:
+        measure(names, args.searches, args.keep)
+    print(format_table(table(measured())))
+
+
+def measure(names: Sequence[str], searches: int, keep: bool) -> None:
+    """Append a row to the CSV for every search, at once: what is measured is not lost."""
+    reference = undisturbed(SEARCH)
+    work = Path(tempfile.mkdtemp(prefix="chaos"))
+    cluster = Cluster(work / "cluster")
+    try:
+        cluster.start_head()
+        for round_ in range(searches):
+            for name in names:
+                done = measured()
+                seed = sum(row["fault"] == name for row in done)
+                folder = work / f"{name.replace(' ', '-')}-{round_}"
+                try:
+                    row = search_under(name, cluster, folder, seed, reference)
+                except (NotImplementedError, OSError, subprocess.CalledProcessError) as reason:
+                    print(f"{name}: left out, {reason}")
+                    continue
+                print({k: v for k, v in row.items() if k != "what"}, flush=True)
+                write_csv([*measured(), row], RESULT)
+                if not keep:
+                    shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        cluster.stop()
+        if not keep:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""What must hold of a search after any fault. One function says what does not; the chaos
+benchmark and the tests both use it."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.faulty import audit
+from benchmarks.rig import User, processes
+
+ENDED = ("complete", "pruned", "failed")
+ORPHAN_SECONDS = 30.0
+
+
+def undisturbed(search: str) -> list[Any]:
+    """The trials of a search that nothing happens to: trained one after the other, here, without
+    Ray or MLflow."""
+    from search.config import from_source
+    from search.driver import Session
+    from search.home import SearchFolder
+    from search.space_config import build_space
+    from search.yaml_source import parse
+    from trainables.trial import Trial
+
+    config = from_source(parse(search, "search.yaml"))
+    with TemporaryDirectory() as folder:
+        session = Session(config, build_space(config), SearchFolder(Path(folder)), None, quiet=True)
+        while (entry := session.ask()) is not None:
+            trial = Trial(session.trial_config(entry))
+            result = trial.step()
+            while not result["done"]:
+                result = trial.step()
+            session.finish(entry.id, result)
+        session.close()
+        return list(session.ledger.entries.values())
+
+
+def broken(
+    user: User,
+    reference: Iterable[Any],
+    chaos: Path,
+    token: str,
+    tracking: str | None = None,
+    may_fail: dict[str, str] | None = None,
+) -> list[str]:
+    """Every invariant that does not hold, a line each.
+
+    `reference` are the trials of the same search undisturbed, `tracking` the MLflow store,
+    `token` what the environment of every process of the cluster carries. `may_fail` are the
+    trials that were made to fail, and the reason they must give."""
+    entries = user.entries()
+    expected = {e.id: e for e in reference}
+    found = ended_once(entries, expected, may_fail or {})
+    found += same_values(entries, expected)
+    found += same_front(user, entries, expected)
+    found += nothing_trained_again(entries, chaos)
+    if tracking is not None:
+        found += told_once(entries, tracking)
+    found += no_orphans(token)
+    if (user.search.path / "trials").exists():
+        found.append("checkpoints of ended trials are left on disk")
+    return found
+
+
+def ended_once(entries: list[Any], expected: dict[str, Any], may_fail: dict[str, str]) -> list[str]:
+    """Every trial is in the ledger once, in one terminal state, a failure with its reason."""
+    found = []
+    counts = Counter(e.id for e in entries)
+    if set(counts) != set(expected):
+        missing, extra = set(expected) - set(counts), set(counts) - set(expected)
+        found.append(f"other trials than undisturbed: {missing} missing, {extra} new")
+    found += [f"{trial} is {n} times in the ledger" for trial, n in counts.items() if n > 1]
+    for entry in entries:
+        if entry.state not in ENDED:
+            found.append(f"{entry.id} is left {entry.state}")
+        if entry.state == "failed" and may_fail.get(entry.id) != entry.failure:
+            found.append(f"{entry.id} failed: {entry.failure}: {(entry.message or '')[:200]}")
+        if entry.state != "failed" and entry.id in may_fail:
+            found.append(f"{entry.id} was made to fail ({may_fail[entry.id]}) and did not")
+    return found
+
+
+def same_values(entries: list[Any], expected: dict[str, Any]) -> list[str]:
+    """A trial that completed has the values and as many epochs as undisturbed."""
+    return [
+        f"{e.id} has {e.values} after {len(e.history)} epochs"
+        for e in entries
+        if e.state == "complete" and e.id in expected
+        if e.values != expected[e.id].values or len(e.history) != len(expected[e.id].history)
+    ]
+
+
+def same_front(user: User, entries: list[Any], expected: dict[str, Any]) -> list[str]:
+    """The front is that of the undisturbed search, without the trials that failed."""
+    from search.front import Front
+    from search.results import Results
+
+    results = Results.of(user.search)
+    front = Front(results.config.front_objectives)
+    failed = {e.id for e in entries if e.state == "failed"}
+    for entry in expected.values():
+        if entry.values is not None and entry.id not in failed:
+            front.add(entry.id, entry.values)
+    shown = {e.id for e in results.front}
+    return [] if shown == set(front.keys) else [f"the front is {shown}, not {set(front.keys)}"]
+
+
+def nothing_trained_again(entries: list[Any], chaos: Path) -> list[str]:
+    """No epoch of a trial begins after the ledger has its end."""
+    ended = {e.id: e.ended for e in entries if e.ended is not None}
+    return [
+        f"{row.trial} was trained again, {row.began - ended[row.trial]:.1f} s after its end"
+        for row in audit(chaos)
+        if row.trial in ended and row.began > ended[row.trial]
+    ]
+
+
+def told_once(entries: list[Any], tracking: str) -> list[str]:
+    """MLflow has one run a trial, ended as in the ledger, one parent, and nothing RUNNING."""
+    from mlflow import MlflowClient
+
+    from search.tracking import STATUS
+
+    client = MlflowClient(tracking)
+    experiments = [e.experiment_id for e in client.search_experiments()]
+    runs = client.search_runs(experiments, "tags.`bitfront.kind` = 'trial'")
+    parents = client.search_runs(experiments, "tags.`bitfront.kind` = 'search'")
+    states = {e.id: STATUS.get(e.state) for e in entries}
+    counts = Counter(run.data.tags["bitfront.trial"] for run in runs)
+    found = [f"{trial} has {n} runs in MLflow" for trial, n in counts.items() if n > 1]
+    found += [f"{trial} has no run in MLflow" for trial in set(states) - set(counts)]
+    for run in runs:
+        trial = run.data.tags["bitfront.trial"]
+        if run.info.status != states.get(trial):
+            found.append(f"{trial} is {run.info.status} in MLflow, {states.get(trial)} in fact")
+    statuses = [parent.info.status for parent in parents]
+    if statuses != ["FINISHED"]:
+        found.append(f"parent runs in MLflow: {statuses}")
+    return found
+
+
+def no_orphans(token: str, seconds: float = ORPHAN_SECONDS) -> list[str]:
+    """No worker of a trial and no driver outlives the search for long."""
+    deadline = time.monotonic() + seconds
+    while True:
+        left = {
+            pid: title
+            for pid, title in processes(token).items()
+            if title.startswith("ray::ResourceTrainable") or "search.cli" in title
+        }
+        if not left:
+            return []
+        if time.monotonic() > deadline:
+            return [f"process {pid} is left: {title[:80]}" for pid, title in left.items()]
+        time.sleep(0.2)

@@ -1,0 +1,279 @@
+"""What a search costs its driver when it is long and wide.
+
+    python -m benchmarks.scale                          # 1,000 to 10,000 trials, 2 to 128 slots
+    python -m benchmarks.scale --trials 1000 --slots 8  # one size
+    python -m benchmarks.scale --ray                    # 1,000 trials on Ray's own actors, 2 slots
+    python -m benchmarks.scale --efficiency             # trials of 10 s on two cores
+    python -m benchmarks.scale --profile                # where the driver's time goes
+
+Slots may be more than the machine has cores because nothing is trained: the session of a real
+driver (ledger on SQLite, front, MLflow on SQLite in its thread, sampler) is asked for trials and
+told their results by a loop that keeps `slots` of them open. Ray Tune's own share comes on top and
+is measured by `--ray`, with actors that do not import torch and end a trial at once. Costs are CPU
+seconds of the driver's process, all its threads: a busy machine does not change them."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.table import Row, bar, csv_path, format_table, write_csv
+
+SEARCH = """\
+name: scale
+task:
+  dataset: digits
+  model: {name: mlp, depth: 12, width: 16}
+  epochs: 3
+space:
+  method: [bnn, bc]
+  plan: {per: layer, levels: [F, B]}
+  optimizer.lr: {float: [0.001, 0.1], log: true}
+search: {seed: 0}
+resources: {cpus: 1}
+"""
+PACKAGES = ("ray", "optuna", "mlflow")
+SLOTS = (2, 8, 32, 128)
+TRIALS = (1000, 5000, 10000)
+WINDOW = 200
+SECONDS_OF_TRAINING = 10.0
+
+
+def result_of(entry: Any) -> dict[str, Any]:
+    """What a trial would report: better when dearer, with noise of its own."""
+    noise = int(entry.id, 16) % 1000 / 1e5
+    accuracy = 0.5 + 0.4 * (entry.costs["flops_pct"] / 100) ** 0.5 + noise
+    history = [
+        {"epoch": n, "train_loss": 1 / n, "val_accuracy": accuracy * n / 3, "val_loss": 0.5}
+        for n in (1, 2, 3)
+    ]
+    return {**history[-1], "history": history, "done": True}
+
+
+def drive(folder: Path, sizes: Sequence[int], slots: int, sampler: str) -> list[Row]:
+    """One search to its end, in this process; a row when it has had so many trials."""
+    from search.config import from_source
+    from search.driver import Session
+    from search.home import SearchFolder
+    from search.space_config import build_space
+    from search.tracking import Tracker
+    from search.yaml_source import parse
+
+    settings = [f"search.trials={max(sizes)}", f"search.sampler={sampler}"]
+    config = from_source(parse(SEARCH, "scale.yaml"), settings)
+    place = SearchFolder(folder / "runs" / "scale")
+    place.path.mkdir(parents=True)
+    place.config_file.write_text(config.dump())
+    tracker = Tracker(config, place.identity, place.path.parent)
+    session = Session(config, build_space(config), place, tracker, quiet=True)
+    tracker.start([])
+    rows: list[Row] = []
+    began, cpu, asks = time.perf_counter(), [time.process_time()], []
+    ended_at: list[float] = []
+    running: deque[Any] = deque()
+    while True:
+        asked = time.perf_counter()
+        entry = session.ask() if len(running) < slots else None
+        if entry is not None:
+            asks.append(time.perf_counter() - asked)
+            running.append(entry)
+            continue
+        if not running:
+            break
+        ending = running.popleft()
+        result = result_of(ending)
+        for row in result["history"]:
+            session.report(ending.id, row)
+        session.finish(ending.id, result)
+        cpu.append(time.process_time())
+        ended_at.append(time.perf_counter() - began)
+        if len(ended_at) in sizes:
+            sofar = len(ended_at)
+            rows.append(
+                {
+                    "sampler": sampler,
+                    "slots": slots,
+                    "trials": sofar,
+                    "driver CPU ms/trial": 1000 * (cpu[-1] - cpu[0]) / sofar,
+                    f"last {WINDOW}": 1000 * (cpu[-1] - cpu[-1 - WINDOW]) / WINDOW,
+                    "ask ms": 1000 * statistics.fmean(asks),
+                    f"ask ms, last {WINDOW}": 1000 * statistics.fmean(asks[-WINDOW:]),
+                    "driver MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                    "first trial s": ended_at[0],
+                    "last trial s": ended_at[-1],
+                    "MLflow backlog": len(tracker._outbox.trials),
+                }
+            )
+    session.close()
+    closing = time.perf_counter()
+    tracker.close("complete", {}, "")
+    rows[-1]["backlog s"] = time.perf_counter() - closing
+    return rows
+
+
+def commands(folder: Path) -> Row:
+    """CPU seconds of the commands on the finished search; `resume` finds nothing to do."""
+    env = {**os.environ, "BITFRONT_HOME": str(folder / "runs")}
+    row: Row = {}
+    for verb in ("status", "front", "resume"):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        began = time.perf_counter()
+        command = [sys.executable, "-m", "search.cli", verb, "scale"]
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{verb}: {done.stdout}{done.stderr}")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        row[f"{verb} s"] = time.perf_counter() - began
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        row[f"{verb} CPU s"] = used
+    return row
+
+
+def measure(sizes: Sequence[int], slots: int, sampler: str) -> list[Row]:
+    """In a process of its own, so that memory and imports are this search's."""
+    with tempfile.TemporaryDirectory(prefix="scale") as folder:
+        words = ["--one", folder, "--trials", *map(str, sizes), "--slots", str(slots)]
+        command = [sys.executable, "-m", "benchmarks.scale", *words, "--sampler", sampler]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        rows: list[Row] = json.loads(done.stdout.splitlines()[-1])
+        rows[-1] |= commands(Path(folder))
+        return rows
+
+
+def run_on_ray(folder: Path, trials: int, slots: int) -> Row:
+    """The whole path with Ray Tune: actors of a trainable that ends at once."""
+    import search.tuner as tuner
+    from benchmarks.near_empty import NearEmpty
+    from benchmarks.overhead import start_ray
+    from search.config import from_source
+    from search.launch import launch, prepare
+    from search.yaml_source import parse
+
+    settings = [f"search.trials={trials}", "search.sampler=random"]
+    config = from_source(parse(SEARCH, "scale.yaml"), [*settings, f"resources.concurrent={slots}"])
+    start_ray(slots)
+    tuner.Trial = NearEmpty  # type: ignore[misc, assignment]
+    cpu, began = time.process_time(), time.perf_counter()
+    launch(config, prepare(config, folder), None, quiet=True)
+    return {
+        "trials": trials,
+        "slots": slots,
+        "driver CPU ms/trial": 1000 * (time.process_time() - cpu) / trials,
+        "seconds": time.perf_counter() - began,
+        "driver MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def efficiency(folder: Path, trials: int, slots: int) -> Row:
+    """Share of the wall-clock, from the first trial asked for to the last one ended, in which the
+    slots trained: trials of so many seconds, which they sleep so that the machine may be busy."""
+    import search.tuner as tuner
+    from benchmarks.near_empty import Asleep
+    from benchmarks.overhead import start_ray
+    from search.config import from_source
+    from search.launch import launch, prepare
+    from search.study import read_entries
+    from search.yaml_source import parse
+
+    settings = [f"search.trials={trials}", f"resources.concurrent={slots}"]
+    config = from_source(parse(SEARCH, "scale.yaml"), settings)
+    start_ray(slots)
+    tuner.Trial = Asleep  # type: ignore[misc, assignment]
+    place = prepare(config, folder)
+    launch(config, place, None, quiet=True)
+    entries = read_entries(place.ledger_url, config.name)
+    started = sorted(e.started for e in entries)
+    # Workers start once, whatever the number of trials: from the first trial's end on.
+    ends = sorted(e.ended for e in entries)
+    wall = ends[-1] - ends[slots - 1]
+    return {
+        "trials": trials,
+        "slots": slots,
+        "training %": 100 * (trials - slots) * SECONDS_OF_TRAINING / slots / wall,
+        "with the start of the workers %": 100
+        * trials
+        * SECONDS_OF_TRAINING
+        / slots
+        / (ends[-1] - started[0]),
+    }
+
+
+def bars(rows: Sequence[Row]) -> list[str]:
+    """What the issue asks for, of the sizes that were measured."""
+    told = []
+    by_size = {(r["trials"], r["slots"], r["sampler"]): r for r in rows}
+    for (trials, slots, sampler), row in by_size.items():
+        small = by_size.get((1000, slots, sampler))
+        if small is not None and trials == max(TRIALS):
+            growth = float(row["driver CPU ms/trial"]) / float(small["driver CPU ms/trial"])  # type: ignore[arg-type]
+            told.append(bar(f"CPU a trial, {slots} slots, {sampler}", growth, at_most=1.5))
+    largest = max(float(r["driver MB"] or 0) for r in rows)
+    told.append(bar("memory of the driver, MB", largest, at_most=2048))
+    for verb in ("status", "front"):
+        longest = max(float(r.get(f"{verb} CPU s") or 0) for r in rows)
+        told.append(bar(f"{verb}, CPU s", longest, at_most=2))
+    return told
+
+
+def _before(path: Path, rows: Sequence[Row]) -> list[Row]:
+    """What the CSV has of other sizes; long ones need not be measured in one sitting."""
+    if not path.exists():
+        return []
+    keys = ("sampler", "slots", "trials")
+    new = {tuple(str(row.get(k)) for k in keys) for row in rows}
+    with path.open(newline="", encoding="utf-8") as old:
+        return [r for r in csv.DictReader(old) if tuple(str(r.get(k)) for k in keys) not in new]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--trials", type=int, nargs="*", default=list(TRIALS))
+    parser.add_argument("--slots", type=int, nargs="*", default=list(SLOTS))
+    parser.add_argument("--sampler", nargs="*", default=["random", "free-cost"])
+    parser.add_argument("--ray", action="store_true")
+    parser.add_argument("--efficiency", action="store_true")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--one", metavar="DIR", help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    if args.one:
+        print(json.dumps(drive(Path(args.one), args.trials, args.slots[0], args.sampler[0])))
+        return
+    if args.profile:
+        from benchmarks.overhead import _profiled
+
+        with tempfile.TemporaryDirectory(prefix="scale") as folder:
+            _profiled(lambda: drive(Path(folder), args.trials, args.slots[0], args.sampler[0]))
+        return
+    if args.ray or args.efficiency:
+        what = "scale-efficiency" if args.efficiency else "scale-ray"
+        with tempfile.TemporaryDirectory(prefix="scale") as folder:
+            action = efficiency if args.efficiency else run_on_ray
+            row = action(Path(folder), args.trials[0], args.slots[0])
+        rows = [row]
+    else:
+        what, rows = "scale", []
+        for sampler in args.sampler:
+            for slots in args.slots:
+                rows += measure(args.trials, slots, sampler)
+                print(rows[-1], flush=True)
+        print("\n".join(bars(rows)))
+    print(format_table(rows))
+    write_csv([*_before(csv_path(what, PACKAGES), rows), *rows], csv_path(what, PACKAGES))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""What a Ray cluster has and what a trial takes of it: whether trials can ever be scheduled, and
+how many fit at once. Pure functions but for `connect` and `look`, which ask Ray."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from search.config import ResourceSpec
+from trainables.registry import UserError
+
+OBJECT_STORE_BYTES = 256 * 1024**2
+ACCELERATOR = "accelerator_type:"
+# Ray counts resources in steps of this size; the rest is lost to rounding.
+STEP = 1e-4
+# What a node says it has of an accelerator type, and what asks for it without using it up.
+TOUCH = 0.001
+# A trial larger than the one that was measured must fit too.
+MARGIN = 1.2
+MOST_ON_ONE_GPU = 16
+
+Amounts = Mapping[str, float]
+
+
+def needs(resources: ResourceSpec, gpus: float) -> dict[str, float]:
+    """What one trial asks Ray for, by Ray's names; `gpus` is settled already."""
+    asked = {"CPU": float(resources.cpus), "GPU": float(gpus), **resources.custom}
+    if resources.accelerator is not None and gpus > 0:
+        asked[ACCELERATOR + resources.accelerator] = TOUCH
+    return {name: amount for name, amount in asked.items() if amount > 0}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The nodes that are there, and whether an autoscaler may add others."""
+
+    nodes: tuple[Amounts, ...]
+    grows: bool = False
+
+    @property
+    def has_gpus(self) -> bool:
+        return any(node.get("GPU", 0) > 0 for node in self.nodes)
+
+    def total(self, name: str) -> float:
+        return sum(node.get(name, 0.0) for node in self.nodes)
+
+    def slots(self, need: Amounts) -> int:
+        """How many trials fit at once, node by node."""
+        return sum(fitting(node, need) for node in self.nodes)
+
+    def room(self, need: Amounts) -> int:
+        """How many trials are worth asking for: those that fit, and while the cluster may grow as
+        many as another node would take."""
+        waiting = max((fitting(node, need) for node in self.nodes), default=0) if self.grows else 0
+        return max(1, self.slots(need) + waiting)
+
+    def check(self, need: Amounts) -> str | None:
+        """An error where no trial can ever start; a warning where only another node could."""
+        if self.slots(need) > 0:
+            return None
+        wanted = f"a trial wants {amounts_text(need)}, and no node has that"
+        if self.grows:
+            return f"{wanted} yet: waiting for the autoscaler; the cluster has {self.text()}"
+        hint = "lower resources.cpus or resources.gpus, or use a larger cluster"
+        if all(self.total(name) >= amount for name, amount in need.items()):
+            hint = "a trial runs on one node, however many there are: lower resources"
+        raise UserError(f"{wanted}: Ray has {self.text()}", hint)
+
+    def text(self) -> str:
+        """`2 nodes with 4 CPUs, 1 node with 8 CPUs and 1 GPU (A100)`."""
+        kinds = Counter(amounts_text(node) for node in self.nodes)
+        told = [f"{n} node{'s' if n > 1 else ''} with {kind}" for kind, n in kinds.items()]
+        return ", ".join(told) or "no node"
+
+
+def fitting(node: Amounts, need: Amounts) -> int:
+    """How many trials a node takes. A fraction of a GPU is a fraction of one GPU: what is left of
+    two of them makes no place."""
+    counts = []
+    for name, amount in need.items():
+        have = node.get(name, 0.0)
+        if name == "GPU" and amount < 1:
+            counts.append(int(have) * int((1 + STEP) / amount))
+        else:
+            counts.append(int((have + STEP) / amount))
+    return min(counts, default=0)
+
+
+def amounts_text(amounts: Amounts) -> str:
+    """`4 CPUs and 1 GPU (A100)`; what Ray keeps for itself is left out."""
+    types = [n.removeprefix(ACCELERATOR) for n in amounts if n.startswith(ACCELERATOR)]
+    told = [_counted(amounts.get("CPU", 0.0), "CPU")]
+    if amounts.get("GPU", 0.0) > 0:
+        told.append(_counted(amounts["GPU"], "GPU") + (f" ({', '.join(types)})" if types else ""))
+    hidden = ("CPU", "GPU", "memory", "object_store_memory")
+    told += [
+        f"{amount:g} {name}"
+        for name, amount in amounts.items()
+        if name not in hidden and not name.startswith((ACCELERATOR, "node:"))
+    ]
+    return " and ".join(told)
+
+
+def _counted(amount: float, word: str) -> str:
+    return f"{amount:g} {word}" if amount == 1 else f"{amount:g} {word}s"
+
+
+def packed_share(peak: int, total: int) -> float:
+    """The share of a GPU for trials of which one took `peak` of its `total` bytes: 1/k, with the
+    largest k of which all fit."""
+    fit = int(total / (MARGIN * max(1, peak)))
+    k = max(1, min(MOST_ON_ONE_GPU, fit))
+    return math.floor(1 / (k * STEP)) * STEP if k > 1 else 1.0
+
+
+def connect(address: str | None) -> bool:
+    """Join the cluster at `address`, or start Ray here. True when Ray is ours to stop."""
+    import ray
+
+    if ray.is_initialized():
+        return False
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is None:
+        ray.init(
+            address="local",  # never somebody else's cluster that happens to run here
+            num_cpus=os.cpu_count(),
+            include_dashboard=False,
+            _node_ip_address="127.0.0.1",  # everything Ray listens on is for this machine only
+            object_store_memory=OBJECT_STORE_BYTES,
+            **quiet,
+        )
+        return True
+    if address.startswith(("http://", "https://")):
+        raise UserError(
+            f"--address {address} is a dashboard; a search is sent there with bitfront submit",
+            "a driver that stays wants auto or HOST:PORT on a node, or ray://HEAD:10001",
+        )
+    try:
+        ray.init(address=address, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UserError(
+            f"no Ray cluster answers at '{address}': {str(error).splitlines()[0]}",
+            "start one with: ray start --head; a cluster with tokens wants RAY_AUTH_MODE=token; "
+            "from a machine that is no node of it: bitfront submit --address http://HEAD:8265",
+        ) from None
+    return True
+
+
+def look() -> Cluster:
+    """The cluster this process is connected to, as it is now."""
+    import ray
+
+    nodes = tuple(node["Resources"] for node in ray.nodes() if node["Alive"])
+    return Cluster(nodes, _autoscales())
+
+
+def _autoscales() -> bool:
+    """Whether a cluster launcher or KubeRay may add nodes. Where none does, Ray's monitor reports
+    every node as a type of its own, named by its id."""
+    from ray.autoscaler.v2.utils import is_autoscaler_v2
+    from ray.experimental.internal_kv import _internal_kv_get
+
+    status = _internal_kv_get("__autoscaling_status")
+    if not status:
+        return bool(is_autoscaler_v2(fetch_from_server=True))
+    report = json.loads(status).get("autoscaler_report") or {}
+    return not any(name.startswith("node_") for name in report.get("active_nodes", {}))

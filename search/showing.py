@@ -1,0 +1,275 @@
+"""Pictures of a search, written where people look: the report, the figures beside the ledger, one
+figure for a paper. What they look like is in `dashboards`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from search import home, terminal
+from search.home import write_atomically
+from search.results import Results
+from search.study import Entry
+from search.view import SearchReader, view_of
+from trainables.registry import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from dashboards.view import SearchView
+
+REPORT = "report.html"
+
+# --- the verbs ----------------------------------------------------------------------------------
+
+
+def report(args: Namespace) -> int:
+    """`bitfront report NAME [NAME2]`."""
+    from dashboards.report import comparison_html
+
+    root = home.home(args.home)
+    folders = [home.find(root, name) for name in args.searches]
+    views = [SearchReader(folder).read() for folder in folders]
+    if len(views) == 1:
+        path = Path(args.output or folders[0].path / REPORT)
+        write_atomically(path, report_of(views[0]))
+    else:
+        _check_comparable(views)
+        names = "-".join(view.name for view in views)
+        path = Path(args.output or folders[0].path / f"report-{names}.html")
+        write_atomically(path, comparison_html(views))
+    if args.json:
+        terminal.show_json({"report": str(path)})
+    else:
+        terminal.show(f"wrote {path}")
+    return 0
+
+
+def figure(args: Namespace) -> int:
+    """`bitfront figure NAME --kind KIND -o FILE`."""
+    from dashboards.style import EXTENSIONS
+
+    if args.kind not in KINDS:
+        raise UserError(f"--kind {args.kind}: unknown, {did_you_mean(args.kind, KINDS)}")
+    path = Path(args.output or f"{args.kind}.pdf")
+    if path.suffix.lower().removeprefix(".") not in EXTENSIONS:
+        raise UserError(f"-o {path}: a figure is written as {', '.join(EXTENSIONS)}, by its name")
+    if not path.parent.is_dir():
+        raise UserError(f"-o {path}: there is no folder {path.parent}")
+    KINDS[args.kind](args, path)
+    terminal.show(f"wrote {path}")
+    return 0
+
+
+def _front(args: Namespace, path: Path) -> None:
+    from dashboards.figures import front_image
+
+    view = _view_with_front(args)
+    front_image(view.points, _title(args, view), path, **view.labels)
+
+
+def _layers(args: Namespace, path: Path) -> None:
+    from dashboards.layers import layers_image
+
+    view = _view_with_front(args)
+    layers_image(view, _title(args, view), path)
+
+
+def _hypervolume(args: Namespace, path: Path) -> None:
+    from dashboards.hypervolume import hypervolume_image
+
+    view = _view_with_front(args)
+    hypervolume_image([view], _title(args, view), path)
+
+
+def _importance(args: Namespace, path: Path) -> None:
+    from dashboards.importance import importance_image
+    from search.importance import LEAST_TRIALS, importances
+
+    view = _view_with_front(args)
+    shares = importances(view)
+    if not shares:
+        raise UserError(
+            f"search '{view.name}' cannot tell what mattered: it needs {LEAST_TRIALS} complete "
+            "trials, of different quality, that differ in something all of them have"
+        )
+    importance_image(shares, view.quality.label, _title(args, view), path)
+
+
+def _masks(args: Namespace, path: Path) -> None:
+    """Of a packed checkpoint, or of the final trainings of a search."""
+    from dashboards.pruning import mask_image, masks_image
+    from search.masks import pruned_masks
+
+    checkpoint = _checkpoint(args)
+    masks, title = pruned_masks(checkpoint)
+    title = args.title if args.title is not None else title
+    if args.layer is None:
+        masks_image(masks, title, path)
+        return
+    if args.layer not in masks:
+        hint = did_you_mean(args.layer, masks)
+        raise UserError(f"--layer {args.layer}: no such pruned layer, {hint}")
+    mask_image(masks[args.layer], f"{title}, {args.layer}", path)
+
+
+KINDS: dict[str, Callable[[Namespace, Path], None]] = {
+    "front": _front,
+    "layers": _layers,
+    "hypervolume": _hypervolume,
+    "masks": _masks,
+    "importance": _importance,
+}
+
+
+def _checkpoint(args: Namespace) -> Path:
+    given = Path(args.search)
+    if given.is_file():
+        return given
+    from search.finals import final_trainings
+
+    folder = home.find(home.home(args.home), args.search)
+    kept = [Path(f.checkpoint) for f in final_trainings(folder) if Path(f.checkpoint).is_file()]
+    if not kept:
+        raise UserError(
+            f"search '{folder.name}' has no masks: trials keep no weights, final trainings do",
+            f"bitfront export {folder.name} --knee; bitfront train recipe.yaml; "
+            "or give a packed checkpoint in place of the name",
+        )
+    return kept[-1]
+
+
+def _view_with_front(args: Namespace) -> SearchView:
+    view = SearchReader(home.find(home.home(args.home), args.search)).read()
+    if not view.front:
+        raise UserError(f"search '{view.name}' has no front yet: no trial is complete")
+    return view
+
+
+def _title(args: Namespace, view: SearchView) -> str:
+    return view.title if args.title is None else args.title
+
+
+def _check_comparable(views: list[SearchView]) -> None:
+    first = views[0]
+    for view in views[1:]:
+        if view.objectives != first.objectives:
+            both = (", ".join(a.name for a in v.objectives) for v in (first, view))
+            raise UserError(
+                f"'{first.name}' and '{view.name}' have different objectives: {' and '.join(both)}"
+            )
+
+
+# --- what a search leaves in its folder -----------------------------------------------------------
+
+
+def report_of(view: SearchView) -> str:
+    from dashboards.report import report_html
+    from search.importance import importances
+
+    return report_html(view, importances(view))
+
+
+def write_figures(results: Results) -> dict[str, str | Path]:
+    """report.html, front.html, front.png and front.csv beside the ledger, for the parent run;
+    heatmap.* where a search asks which one part may be binary, pairs.* with more than two
+    objectives, kept.* and curves.* where exponents of pruning are searched."""
+    from dashboards.figures import front_csv, front_html, front_image
+
+    points = results.figure_points()
+    labels = results.figure_labels()
+    title = (
+        f"{results.config.name}: {results.config.task.dataset}, {results.config.task.model.name}"
+    )
+    out = results.folder.path
+    (out / "front.html").write_text(front_html(points, title, **labels), encoding="utf-8")
+    (out / "front.csv").write_text(front_csv(points, results.figure_quality.bare), encoding="utf-8")
+    front_image(points, title, out / "front.png", **labels)
+    write_atomically(out / REPORT, report_of(view_of(results)))
+    names = [REPORT, "front.html", "front.png", "front.csv", *_write_heat_map(results, title)]
+    names += [*_write_pairs(results, title), *_write_pruning(results, title)]
+    return {name: out / name for name in names}
+
+
+def _write_pairs(results: Results, title: str) -> list[str]:
+    from dashboards.pairs import pairs_html, pairs_png
+
+    if len(results.config.objectives) < 3:
+        return []
+    points, labels = results.pair_points()
+    out = results.folder.path
+    (out / "pairs.html").write_text(pairs_html(points, labels, title), encoding="utf-8")
+    pairs_png(points, labels, title, out / "pairs.png")
+    return ["pairs.html", "pairs.png"]
+
+
+def _write_pruning(results: Results, title: str) -> list[str]:
+    """What layers keep and how trials learn, by exponent: of the trials of the highest rate, the
+    best one of each p."""
+    from dashboards.pruning import curves_csv, curves_png, kept_csv, kept_png
+    from trainables.cost import task_cost_table
+    from trainables.methods import build_method
+
+    quality = results.figure_quality
+    pruned = [
+        e
+        for e in results.entries
+        if e.state == "complete" and e.history and {"rate", "p"} <= set(e.spec.canonical().params)
+    ]
+    if not pruned:
+        return []
+    methods = [e.spec.canonical() for e in pruned]
+    rate = max(float(spec.params["rate"]) for spec in methods)
+    best: dict[float, Entry] = {}
+    for entry, spec in zip(pruned, methods, strict=True):
+        p = float(spec.params["p"])
+        worse = p not in best or quality.better(
+            entry.metrics[quality.name], best[p].metrics[quality.name]
+        )
+        if float(spec.params["rate"]) == rate and worse:
+            best[p] = entry
+    first = next(iter(best.values())).spec
+    sizes = task_cost_table(first.task).sizes(first.plan)
+    kept, curves = {}, {}
+    for p in sorted(best):
+        spec = best[p].spec
+        kept[f"p {p:g}"] = build_method(spec.method, dict(spec.params)).kept(sizes) or sizes
+        curves[f"p {p:g}"] = [row[quality.name] for row in best[p].history if quality.name in row]
+    out, told = results.folder.path, f"{title}, r = {rate:g}"
+    kept_png(kept, sizes, told, out / "kept.png")
+    (out / "kept.csv").write_text(kept_csv(kept, sizes), encoding="utf-8")
+    curves_png(curves, told, f"validation {quality.label}", out / "curves.png")
+    (out / "curves.csv").write_text(curves_csv(curves), encoding="utf-8")
+    return ["kept.png", "kept.csv", "curves.png", "curves.csv"]
+
+
+def _write_heat_map(results: Results, title: str) -> list[str]:
+    from dashboards.heatmap import Cell, heat_map_csv, heat_map_html, heat_map_png
+    from search.space_config import build_space
+    from spaces.space import OnlyPlan
+    from trainables.cost import task_cost_table
+
+    plan = results.config.space.get("plan")
+    if not isinstance(plan, dict) or "only" not in plan:
+        return []
+    space = build_space(results.config)
+    assert isinstance(space.plan, OnlyPlan)
+    table = task_cost_table(results.config.task)
+    parts = space.plan.names(table)
+    cells = [
+        Cell(
+            entry.spec.method,
+            space.plan.chosen(table, entry.spec.plan),
+            entry.metrics[results.figure_quality.name],
+        )
+        for entry in results.entries
+        if entry.state == "complete" and set(entry.spec.plan) != {"F"}
+    ]
+    label = f"the one {space.plan.per} that is binary ({space.plan.level})"
+    out = results.folder.path
+    shown = results.figure_labels()["accuracy_label"]
+    page = heat_map_html(cells, parts, title, label, shown)
+    (out / "heatmap.html").write_text(page, encoding="utf-8")
+    (out / "heatmap.csv").write_text(heat_map_csv(cells, parts), encoding="utf-8")
+    heat_map_png(cells, parts, title, label, out / "heatmap.png", shown)
+    return ["heatmap.html", "heatmap.png", "heatmap.csv"]

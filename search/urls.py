@@ -1,0 +1,38 @@
+"""Secrets in addresses: passwords and tokens are neither shown nor stored. What is stored is the
+address without them; a later turn finds them in the environment again."""
+
+from __future__ import annotations
+
+import re
+
+_HIDDEN = "***"
+# user:password@ of any address, and what stands alone before the @ of a web address: a token.
+_PASSWORD = re.compile(r"(?P<start>\b[a-z][a-z0-9+.-]*://[^\s/@:]*):[^\s/]+@", re.IGNORECASE)
+_LONE_TOKEN = re.compile(r"(?P<start>\bhttps?://)[^\s/@:]+@", re.IGNORECASE)
+_PARAMETER = re.compile(
+    r"(?P<mark>[?&;])(?P<name>[\w.-]*(?:token|passw|pwd|secret|key|sig|credential|auth)[\w.-]*)="
+    r"[^&;#\s'\"]*",
+    re.IGNORECASE,
+)
+
+
+def redacted(text: str) -> str:
+    """Any text with the secrets of its addresses starred out."""
+    text = _PASSWORD.sub(rf"\g<start>:{_HIDDEN}@", text)
+    text = _LONE_TOKEN.sub(rf"\g<start>{_HIDDEN}@", text)
+    return _PARAMETER.sub(rf"\g<mark>\g<name>={_HIDDEN}", text)
+
+
+def without_secrets(url: str) -> str:
+    """The address as it may be stored."""
+    url = _PASSWORD.sub(r"\g<start>@", url)
+    url = _LONE_TOKEN.sub(r"\g<start>", url)
+    url = _PARAMETER.sub(r"\g<mark>", url)
+    base, mark, query = url.partition("?")
+    kept = "&".join(part for part in re.split("[&;]", query) if part)
+    return f"{base}{mark}{kept}" if kept else base
+
+
+def with_secrets(stored: str, known: str | None) -> str:
+    """A stored address with the secrets of `known`, where that is the same address."""
+    return known if known is not None and without_secrets(known) == stored else stored

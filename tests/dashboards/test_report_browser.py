@@ -1,0 +1,279 @@
+"""The report and the MLflow UI in a real browser: they show what they should, ask nothing of the
+network and say no error."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from dashboards.report import comparison_html, report_html
+
+PLOT = ".figure .main-svg"
+
+
+@pytest.fixture
+def report(make_view, tmp_path):
+    """The address of a report."""
+    path = tmp_path / "report.html"
+    path.write_text(report_html(make_view(), {"method": 0.6, "optimizer.lr": 0.4}))
+    return path.as_uri()
+
+
+def draw_all(page):
+    """Every figure, by scrolling to it."""
+    for place in page.query_selector_all(".figure"):
+        place.scroll_into_view_if_needed()
+        page.wait_for_function("p => p.querySelector('.main-svg') !== null", arg=place)
+
+
+def point_of(page, trial):
+    """Where the marker of a trial is on the screen."""
+    page.wait_for_selector(f"#front {PLOT.split()[1]}")
+    return page.evaluate(
+        """trial => {
+            const plot = document.getElementById("front");
+            const box = plot.getBoundingClientRect();
+            for (const trace of plot.data) {
+                const i = (trace.customdata || []).indexOf(trial);
+                if (i < 0) continue;
+                const { xaxis, yaxis } = plot._fullLayout;
+                return { x: box.left + xaxis._offset + xaxis.d2p(trace.x[i]),
+                         y: box.top + yaxis._offset + yaxis.d2p(trace.y[i]) };
+            }
+        }""",
+        trial,
+    )
+
+
+def test_the_report_draws_every_figure_without_an_error_or_a_request(open_page, report):
+    opened = open_page(report)
+    draw_all(opened.page)
+    drawn = opened.page.query_selector_all(PLOT)
+    assert len(drawn) >= 10
+    assert opened.errors == []
+    assert opened.remote == []
+
+
+def test_only_what_is_in_view_is_drawn_at_first(open_page, report):
+    page = open_page(report).page
+    page.wait_for_selector("#front .main-svg")
+    assert page.query_selector("#curves .main-svg") is None
+
+
+def test_hovering_shows_the_plan_and_clicking_shows_the_trial(open_page, report):
+    opened = open_page(report)
+    page = opened.page
+    place = point_of(page, "e02")
+    page.mouse.move(place["x"] - 3, place["y"])
+    page.mouse.move(place["x"], place["y"], steps=4)
+    hover = page.wait_for_selector("#front .hoverlayer .hovertext").text_content()
+    for word in ("e02", "FFBB", "bnn++", "seeds: 2", "spread: 0.50"):
+        assert word in hover
+    assert page.is_hidden("#trial")
+    page.mouse.click(place["x"], place["y"])
+    panel = page.wait_for_selector("#trial:visible").text_content()
+    assert "bitfront export example --trial e02" in panel
+    assert "stage1" in panel
+    boxes = page.query_selector_all("#trial .level")
+    assert "".join(box.text_content() for box in boxes) == "FFBB"
+    assert opened.errors == []
+
+
+def test_a_row_of_the_table_shows_its_trial_too(open_page, report):
+    page = open_page(report).page
+    page.click("tr[data-trial='e01']")
+    assert "e01" in page.wait_for_selector("#trial:visible").text_content()
+
+
+def test_a_phone_needs_no_scrolling_sideways_and_buttons_do_not_cover_words(open_page, report):
+    opened = open_page(report, width=400)
+    page = opened.page
+    draw_all(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    covered = page.evaluate(
+        """() => [...document.querySelectorAll(".figure")].filter((figure) => {
+            const bar = figure.querySelector(".modebar-container .modebar");
+            const plot = figure.querySelector(".bglayer, .plot");
+            const heading = figure.closest("section").querySelector("h2");
+            const a = bar && bar.getBoundingClientRect();
+            const overlaps = (b) => a && a.width && !(a.right <= b.left || b.right <= a.left ||
+                a.bottom <= b.top || b.bottom <= a.top);
+            return overlaps(heading.getBoundingClientRect());
+        }).map((figure) => figure.id)"""
+    )
+    assert covered == []
+    assert opened.errors == []
+
+
+def test_a_dark_screen_gets_light_words_on_dark_paper(open_page, report):
+    light = colours(open_page(report).page)
+    dark = colours(open_page(report, dark=True).page)
+    assert luminance(light["paper"]) > 0.9
+    assert luminance(dark["paper"]) < 0.1
+    for shown in (light, dark):
+        for words in ("ink", "label"):
+            assert contrast(shown[words], shown["paper"]) > 7
+
+
+def colours(page):
+    page.wait_for_selector("#front .main-svg")
+    return page.evaluate(
+        """() => ({
+            paper: getComputedStyle(document.body).backgroundColor,
+            ink: getComputedStyle(document.body).color,
+            label: getComputedStyle(document.querySelector("#front .xtitle")).fill,
+        })"""
+    )
+
+
+def luminance(colour):
+    parts = [int(p) / 255 for p in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    linear = [p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one, other):
+    brighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (brighter + 0.05) / (darker + 0.05)
+
+
+def test_two_searches_are_drawn_over_one_another(open_page, make_view, tmp_path):
+    path = tmp_path / "both.html"
+    path.write_text(comparison_html([make_view("alpha", shift=0.05), make_view("beta")]))
+    opened = open_page(path.as_uri())
+    draw_all(opened.page)
+    assert "points of hypervolume" in opened.page.text_content("#s-overlay")
+    assert opened.errors == []
+    assert opened.remote == []
+
+
+# --- the MLflow UI --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory):
+    """(address of the run's page, experiment, run) of a small search in a real MLflow server."""
+    home = tmp_path_factory.mktemp("mlflow")
+    run = _tracked_search(home)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--workers", "1", "--backend-store-uri", f"sqlite:///{home / 'mlflow.db'}"]
+    server = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ)
+    )
+    base = f"http://127.0.0.1:{port}"
+    try:
+        _wait_until_up(base, server)
+        yield base, *run
+    finally:
+        server.terminate()
+        server.wait(60)
+
+
+def _tracked_search(home: Path):
+    """A search of six made-up trials through session, tracker and launcher; (experiment, run)."""
+    from search.config import from_source
+    from search.driver import Session
+    from search.home import SearchFolder, write_atomically
+    from search.launch import _close_tracker, _pictures
+    from search.results import Results
+    from search.space_config import build_space
+    from search.tracking import Tracker
+    from search.yaml_source import parse
+
+    text = (
+        "name: shown\ntask: {dataset: digits, model: {name: mlp, depth: 5, width: 16}, epochs: 2}\n"
+        "space: {method: [bnn, bnn++], plan: {per: layer, levels: [F, B]}}\n"
+        "search: {sampler: random, trials: 6}\n"
+    )
+    config = from_source(parse(text, "shown.yaml"))
+    folder = SearchFolder(home / "shown")
+    write_atomically(folder.config_file, config.dump())
+    tracker = Tracker(config, folder.identity, home)
+    session = Session(config, build_space(config), folder, tracker, quiet=True)
+    tracker.start([])
+    for i in range(6):
+        entry = session.ask()
+        rows = [{"epoch": e, "val_accuracy": 0.5 + 0.05 * i + 0.1 * e} for e in (1, 2)]
+        session.report(entry.id, rows[0])
+        session.finish(entry.id, {**rows[1], "history": rows})
+    deadline = time.monotonic() + 200
+    while tracker.parent_id is None and time.monotonic() < deadline:
+        time.sleep(0.1)  # importing MLflow takes as long as the machine is busy
+    results = Results.of(folder)
+    _close_tracker(tracker, results, _pictures(results, quiet=False), complete=True, quiet=False)
+    assert tracker.last_error is None
+    return tracker.experiment_id, tracker.parent_id
+
+
+def _wait_until_up(base, server):
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{base}/health", timeout=2):
+                return
+        except OSError:
+            time.sleep(0.3)
+    pytest.skip("the MLflow server does not start here")
+
+
+def test_mlflow_shows_the_front_in_the_description_of_the_search(open_page, tracked):
+    base, experiment, run = tracked
+    page = open_page(f"{base}/#/experiments/{experiment}/runs/{run}").page
+    page.set_default_timeout(120_000)
+    page.wait_for_selector("text=on the front")
+    page.wait_for_selector("text=bitfront export shown --budget 40%")
+    image = page.wait_for_selector("img[alt='front']")
+    page.wait_for_function("image => image.complete && image.naturalWidth > 400", arg=image)
+
+
+def test_mlflow_shows_the_report_as_a_page(open_page, tracked):
+    base, experiment, run = tracked
+    address = f"{base}/#/experiments/{experiment}/runs/{run}/artifacts/report.html"
+    page = open_page(address, width=1500, height=1000).page
+    page.set_default_timeout(120_000)
+    frame = page.wait_for_selector("iframe").content_frame()
+    frame.wait_for_selector("#front .main-svg")
+    assert frame.text_content("h1") == "shown"
+
+
+def test_mlflow_lists_the_search_with_its_trials(open_page, tracked):
+    base, experiment, _ = tracked
+    page = open_page(f"{base}/#/experiments/{experiment}/runs", width=1500, height=1000).page
+    page.set_default_timeout(120_000)
+    page.wait_for_selector("text=shown")
+    opener = page.query_selector("[data-testid='expander'], button[aria-label*='xpand']")
+    if opener is not None:
+        opener.click()
+    page.wait_for_selector("text=/t000\\d bnn/")
+
+
+def test_mlflow_compares_flops_with_accuracy(open_page, tracked):
+    import json
+    from urllib.parse import quote
+
+    from mlflow import MlflowClient
+
+    base, experiment, _ = tracked
+    client = MlflowClient(base)
+    runs = client.search_runs([experiment], "tags.pareto = 'true'")
+    assert runs
+    assert all({"flops_pct", "val_accuracy"} <= set(run.data.metrics) for run in runs)
+    everyone = client.search_runs([experiment], "tags.`bitfront.kind` = 'trial'")
+    ids = quote(json.dumps([run.info.run_id for run in everyone]))
+    there = quote(json.dumps([experiment]))
+    page = open_page(
+        f"{base}/#/compare-runs?runs={ids}&experiments={there}", width=1500, height=1000
+    ).page
+    page.set_default_timeout(120_000)
+    page.wait_for_selector("text=Scatter Plot")
+    page.click("text=Scatter Plot")
+    page.wait_for_selector(".js-plotly-plot .scatterlayer .point")
+    assert len(page.query_selector_all(".js-plotly-plot .scatterlayer .point")) >= len(everyone)

@@ -1,0 +1,99 @@
+"""Searches that something happens to: real nodes, servers, disks and signals. What must hold
+afterwards is in `benchmarks.invariants`; `benchmarks.chaos` does the same at random moments."""
+
+import pytest
+
+from benchmarks import faulty
+from benchmarks.invariants import broken, undisturbed
+from benchmarks.rig import Cluster, User, free_port, kill, tracking_server, wait_for
+
+SEARCH = """\
+name: chaos
+task:
+  dataset: digits
+  model: {name: mlp, depth: 4, width: 16}
+  epochs: 3
+  batch_size: 64
+  subset: 300
+  optimizer: {name: adam, lr: 0.01}
+space:
+  method: [bnn, bc]
+  plan: {per: layer, levels: [F, B]}
+  optimizer.lr: {float: [0.003, 0.03], log: true}
+search: {sampler: random, trials: 8, seed: 0}
+resources: {cpus: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """The same search with nothing in its way."""
+    return undisturbed(SEARCH)
+
+
+@pytest.mark.timeout(600)
+def test_a_search_on_three_nodes_survives_the_loss_of_one(tmp_path, reference):
+    cluster = Cluster(tmp_path / "cluster", head_cpus=0)
+    faulty.tell(cluster.folder, pace=0.5)
+    user = User(tmp_path / "user", SEARCH, cluster.env, cluster.address)
+    try:
+        cluster.start_head()
+        cluster.start_node(1)
+        cluster.start_node(2)
+        process = user.start("run", "chaos.yaml")
+
+        def in_the_middle():
+            ended = {e.id for e in user.entries() if e.state != "running"}
+            half_way = [row for row in faulty.audit(cluster.folder) if row.epoch == 2]
+            busy = {row.worker for row in half_way if row.trial not in ended}
+            return ended and busy & set(cluster.trial_workers(2))
+
+        wait_for(in_the_middle, 200, "a trial in the middle of its training", process)
+        cluster.kill(2)
+        out, _ = process.communicate(timeout=200)
+        assert process.returncode == 0, out
+        store = f"sqlite:///{user.folder / 'runs' / 'mlflow.db'}"
+        assert broken(user, reference, cluster.folder, cluster.token, store) == []
+        assert any(e.lives for e in user.entries())
+    finally:
+        user.leave()
+        cluster.stop()
+
+
+@pytest.mark.timeout(600)
+def test_a_search_survives_its_driver_a_damaged_checkpoint_a_silent_trial_and_no_tracking_server(
+    tmp_path, reference
+):
+    """First without a tracking server, until the driver is killed and a checkpoint cut short; then
+    resumed with the server, which is told everything. One trial hangs in both turns."""
+    cluster = Cluster(tmp_path / "cluster", head_cpus=2)
+    silent = reference[1].id
+    faulty.tell(cluster.folder, pace=0.3, **{silent: {"kind": "hang", "epoch": 2}})
+    port = free_port()
+    user = User(tmp_path / "user", SEARCH, cluster.env, cluster.address)
+    options = [f"tracking.uri=http://127.0.0.1:{port}", "resources.report_within=30"]
+    options += ["resources.retries=0"]
+    try:
+        cluster.start_head()
+        words = [word for option in options for word in ("--set", option)]
+        process = user.start("run", "chaos.yaml", *words)
+        wait_for(
+            lambda: user.ended() >= 2 and user.checkpoints(),
+            200,
+            "two trials ended and a checkpoint of another",
+            process,
+        )
+        kill(process.pid)
+        process.wait()
+        damaged = user.checkpoints()[0]
+        damaged.write_bytes(damaged.read_bytes()[:100])
+        with tracking_server(tmp_path, port):
+            process = user.start("resume", "chaos")
+            out, _ = process.communicate(timeout=300)
+            assert process.returncode == 0, out
+        store = f"sqlite:///{tmp_path / 'server.db'}"
+        hung = {silent: "hung"}
+        assert broken(user, reference, cluster.folder, cluster.token, store, hung) == []
+    finally:
+        user.leave()
+        cluster.stop()

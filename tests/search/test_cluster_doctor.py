@@ -1,0 +1,78 @@
+"""The verdicts about a cluster, on answers nodes may give."""
+
+import pytest
+
+from search.cluster_doctor import (
+    Node,
+    _answers,
+    _clock,
+    _file_system_of,
+    _versions,
+    check_cluster,
+    check_ledger,
+    check_storage,
+)
+from search.node_probe import NodeProbe
+
+
+def node(address, clock=0.0, **versions):
+    facts = NodeProbe("").facts()
+    facts["versions"] |= versions
+    return Node(address, None, facts, clock)
+
+
+def verdicts(checks):
+    return {check.name: check.verdict for check in checks}
+
+
+def test_a_package_of_another_version_on_one_node_is_found():
+    nodes = [node("a"), node("b", torch="2.0.0"), node("c", bitfront="missing")]
+    found = verdicts(_versions(nodes))
+    assert found["torch on all nodes"] == "FAIL"
+    assert found["bitfront on all nodes"] == "WARN", "submit brings the code along"
+    assert found["ray on all nodes"] == "PASS"
+    told = next(c.found for c in _versions(nodes) if c.name.startswith("torch "))
+    assert "2.0.0 (1)" in told
+
+
+def test_python_may_differ_in_its_last_number_only():
+    assert verdicts(_versions([node("a", python="3.11.99")]))["python on all nodes"] == "PASS"
+    assert verdicts(_versions([node("a", python="3.12.1")]))["python on all nodes"] == "FAIL"
+
+
+def test_clocks_that_disagree_and_nodes_that_are_silent_are_found():
+    assert _clock([node("a"), node("b", clock=1.0)]).verdict == "PASS"
+    late = _clock([node("a"), node("10.0.0.7", clock=-61.0)])
+    assert late.verdict == "FAIL"
+    assert "10.0.0.7: -61.0 s" in late.found
+    silent = next(_answers([node("a"), Node("10.0.0.9", None)]))
+    assert silent.verdict == "FAIL"
+    assert "10.0.0.9" in silent.found
+
+
+def test_storage_that_cannot_be_written_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert check_storage(str(tmp_path / "file" / "in"), []).verdict == "FAIL"
+    assert check_storage(f"file://{tmp_path}/made", []).verdict == "PASS"
+
+
+def test_a_ledger_must_answer_and_no_password_is_shown(tmp_path):
+    assert check_ledger(f"sqlite:///{tmp_path}/ledger.db").verdict == "PASS"
+    assert check_ledger(f"sqlite:///{tmp_path}/none/ledger.db").verdict == "FAIL"
+    away = check_ledger("postgresql://me:hunter2@127.0.0.1:1/ledger")
+    assert away.verdict == "FAIL"
+    assert "hunter2" not in away.found + away.advice
+
+
+def test_the_file_system_of_a_folder_is_that_of_the_nearest_mount(tmp_path):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"disk / ext4 rw 0 0\nserver:/x {tmp_path} nfs4 rw 0 0\n")
+    assert _file_system_of(tmp_path / "a", mounts) == "nfs4"
+    assert _file_system_of(tmp_path.parent, mounts) == "ext4"
+
+
+@pytest.mark.timeout(120)
+def test_no_cluster_at_the_address_is_a_failure_with_advice():
+    (check,) = check_cluster("http://127.0.0.1:1")
+    assert check.verdict == "FAIL"
+    assert "submit" in check.found + check.advice

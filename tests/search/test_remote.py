@@ -1,0 +1,159 @@
+"""Searches on a cluster, reached from outside: a real head with its dashboard and client server."""
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from search.home import SearchFolder
+from search.remote import secret_free
+from search.results import Results
+from trainables.registry import UserError
+
+YAML = """\
+name: away
+task: {dataset: digits, model: {name: mlp, depth: 3, width: 8}, epochs: 2, subset: 200}
+space: {method: [bnn], plan: {per: layer, levels: [F, B]}, optimizer.lr: {float: [0.001, 0.1]}}
+search: {trials: 500, sampler: random}
+tracking: {enabled: false}
+"""
+BIN = Path(sys.executable).parent
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Head:
+    """A Ray head on loopback and somebody at a terminal outside of it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        ports = {name: free_port() for name in ("gcs", "http", "client")}
+        self.http = f"http://127.0.0.1:{ports['http']}"
+        self.client = f"ray://127.0.0.1:{ports['client']}"
+        self.home = folder / "there"
+        token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        self.env = {**os.environ, **token, "PATH": f"{BIN}:{os.environ['PATH']}", "RAY_ADDRESS": ""}
+        command = [BIN / "ray", "start", "--head", "--block", f"--port={ports['gcs']}"]
+        command += ["--num-cpus=1", "--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1"]
+        command += [f"--dashboard-port={ports['http']}", "--object-store-memory=100000000"]
+        command += [f"--ray-client-server-port={ports['client']}", "--disable-usage-stats"]
+        self.process = subprocess.Popen(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env=self.env | {"BITFRONT_HOME": str(self.home)},
+        )
+        (folder / "away.yaml").write_text(YAML)
+
+    def call(self, *words, code=0):
+        """A bitfront command from outside, where no search is."""
+        done = subprocess.run(
+            [sys.executable, "-m", "search.cli", *words],
+            env=self.env | {"BITFRONT_HOME": str(self.folder / "here")},
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=280,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout if code == 0 else done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory):
+    head = Head(tmp_path_factory.mktemp("head"))
+    port = int(head.http.rpartition(":")[2])
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                break
+        time.sleep(0.2)
+    yield head
+    os.killpg(head.process.pid, signal.SIGKILL)
+    head.process.wait()
+
+
+@pytest.mark.timeout(900)
+def test_a_submitted_search_is_watched_stopped_and_read_from_outside(head):
+    told = json.loads(head.call("submit", "away.yaml", "--address", head.http, "--json"))
+    assert told["search"] == "away"
+    folder = SearchFolder(head.home / "away")
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline:
+        if folder.exists and any(e.state == "complete" for e in Results.of(folder).entries):
+            break
+        time.sleep(0.5)
+    stopped = json.loads(head.call("stop", "away", "--address", head.http, "--json"))
+    assert stopped == {"search": "away", "state": "stopped"}
+    report = json.loads(head.call("status", "away", "--address", head.http, "--json"))
+    assert report["state"] == "interrupted"
+    assert report["trials"]["complete"] >= 1
+    log = head.call("logs", "away", "--address", head.http)
+    assert "Interrupted: running trials keep their last checkpoint." in log
+    assert "Traceback" not in log
+    front = json.loads(head.call("front", "away", "--address", head.http, "--json"))
+    assert front["points"]
+    assert "unknown search 'nope'" in head.call("front", "nope", "--address", head.http, code=2)
+    assert not (head.folder / "here").exists(), "nothing of it is kept here"
+
+
+@pytest.mark.timeout(600)
+def test_through_rays_client_the_whole_driver_runs_on_the_head(head):
+    words = ["run", "away.yaml", "--name", "client", "--trials", "2", "--address", head.client]
+    assert "Front of client: " in head.call(*words)
+    results = Results.of(SearchFolder(head.home / "client"))
+    assert results.counts()["complete"] == 2
+    assert not (head.folder / "here").exists()
+    assert "task.epochs" in head.call(*words, "--set", "task.epochs=0", code=2)
+
+
+@pytest.mark.timeout(600)
+def test_doctor_asks_every_node_what_it_shares(head, tmp_path):
+    shared = ["--storage", str(tmp_path), "--ledger", f"sqlite:///{tmp_path}/ledger.db"]
+    checks = json.loads(head.call("doctor", "--address", head.http, *shared, "--json"))
+    found = {check["name"]: check for check in checks}
+    wanted = ("nodes", "resources", "clocks", "storage", "ledger", "torch on all nodes")
+    assert {found[name]["verdict"] for name in wanted} == {"PASS"}
+    assert "1 node with 1 CPU" in found["resources"]["found"]
+    assert not list(tmp_path.glob("bitfront-doctor*")), "nothing is left behind"
+    # What is in the memory of one process is shared with no other.
+    alone = ["--storage", "memory://place", "--json"]
+    checks = json.loads(head.call("doctor", "--address", head.http, *alone, code=1))
+    found = {check["name"]: check for check in checks}
+    assert found["storage"]["verdict"] == "FAIL"
+    assert "not shared" in found["storage"]["found"]
+
+
+def test_addresses_of_the_wrong_kind_say_what_is_wanted(tmp_path):
+    def said(*words):
+        command = [sys.executable, "-m", "search.cli", *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+        assert done.returncode == 2, done.stdout
+        return done.stderr
+
+    (tmp_path / "away.yaml").write_text(YAML)
+    assert "http://HEAD:8265" in said("submit", "away.yaml", "--address", "auto")
+    assert "bitfront submit" in said("run", "away.yaml", "--address", "http://127.0.0.1:1")
+    assert "no Ray dashboard answers" in said("front", "away", "--address", "http://127.0.0.1:1")
+    assert "did you mean" in said(
+        "submit", "away.yaml", "--set", "task.epoch=3", "--address", "http://127.0.0.1:1"
+    )
+
+
+def test_no_password_goes_where_the_dashboard_shows_it():
+    assert secret_free("postgresql://me@db/ledger") == "postgresql://me@db/ledger"
+    with pytest.raises(UserError, match="pgpass"):
+        secret_free("postgresql://me:secret@db/ledger")

@@ -1,0 +1,167 @@
+"""Names stay in their folders, secrets stay out of files and messages, nothing is unpickled that
+another user may have written. (That only loopback is listened on is seen in `test_end_to_end`,
+what is read in `tests/test_architecture`.)"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+from optuna.trial import TrialState, create_trial
+
+from search.config import ConfigError
+from search.home import LEDGER, SearchFolder, find, is_name
+from search.launch import fetched, prepare
+from search.results import Results, stored_config
+from search.study import entry_of
+from search.tracking import Tracker, tracking_uri
+from search.urls import redacted, with_secrets, without_secrets
+from trainables.registry import UserError
+
+SECRET = "hunter2"
+LEDGER_URL = f"postgresql://me:{SECRET}@127.0.0.1:9/ledger?sslmode=require"
+TRACKING = f"http://me:{SECRET}@127.0.0.1:9/mlflow?token={SECRET}"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown", "stored"),
+    [
+        ("postgresql://me:p@ss@db/x", "postgresql://me:***@db/x", "postgresql://me@db/x"),
+        ("https://abc123@server/", "https://***@server/", "https://server/"),
+        ("http://s/?a=1&api_token=x&b=2", "http://s/?a=1&api_token=***&b=2", "http://s/?a=1&b=2"),
+        ("s3://b/k?AWSAccessKeyId=x", "s3://b/k?AWSAccessKeyId=***", "s3://b/k"),
+        ("postgresql://me@db/x", "postgresql://me@db/x", "postgresql://me@db/x"),
+        ("sqlite:////a/b@c:d/ledger.db", "sqlite:////a/b@c:d/ledger.db", "sqlite:////a/b@c:d/ledger.db"),
+        ("http://127.0.0.1:5000", "http://127.0.0.1:5000", "http://127.0.0.1:5000"),
+    ],
+)  # fmt: skip
+def test_addresses_are_shown_and_stored_without_their_secrets(text, shown, stored):
+    assert redacted(f"{text} does not answer") == f"{shown} does not answer"
+    assert without_secrets(text) == stored
+    assert with_secrets(stored, text) == text
+    assert with_secrets(stored, "postgresql://me:other@elsewhere/x") == stored
+
+
+def files_with_secret(folder):
+    return [p for p in folder.rglob("*") if p.is_file() and SECRET.encode() in p.read_bytes()]
+
+
+def test_secrets_of_a_search_are_on_no_disk_and_come_from_the_environment_again(
+    make_config, tmp_path, monkeypatch
+):
+    monkeypatch.setenv(LEDGER, "")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    config = make_config(f"tracking.uri={TRACKING}")
+    folder = prepare(config, tmp_path, LEDGER_URL)
+    folder.config_file.write_text(config.dump())
+    assert folder.ledger_url == LEDGER_URL
+    assert tracking_uri(config, tmp_path) == TRACKING
+    assert files_with_secret(tmp_path) == []
+    monkeypatch.delenv(LEDGER)
+    assert folder.ledger_url == "postgresql://me@127.0.0.1:9/ledger?sslmode=require"
+    again = stored_config(folder)
+    assert again.tracking.uri == "http://127.0.0.1:9/mlflow"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", TRACKING)
+    assert tracking_uri(again, tmp_path) == TRACKING
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://other")
+    assert tracking_uri(again, tmp_path) == "http://127.0.0.1:9/mlflow"
+
+
+def test_what_a_failed_trial_says_is_kept_without_secrets(make_space, tmp_path):
+    from search.driver import Session
+
+    config, space = make_space()
+    session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
+    trial = session.ask()
+    session.fail(trial.id, "error", f"cannot read {TRACKING}")
+    assert SECRET not in session.ledger.entries[trial.id].message
+    assert files_with_secret(tmp_path) == []
+
+
+def test_a_tracking_server_that_refuses_is_told_of_without_its_password(
+    make_space, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("search.tracking.CLOSE_SECONDS", 3)
+    config, _ = make_space(f"tracking.uri={TRACKING}")
+    tracker = Tracker(config, "id", tmp_path)
+    tracker.start([])
+    tracker.search_metric("hypervolume", 0.5, 1)
+    problem = tracker.close("complete", {}, "")
+    assert problem is not None
+    assert SECRET not in problem
+
+
+def test_the_command_line_keeps_secrets_to_itself(tmp_path, tiny_yaml):
+    (tmp_path / "tiny.yaml").write_text(tiny_yaml)
+    env = {**os.environ, "BITFRONT_HOME": str(tmp_path / "runs")}
+    command = [sys.executable, "-m", "search.cli"]
+
+    def call(*words):
+        done = subprocess.run(
+            [*command, *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    code, said = call("run", "tiny.yaml", "--ledger", LEDGER_URL)
+    assert code == 2
+    assert "the ledger cannot be opened" in said
+    assert SECRET not in said
+    code, said = call("validate", "tiny.yaml", "--json", "--set", f"tracking.uri={TRACKING}")
+    assert code == 0
+    assert json.loads(said)["config"]["tracking"]["uri"] == "http://127.0.0.1:9/mlflow"
+    assert files_with_secret(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../x", "a/b", "/etc", "", "a\n", "-x", "a\0b"])
+def test_no_name_leaves_its_folder(name, make_config, tmp_path):
+    assert not is_name(name)
+    with pytest.raises(UserError, match="unknown search"):
+        find(tmp_path, name)
+    with pytest.raises(ConfigError):
+        make_config(f"name={json.dumps(name)}")
+    with pytest.raises(UserError, match="no trial's id"):
+        SearchFolder(tmp_path).trial_folder(name)
+
+
+def test_a_search_outside_the_home_is_not_found_by_dots(make_config, tmp_path):
+    (tmp_path / "search.yaml").write_text(make_config().dump())
+    (tmp_path / "home").mkdir()
+    with pytest.raises(UserError, match="unknown search"):
+        find(tmp_path / "home", "..")
+
+
+def test_a_stored_search_with_a_name_that_is_a_path_is_refused(make_config, tmp_path):
+    data = yaml.safe_load(make_config().dump()) | {"name": "../../elsewhere"}
+    folder = SearchFolder(tmp_path / "tiny")
+    folder.path.mkdir()
+    folder.config_file.write_text(yaml.safe_dump(data))
+    with pytest.raises(UserError, match="no name of a search"):
+        Results.of(folder)
+
+
+def test_a_trial_of_the_ledger_with_an_id_that_is_a_path_is_refused():
+    trial = create_trial(state=TrialState.RUNNING, user_attrs={"id": "../../home"})
+    with pytest.raises(UserError, match="no usable id"):
+        entry_of(trial)
+
+
+@pytest.mark.parametrize("artifact", ["runs:/../x", "runs:/abc/../../x", "runs:/../../etc/passwd"])
+def test_an_artifact_is_fetched_into_its_own_folder_only(artifact, make_config, tmp_path):
+    config = make_config(f"task.pretrain={artifact}")
+    with pytest.raises(UserError, match="not an artifact of a run"):
+        fetched(config, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["..", "../../x", "/etc"])
+def test_an_experiment_keeps_its_artifacts_in_the_home(name, make_space, tmp_path):
+    from mlflow import MlflowClient
+
+    config, _ = make_space(f"tracking.experiment={json.dumps(name)}")
+    tracker = Tracker(config, "id", tmp_path)
+    tracker._make_database(MlflowClient)
+    client = MlflowClient(tracker.uri)
+    place = client.get_experiment(tracker._experiment(client)).artifact_location
+    assert place.startswith((tmp_path / "mlartifacts").as_uri() + "/")
+    assert ".." not in place.split("/")

@@ -1,0 +1,175 @@
+"""The pieces that keep a search alive, each alone: a database that is away, a disk that is full, a
+trial that takes too much memory. Whole searches under faults are in `test_chaos`."""
+
+import multiprocessing
+import os
+import threading
+
+import pytest
+from optuna.exceptions import StorageInternalError
+from sqlalchemy.exc import DataError, OperationalError
+
+from benchmarks.rig import POSTGRES, Postgres, small_disk
+from search.driver import Session
+from search.home import SearchFolder
+from search.study import LedgerLostError, persistently, read_entries
+from trainables.trial import Trial
+
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
+
+
+def fill(disk):
+    with (disk / "filler").open("wb", buffering=0) as out:
+        try:
+            while out.write(b"\0" * 65536):
+                pass
+        except OSError:
+            pass
+
+
+def failing(times, cause):
+    """A write that does not succeed before its `times`-th attempt."""
+    attempts = []
+
+    def write():
+        attempts.append(1)
+        if len(attempts) < times:
+            raise StorageInternalError("rolled back") from cause
+        return len(attempts)
+
+    return write
+
+
+def test_a_database_that_comes_back_is_waited_for():
+    away = OperationalError("insert", {}, Exception("connection refused"))
+    assert persistently(failing(4, away)) == 4
+
+
+def test_a_database_that_stays_away_ends_the_search_with_a_word():
+    away = OperationalError("insert", {}, Exception("connection refused"))
+    with pytest.raises(LedgerLostError, match="connection refused"):
+        persistently(failing(1000, away), patience=0.5)
+
+
+def test_a_write_that_can_never_succeed_is_not_repeated():
+    write = failing(1000, DataError("insert", {}, Exception("value too long")))
+    with pytest.raises(LedgerLostError, match="value too long"):
+        persistently(write)
+    with pytest.raises(StorageInternalError):
+        write()
+    assert persistently(failing(1, None)) == 1
+
+
+def test_a_trial_that_was_written_although_the_answer_was_lost_is_in_the_ledger_once(
+    make_space, tmp_path
+):
+    config, space = make_space()
+    session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
+    create = session.ledger.storage.create_new_trial
+    lost = OperationalError("commit", {}, Exception("the server closed the connection"))
+
+    def answer_lost(*args):
+        session.ledger.storage.create_new_trial = create
+        create(*args)
+        raise StorageInternalError("rolled back") from lost
+
+    session.ledger.storage.create_new_trial = answer_lost
+    entry = session.ask()
+    session.finish(entry.id, {"epoch": 1, "val_accuracy": 0.5, "val_loss": 1.0})
+    stored = read_entries(SearchFolder(tmp_path).ledger_url, config.name)
+    assert [(e.id, e.state) for e in stored] == [(entry.id, "complete")]
+
+
+@pytest.mark.skipif(not POSTGRES, reason="PostgreSQL is not installed (apt-get install postgresql)")
+def test_a_ledger_on_postgresql_outlives_restarts_of_the_server(make_space, tmp_path):
+    pytest.importorskip("psycopg2", reason="pip install 'bitfront[postgres]'")
+    server = Postgres()
+    try:
+        config, space = make_space()
+        folder = SearchFolder(tmp_path / "tiny")
+        folder.path.mkdir()
+        folder.set_ledger_url(server.url)
+        session = Session(config, space, folder, None, quiet=True)
+        for _ in range(3):
+            entry = session.ask()
+            server.stop()
+            back = threading.Timer(1.0, server.start)
+            back.start()
+            session.finish(entry.id, {"epoch": 1, "val_accuracy": 0.5, "val_loss": 1.0})
+            back.join()
+        stored = read_entries(folder.ledger_url, config.name)
+        assert [e.state for e in stored] == ["complete"] * 3
+        assert len({e.id for e in stored}) == 3
+    finally:
+        server.remove()
+
+
+@needs_root
+def test_a_trial_on_a_full_disk_goes_on_without_its_checkpoint(make_space, tmp_path):
+    config, space = make_space()
+    folder = SearchFolder(tmp_path / "tiny")
+    folder.path.mkdir()
+    session = Session(config, space, folder, None, quiet=True)
+    said = []
+    session.progress.say = said.append
+    with small_disk(tmp_path / "tiny" / "trials", "1m") as disk:
+        fill(disk)
+        entry = session.ask()
+        trial = Trial(session.trial_config(entry))
+        results = [trial.step() for _ in range(3)]
+        assert not list(disk.rglob("*.part"))
+    assert [r["done"] for r in results] == [False, False, True]
+    assert "not_saved" in results[0]
+    for result in results[:2]:
+        session.report(entry.id, result)
+    session.finish(entry.id, results[-1])
+    assert session.ledger.entries[entry.id].state == "complete"
+    assert len(said) == 1
+    assert "checkpoints cannot be written" in said[0]
+
+
+@needs_root
+def test_a_ledger_on_a_full_disk_is_written_when_there_is_room_again(make_space, tmp_path):
+    config, space = make_space()
+    with small_disk(tmp_path / "tiny", "2m") as disk:
+        session = Session(config, space, SearchFolder(disk), None, quiet=True)
+        entry = session.ask()
+        fill(disk)
+        room = threading.Timer(1.0, (disk / "filler").unlink)
+        room.start()
+        history = [{"epoch": n, "val_accuracy": 0.5, "val_loss": 1.0} for n in range(1, 400)]
+        session.finish(entry.id, {**history[-1], "history": history})
+        room.join()
+        stored = read_entries(SearchFolder(disk).ledger_url, config.name)
+        assert [(e.state, len(e.history)) for e in stored] == [("complete", 399)]
+
+
+def leak(gigabytes, out):
+    from trainables.memory import limit_memory
+    from trainables.trial import failure
+
+    limit_memory(gigabytes)
+    kept = []
+    try:
+        while len(kept) < 100:
+            kept.append(bytearray(16 * 1024**2))
+    except MemoryError as error:
+        told = failure(error)["failure"]
+        size = len(kept)
+        kept.clear()
+        limit_memory(None)
+        kept = [bytearray(16 * 1024**2) for _ in range(40)]
+        out.put((told, size, len(kept)))
+
+
+def test_a_trial_may_take_so_much_memory_and_no_more():
+    """In a process of its own, which goes on afterwards."""
+    context = multiprocessing.get_context("spawn")
+    out = context.Queue()
+    process = context.Process(target=leak, args=(0.3, out))
+    process.start()
+    told, size, afterwards = out.get(timeout=60)
+    process.join()
+    assert told == "oom"
+    assert 10 <= size <= 20
+    assert afterwards == 40

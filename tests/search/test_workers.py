@@ -1,0 +1,76 @@
+"""`bitfront train --workers`: Ray Train on CPUs, beside the same training by one process."""
+
+import json
+
+import pytest
+
+from search.recipe import FinalTraining, Recipe, SeedJob, train_recipe
+from trainables import packed
+from trainables.registry import UserError
+from trainables.task import Task, TrialSpec
+from trainables.training import Training, save_state
+
+TASK = {
+    "dataset": "digits",
+    "model": {"name": "mlp", "depth": 4, "width": 32},
+    "epochs": 4,
+    "batch_size": 32,
+    "optimizer": {"lr": 0.01},
+}
+
+
+def recipe(method, letters, epochs=4):
+    spec = TrialSpec(task=Task.model_validate(TASK), method=method, plan=letters)
+    return Recipe(name=method, spec=spec, final=FinalTraining(epochs=epochs, seeds=[0]))
+
+
+@pytest.fixture(scope="module")
+def two_cpus():
+    import ray
+
+    import search.tuner  # noqa: F401 (sets what Ray reads when it starts)
+
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("method", "letters"), [("fp", "FFF"), ("bnn", "BBB")])
+def test_two_workers_reach_what_one_does(two_cpus, tmp_path, method, letters):
+    alone = train_recipe(recipe(method, letters), tmp_path / "alone")
+    shared = train_recipe(recipe(method, letters), tmp_path / "shared", workers=2)
+    assert abs(shared.mean - alone.mean) < 0.05
+    assert alone.mean > 0.8
+    assert set(shared.as_json()) == set(alone.as_json())
+    files = {file.name for file in (tmp_path / "shared").iterdir()}
+    assert files == {"seed0.json", "seed0.safetensors", "result.json"}
+    network, _ = packed.load(tmp_path / "shared" / "seed0.safetensors")
+    network.verify()
+    again = []
+    train_recipe(recipe(method, letters), tmp_path / "shared", workers=2, note=again.append)
+    assert "already trained" in " ".join(again)
+
+
+@pytest.mark.timeout(600)
+def test_workers_continue_from_the_last_epoch(two_cpus, tmp_path):
+    from trainables.data import load_test, load_train
+
+    given = recipe("bnn", "BBB", epochs=3)
+    spec = given.spec.model_copy(
+        update={"task": given.spec.task.model_copy(update={"epochs": 3}), "seed": 0}
+    )
+    job = SeedJob(given, spec, str(tmp_path), None, str(tmp_path / "stages"), None)
+    begun = Training(spec, load_train("digits"), load_test("digits"), validate_each_epoch=False)
+    begun.epoch()
+    save_state(begun, job.state)
+    notes = []
+    train_recipe(given, tmp_path, workers=2, note=notes.append)
+    assert "seed 0: continued after epoch 1" in notes
+    assert not any("epoch 1/3" in note for note in notes)
+    assert json.loads((tmp_path / "result.json").read_text())["epochs"] == 3
+
+
+def test_more_workers_than_fit_are_refused(two_cpus, tmp_path):
+    with pytest.raises(UserError, match="2 fit"):
+        train_recipe(recipe("bnn", "BBB"), tmp_path, workers=4)

@@ -1,0 +1,63 @@
+"""Files where all nodes reach them: a shared path, or an object store by its URL (s3://, gs:// and
+others through pyarrow; what pyarrow does not know, through fsspec). Standard library, pyarrow and
+fsspec only, so that a node can be asked about it where bitfront is missing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+
+def is_url(place: str) -> bool:
+    return "://" in place
+
+
+def join(place: str, *parts: str) -> str:
+    return "/".join([place.rstrip("/"), *parts])
+
+
+def _file_system(place: str) -> tuple[Any, str]:
+    """pyarrow's view of the place, and the path in it."""
+    from pyarrow import ArrowInvalid, fs
+
+    if not is_url(place):
+        return fs.LocalFileSystem(), os.path.abspath(os.path.expanduser(place))
+    try:
+        system, path = fs.FileSystem.from_uri(place)
+    except ArrowInvalid:
+        import fsspec
+
+        other, path = fsspec.core.url_to_fs(place)
+        system = fs.PyFileSystem(fs.FSSpecHandler(other))
+    return system, path
+
+
+def write(place: str, content: bytes) -> None:
+    """The whole content or nothing: object stores show a file when it is complete, on a disk it is
+    moved into place."""
+    system, path = _file_system(place)
+    system.create_dir(str(Path(path).parent), recursive=True)
+    part = path if is_url(place) and not place.startswith("file:") else f"{path}.{os.getpid()}.part"
+    with system.open_output_stream(part) as out:
+        out.write(content)
+    if part != path:
+        system.move(part, path)
+
+
+def read(place: str) -> bytes | None:
+    """None where there is no such file."""
+    system, path = _file_system(place)
+    try:
+        with system.open_input_stream(path) as source:
+            return bytes(source.read())
+    except FileNotFoundError:
+        return None
+
+
+def forget(place: str) -> None:
+    """Delete a folder and what is in it; none there is well."""
+    system, path = _file_system(place)
+    with contextlib.suppress(FileNotFoundError):
+        system.delete_dir(path)
