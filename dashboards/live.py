@@ -140,7 +140,7 @@ def _layout(source: Source, chosen: str | None, tick: float) -> Any:
                     ),
                 ]
             ),
-            html.P(id="sentence", className="sentence"),
+            html.P("Reading the ledger…", id="sentence", className="sentence"),
             html.Div(id="tiles"),
             html.Div(
                 className="filters",

@@ -203,6 +203,9 @@ def _tracked_search(home: Path):
         rows = [{"epoch": e, "val_accuracy": 0.5 + 0.05 * i + 0.1 * e} for e in (1, 2)]
         session.report(entry.id, rows[0])
         session.finish(entry.id, {**rows[1], "history": rows})
+    deadline = time.monotonic() + 200
+    while tracker.parent_id is None and time.monotonic() < deadline:
+        time.sleep(0.1)  # importing MLflow takes as long as the machine is busy
     _close_tracker(tracker, folder, *_summary(folder, quiet=False), complete=True, quiet=False)
     assert tracker.last_error is None
     return tracker.experiment_id, tracker.parent_id
