@@ -22,7 +22,9 @@ SEARCHES = [
     "replay",
 ]
 CATALOG = ["methods", "selectors", "models", "datasets", "cost", "doctor"]
-VERBS = [*SEARCHES, "export", "train", "ui", "mask", *CATALOG]
+PAGES = ["ui", "dashboard", "report", "figure"]
+CLUSTER = ["submit", "stop", "logs"]
+VERBS = [*SEARCHES, "export", "train", "mask", *PAGES, *CLUSTER, *CATALOG]
 
 
 @pytest.fixture(autouse=True)
