@@ -5,18 +5,32 @@
     python -m benchmarks.live --trials 1000     # one size
     python -m benchmarks.live --quick           # the size for CI
     python -m benchmarks.live --keep DIR        # keep the ledgers there, or take them from there
+    python -m benchmarks.live --cpu-clock       # on a machine that is busy with other work
 
 The ledgers are written by the code of a real search (ask and tell of `search.study`), only the
-results of the trials are made up."""
+results of the trials are made up. A refresh is what the browser asks when a trial has ended, both
+requests: is there something new, and what does the open tab show now. Its time is that of the
+server, from the request to the whole answer, without the network and without the browser."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import random
+import statistics
+import tempfile
+import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from search.config import SearchConfig, from_source
+from benchmarks.table import Row, bar, csv_path, format_table, write_csv
+from dashboards.live import live_app
+from search.config import from_source
+from search.dashboard import HomeSource
 from search.home import SearchFolder, write_atomically
+from search.results import stored_config
 from search.space_config import build_space
 from search.study import Entry, Ledger
 from search.yaml_source import parse
@@ -37,6 +51,10 @@ objectives: {val_accuracy: max, flops: min}
 search: {sampler: random, trials: 100}
 """
 PRUNED, FAILED = 0.15, 0.03
+PACKAGES = ("dash", "optuna", "plotly")
+BARS = {1000: 300.0, 5000: 1000.0}
+TABS = ("front", "hypervolume", "layers", "methods", "curves", "settings", "trials")
+REPEATS = 5
 
 
 def filled(root: Path, trials: int) -> SearchFolder:
@@ -53,10 +71,6 @@ def filled(root: Path, trials: int) -> SearchFolder:
     ledger.ask()
     write_atomically(folder.config_file, config.dump())
     return folder
-
-
-def reopened(folder: SearchFolder, config: SearchConfig) -> Ledger:
-    return Ledger(folder.ledger_url, config, build_space(config))
 
 
 def end_one(ledger: Ledger, seed: int) -> Entry:
@@ -88,3 +102,123 @@ def made_up_accuracy(entry: Entry, rng: random.Random) -> float:
     share = entry.costs["flops_pct"] / 100
     width = entry.spec.task.model.params["width"]
     return min(0.999, 0.7 + 0.2 * share**0.5 + 0.03 * math.log2(width) + rng.gauss(0, 0.01))
+
+
+class Browser:
+    """Asks the server what the page would ask, and times the answers."""
+
+    def __init__(self, root: Path, name: str, cpu_clock: bool) -> None:
+        self.name = name
+        self.clock = time.process_time if cpu_clock else time.perf_counter
+        self.client = live_app(HomeSource(root), name).server.test_client()
+        self.callbacks = self.client.get("/_dash-dependencies").get_json()
+        self.seen: Any = None
+
+    def ask(self, output: str, values: dict[str, Any]) -> bytes:
+        """The answer of the callback with this output; '' where there is nothing new."""
+        callback = next(c for c in self.callbacks if output in c["output"])
+        outputs = [
+            {"id": i, "property": p}
+            for i, p in (o.rsplit(".", 1) for o in callback["output"].strip(".").split("..."))
+        ]
+        given = {
+            part: [{**x, "value": values.get(f"{x['id']}.{x['property']}")} for x in callback[part]]
+            for part in ("inputs", "state")
+        }
+        changed = [f"{x['id']}.{x['property']}" for x in callback["inputs"][:1]]
+        body = {
+            "output": callback["output"],
+            "outputs": outputs,
+            "changedPropIds": changed,
+            **given,
+        }
+        response = self.client.post("/_dash-update-component", json=body)
+        assert response.status_code in (200, 204), response.data
+        return response.data
+
+    def refresh(self, tab: str) -> tuple[float, int]:
+        """Milliseconds and bytes of a refresh."""
+        began = self.clock()
+        news = self.ask(
+            "seen.data", {"search.value": self.name, "seen.data": self.seen, "tick.n_intervals": 1}
+        )
+        told = json.loads(news)["response"] if news else {}
+        size = len(news)
+        if "seen" in told:
+            self.seen = told["seen"]["data"]
+            size += len(
+                self.ask(
+                    "sentence.children",
+                    {
+                        "seen.data": self.seen,
+                        "tab.value": tab,
+                        "methods.value": [],
+                        "states.value": [],
+                    },
+                )
+            )
+        return 1000 * (self.clock() - began), size
+
+
+@dataclass
+class Measured:
+    ms: float
+    bytes: int
+
+
+def measure(folder: SearchFolder, cpu_clock: bool) -> list[Row]:
+    """Trials end one after another; each is followed by a refresh."""
+    browser = Browser(folder.path.parent, folder.name, cpu_clock)
+    config = stored_config(folder)
+    config.search.trials *= 2
+    ledger = Ledger(folder.ledger_url, config, build_space(config))
+    trials = ledger.count("complete", "pruned", "failed")
+    first, size = browser.refresh("front")
+    rows: list[Row] = [_row(trials, "front, opened", [Measured(first, size)])]
+    idle = [Measured(*browser.refresh("front")) for _ in range(REPEATS)]
+    rows.append(_row(trials, "nothing new", idle))
+    for tab in TABS:
+        found = []
+        for _ in range(REPEATS):
+            end_one(ledger, ledger.count("complete", "pruned", "failed"))
+            found.append(Measured(*browser.refresh(tab)))
+        rows.append(_row(trials, tab, found))
+    return rows
+
+
+def _row(trials: int, what: str, found: list[Measured]) -> Row:
+    return {
+        "trials": trials,
+        "refresh of": what,
+        "ms": round(statistics.median(m.ms for m in found), 1),
+        "worst ms": round(max(m.ms for m in found), 1),
+        "kB": round(statistics.median(m.bytes for m in found) / 1000, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.live", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--trials", type=int, action="append", help="a size (repeatable)")
+    parser.add_argument("--quick", action="store_true", help="100 trials, for CI")
+    parser.add_argument("--keep", type=Path, help="folder of the ledgers")
+    parser.add_argument("--cpu-clock", action="store_true", help="CPU time of the server's thread")
+    parser.add_argument("--out", type=Path, help="folder of the CSV (benchmarks/results)")
+    args = parser.parse_args()
+    sizes = args.trials or ([100] if args.quick else list(BARS))
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory(prefix="live-") as folder:
+        for trials in sizes:
+            rows += measure(filled(args.keep or Path(folder), trials), args.cpu_clock)
+    print(format_table(rows))
+    for trials, limit in BARS.items():
+        found = [float(r["ms"] or 0) for r in rows if r["refresh of"] == "front"]
+        if trials in sizes:
+            value = found[sizes.index(trials)]
+            print(bar(f"ms of a refresh at {trials:,} trials", value, at_most=limit))
+    what = "live" + "-cpu-clock" * args.cpu_clock + "-quick" * args.quick
+    write_csv(rows, csv_path(what, PACKAGES, args.out))
+
+
+if __name__ == "__main__":
+    main()

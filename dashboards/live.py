@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 SLOTS = 6
 TICK_SECONDS = 2.0
 MOST_ROWS = 40
+# Of the table of trials: name, state, method, quality, cost, time, plan.
+COLUMNS = ("", "", "", "number", "number", "number", "letters")
 HINT = "Click a point, a curve or a row: its plan, its curve and the command that exports it."
 GRAPH: Any = {
     "displaylogo": False,
@@ -138,7 +140,7 @@ def _layout(source: Source, chosen: str | None, tick: float) -> Any:
                     ),
                 ]
             ),
-            html.P(id="sentence", className="sentence"),
+            html.P("Reading the ledger…", id="sentence", className="sentence"),
             html.Div(id="tiles"),
             html.Div(
                 className="filters",
@@ -362,8 +364,8 @@ def _trial_rows(view: SearchView) -> Any:
     rows = [
         html.Tr(
             [
-                html.Td(text, className="number" if 3 <= i <= 5 else "")
-                for i, text in enumerate(_trial_row(view, trial))
+                html.Td(text, className=kind)
+                for text, kind in zip(_trial_row(view, trial), COLUMNS, strict=True)
             ],
             id={"row": trial.id},
             className="trial",
@@ -379,7 +381,7 @@ def _trial_rows(view: SearchView) -> Any:
 def _trial_row(view: SearchView, trial: TrialView) -> list[str]:
     quality = trial.values.get(view.quality.name)
     seconds = trial.seconds
-    if trial.state == "running" and trial.started is not None:
+    if trial.state == view.state == "running" and trial.started is not None:
         seconds = time.time() - trial.started
     state = f"failed: {trial.failure}" if trial.failure else trial.state
     return [

@@ -98,6 +98,8 @@ def live_front(view: SearchView, stopped: bool) -> go.Figure:
     """The front; with `stopped` also where trials were that did not come to their end."""
     labels: Labels = {**view.labels, "methods": view.methods}
     figure = front_figure(view.points, "", **labels)
+    # A range that changes with every trial would undo a zoom.
+    figure.update_layout(xaxis={"range": None}, yaxis={"range": None})
     ended = [
         t for t in view.trials if t.state == "pruned" and t.curve and view.cost.name in t.values
     ]
@@ -113,7 +115,7 @@ def live_front(view: SearchView, stopped: bool) -> go.Figure:
             text=[f"{t.name} {t.method}" for t in ended],
             hovertemplate="%{text}, stopped early: %{y:.4g}<extra></extra>",
         )
-        figure.update_layout(showlegend=True, xaxis={"range": None}, yaxis={"range": None})
+        figure.update_layout(showlegend=True)
     return figure
 
 

@@ -31,7 +31,7 @@ class HomeSource:
         self.root = root
         self._readers: dict[str, SearchReader] = {}
         self._seen: dict[str, tuple[SearchView | str, int]] = {}
-        self._importance: dict[str, tuple[SearchView, Mapping[str, float]]] = {}
+        self._importance: dict[str, tuple[int, Mapping[str, float]]] = {}
         self._lock = threading.Lock()
 
     def searches(self) -> list[Listed]:
@@ -65,15 +65,19 @@ class HomeSource:
             return f"search '{name}' cannot be shown: {type(error).__name__}: {error}"
 
     def importance(self, name: str) -> Mapping[str, float]:
-        """Of the search as it is now; estimated once."""
+        """It takes seconds and changes slowly: estimated anew when there are a fifth more trials to
+        tell from."""
         from search.importance import importances
 
         view = self.look(name)
         if isinstance(view, str):
             return {}
-        if name not in self._importance or self._importance[name][0] is not view:
-            self._importance[name] = view, importances(view)
-        return self._importance[name][1]
+        ended = view.counts["complete"]
+        before, shares = self._importance.get(name, (0, {}))
+        if ended >= 1.2 * before:
+            shares = importances(view)
+            self._importance[name] = ended, shares
+        return shares
 
 
 def serve(root: Path, name: str | None, host: str, port: int, open_browser: bool) -> int:
@@ -92,8 +96,11 @@ def serve_optuna(folder: SearchFolder, host: str, port: int, open_browser: bool)
         raise UserError(
             "optuna-dashboard is not installed", "pip install 'bitfront[optuna-dashboard]'"
         ) from None
-    from search.reading import open_read_only
+    from search.reading import file_of, open_read_only
 
+    file = file_of(folder.ledger_url)
+    if file is not None and not file.exists():
+        raise UserError(f"search '{folder.name}' has no ledger yet")
     storage = open_read_only(folder.ledger_url)
     return _serve(optuna_dashboard.wsgi(storage), "optuna-dashboard", host, port, open_browser)
 

@@ -174,7 +174,7 @@ def tracked(tmp_path_factory):
         yield base, *run
     finally:
         server.terminate()
-        server.wait(60)
+        server.wait(20)
 
 
 def _tracked_search(home: Path):
@@ -225,7 +225,7 @@ def _wait_until_up(base, server):
 def test_mlflow_shows_the_front_in_the_description_of_the_search(open_page, tracked):
     base, experiment, run = tracked
     page = open_page(f"{base}/#/experiments/{experiment}/runs/{run}").page
-    page.set_default_timeout(120_000)
+    page.set_default_timeout(60_000)
     page.wait_for_selector("text=on the front")
     page.wait_for_selector("text=bitfront export shown --budget 40%")
     image = page.wait_for_selector("img[src*='get-artifact']")
@@ -237,7 +237,7 @@ def test_mlflow_shows_the_report_as_a_page(open_page, tracked):
     base, experiment, run = tracked
     address = f"{base}/#/experiments/{experiment}/runs/{run}/artifacts/report.html"
     page = open_page(address, width=1500, height=1000).page
-    page.set_default_timeout(120_000)
+    page.set_default_timeout(60_000)
     frame = page.wait_for_selector("iframe").content_frame()
     frame.wait_for_selector("#front .main-svg")
     assert frame.text_content("h1") == "shown"
@@ -247,7 +247,7 @@ def test_mlflow_shows_the_report_as_a_page(open_page, tracked):
 def test_mlflow_lists_the_search_with_its_trials(open_page, tracked):
     base, experiment, _ = tracked
     page = open_page(f"{base}/#/experiments/{experiment}/runs", width=1500, height=1000).page
-    page.set_default_timeout(120_000)
+    page.set_default_timeout(60_000)
     page.wait_for_selector("text=shown")
     opener = page.query_selector("[data-testid='expander'], button[aria-label*='xpand']")
     if opener is not None:
@@ -273,7 +273,7 @@ def test_mlflow_compares_flops_with_accuracy(open_page, tracked):
     page = open_page(
         f"{base}/#/compare-runs?runs={ids}&experiments={there}", width=1500, height=1000
     ).page
-    page.set_default_timeout(120_000)
+    page.set_default_timeout(60_000)
     page.wait_for_selector("text=Scatter Plot")
     page.click("text=Scatter Plot")
     page.wait_for_selector(".js-plotly-plot .scatterlayer .point")

@@ -22,8 +22,9 @@ SEARCHES = [
     "replay",
 ]
 CATALOG = ["methods", "selectors", "models", "datasets", "cost", "doctor"]
-CLUSTER = ["submit", "logs", "stop"]
-VERBS = [*SEARCHES, "export", "train", "ui", "mask", *CLUSTER, *CATALOG]
+PAGES = ["ui", "dashboard", "report", "figure"]
+CLUSTER = ["submit", "stop", "logs"]
+VERBS = [*SEARCHES, "export", "train", "mask", *PAGES, *CLUSTER, *CATALOG]
 
 
 @pytest.fixture(autouse=True)
