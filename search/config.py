@@ -277,6 +277,8 @@ class SearchConfig(Strict):
         data = self.model_dump(mode="json")
         if self.tracking.uri is not None:
             data["tracking"]["uri"] = without_secrets(self.tracking.uri)
+        if self.storage is not None:
+            data["storage"] = without_secrets(self.storage)
         return data
 
 

@@ -44,7 +44,7 @@ def fetched(config: SearchConfig, root: Path) -> SearchConfig:
     folder = stages_folder(root) / "mlflow" / run
     path = fetch_artifact(checkpoint, tracking_uri(config, root), folder)
     here = from_source(parse(config.dump(), "search.yaml"), [f"task.pretrain.checkpoint={path}"])
-    return here.model_copy(update={"tracking": config.tracking})
+    return here.model_copy(update={"tracking": config.tracking, "storage": config.storage})
 
 
 def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> SearchFolder:

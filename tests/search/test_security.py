@@ -53,7 +53,9 @@ def test_secrets_of_a_search_are_on_no_disk_and_come_from_the_environment_again(
 ):
     monkeypatch.setenv(LEDGER, "")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    config = make_config(f"tracking.uri={TRACKING}")
+    storage = f"s3://id:{SECRET}@bucket/place"
+    config = make_config(f"tracking.uri={TRACKING}", f"storage={storage}")
+    assert config.storage == storage
     folder = prepare(config, tmp_path, LEDGER_URL)
     folder.config_file.write_text(config.dump())
     assert folder.ledger_url == LEDGER_URL
