@@ -101,7 +101,7 @@ def _read(connection: Connection, wanted: sqlalchemy.ColumnElement[bool]) -> lis
         key = next(iter(table.primary_key.columns))
         joined = table.join(trials, table.c.trial_id == trials.c.trial_id)
         query = chosen.select_from(joined).where(wanted).order_by(key)
-        for trial_id, *values in connection.execute(query):
+        for trial_id, *values in connection.execute(query).all():
             by_trial.setdefault(trial_id, []).append(values)
         return by_trial
 
