@@ -6,9 +6,10 @@ import pytest
 
 from search.recipe import FinalTraining, Recipe, SeedJob, train_recipe
 from trainables import packed
+from trainables.data import load_test, load_train
 from trainables.registry import UserError
 from trainables.task import Task, TrialSpec
-from trainables.training import Training, save_state
+from trainables.training import Training, evaluate, save_state
 
 TASK = {
     "dataset": "digits",
@@ -46,8 +47,9 @@ def test_two_workers_reach_what_one_does(two_cpus, tmp_path, method, letters):
     assert set(shared.as_json()) == set(alone.as_json())
     files = {file.name for file in (tmp_path / "shared").iterdir()}
     assert files == {"seed0.json", "seed0.safetensors", "result.json"}
-    network, *_ = packed.load(tmp_path / "shared" / "seed0.safetensors")
-    network.verify()
+    model, *_ = packed.load(tmp_path / "shared" / "seed0.safetensors")
+    reloaded = evaluate(model, load_test("digits"))["val_accuracy"]
+    assert reloaded == pytest.approx(shared.mean)
     again = []
     train_recipe(recipe(method, letters), tmp_path / "shared", workers=2, note=again.append)
     assert "already trained" in " ".join(again)
@@ -55,8 +57,6 @@ def test_two_workers_reach_what_one_does(two_cpus, tmp_path, method, letters):
 
 @pytest.mark.timeout(600)
 def test_workers_continue_from_the_last_epoch(two_cpus, tmp_path):
-    from trainables.data import load_test, load_train
-
     given = recipe("bnn", "BBB", epochs=3)
     spec = given.spec.model_copy(
         update={"task": given.spec.task.model_copy(update={"epochs": 3}), "seed": 0}
