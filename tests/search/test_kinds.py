@@ -9,12 +9,12 @@ from search.bounds import reference_point
 from search.config import ConfigError, from_source
 from search.driver import Session
 from search.home import SearchFolder, write_atomically
-from search.launch import write_figures
 from search.paper import PaperComparison
 from search.recipe import load_recipe, recipe_of, save_recipe, train_recipe
 from search.replay import replay_trial
 from search.results import Results
 from search.selection import needed
+from search.showing import write_figures
 from search.space_config import build_space
 from search.summary import front_summary
 from search.yaml_source import parse
