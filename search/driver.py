@@ -3,6 +3,7 @@ the terminal are kept in step here. Ray calls it through `tuner`; so can a simul
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from typing import Any, get_args
@@ -179,8 +180,9 @@ class Session:
         if trial_id in self._spared:
             metrics["would_stop_at"] = self._spared.pop(trial_id)
         history = [_metrics(row) for row in result.get("history", [])]
-        if self.tracker is not None and result.get("picture"):
-            self.tracker.picture(self.ledger.entries[trial_id], result["picture"])
+        picture = json.loads(result.get("picture", "{}"))
+        if self.tracker is not None and picture:
+            self.tracker.picture(self.ledger.entries[trial_id], picture)
         self._end(trial_id, "complete", metrics=metrics, history=history)
 
     def _note(self, trial_id: str, result: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import json
 import os
 import shutil
 import tempfile
@@ -92,7 +93,8 @@ class Trial(tune.Trainable):
             from trainables.pictures import pictures
 
             training.network.verify()
-            metrics["picture"] = pictures(training)
+            # As text: Ray takes nested results apart before a searcher sees them.
+            metrics["picture"] = json.dumps(pictures(training))
         if training.done or self._just_resumed:
             # The driver may be another one than that which heard of the earlier epochs.
             metrics["history"] = list(training.history)

@@ -244,14 +244,12 @@ def test_mlflow_shows_the_report_as_a_page(open_page, tracked):
 
 
 @pytest.mark.timeout(900)
-def test_mlflow_lists_the_search_with_its_trials(open_page, tracked):
-    base, experiment, _ = tracked
+def test_mlflow_lists_the_search_and_under_it_its_trials(open_page, tracked):
+    base, experiment, run = tracked
     page = open_page(f"{base}/#/experiments/{experiment}/runs", width=1500, height=1000).page
     page.set_default_timeout(60_000)
     page.wait_for_selector("text=shown")
-    opener = page.query_selector("[data-testid='expander'], button[aria-label*='xpand']")
-    if opener is not None:
-        opener.click()
+    page.goto(f"{base}/#/experiments/{experiment}/runs/{run}")
     page.wait_for_selector("text=/t000\\d bnn/")
 
 

@@ -1,5 +1,7 @@
 """MLflow shows each trial once, whatever happened in between; the ledger is the truth."""
 
+import json
+
 import pytest
 from mlflow import MlflowClient
 
@@ -84,7 +86,9 @@ def test_a_picture_of_the_predictions_is_in_the_run_of_its_trial(make_space, fol
     entry = session.ask()
     last = rows(1)[-1] | {"val_accuracy_mean": 0.6, "val_accuracy_task2": 0.7}
     session.report(entry.id, last)
-    session.finish(entry.id, {**last, "history": [last], "picture": {"predictions": picture}})
+    session.finish(
+        entry.id, {**last, "history": [last], "picture": json.dumps({"predictions": picture})}
+    )
     assert tracker.close("complete", {}, "summary") is None
     client, (child,) = runs_of(tracker)
     assert [a.path for a in client.list_artifacts(child.info.run_id)] == ["predictions.png"]
