@@ -3,8 +3,11 @@ look reads only what is new."""
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -58,7 +61,8 @@ class LedgerReader:
             if stamp == ():
                 return gone
             try:
-                changed = self._read()
+                with undisturbed():
+                    changed = self._read()
             except (SQLAlchemyError, StorageInternalError, ImportError) as error:
                 told = error.__cause__ if isinstance(error, StorageInternalError) else error
                 reason = (str(told).splitlines() or [type(told).__name__])[0]
@@ -111,6 +115,18 @@ class LedgerReader:
     def _forget(self) -> None:
         self._entries, self.reference, self.networks = {}, None, Networks()
         self._storage = self._seen = None
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """No collection of garbage while much is made of which all stays: it takes half the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def file_of(url: str) -> Path | None:
