@@ -4,7 +4,6 @@ and ended by its id."""
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import pwd
@@ -16,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -76,30 +75,6 @@ def processes(token: str) -> dict[int, str]:
         if title:
             found[int(proc.name)] = title
     return found
-
-
-def listening(pids: Iterable[int]) -> set[tuple[str, int]]:
-    """Addresses and ports that these processes listen on."""
-    found = set()
-    for pid in pids:
-        with suppress(OSError):
-            own = {os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir()}
-            for family in ("tcp", "tcp6"):
-                for line in Path(f"/proc/{pid}/net/{family}").read_text().splitlines()[1:]:
-                    words = line.split()
-                    if words[3] == "0A" and f"socket:[{words[9]}]" in own:
-                        found.add(_decoded(words[1]))
-    return found
-
-
-def _decoded(text: str) -> tuple[str, int]:
-    """`0100007F:1F90`, as the kernel prints it, is 127.0.0.1 and 8080."""
-    host, _, port = text.partition(":")
-    raw = bytes.fromhex(host)
-    swapped = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
-    address = ipaddress.ip_address(swapped)
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address), int(port, 16)
 
 
 class Cluster:

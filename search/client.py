@@ -15,12 +15,14 @@ import time
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from search.remote import run_words, shipped_code
 from trainables.registry import UserError
 
 SCHEME = "ray://"
 POLL_SECONDS = 0.5
+ATTEMPTS = 3
 
 
 def is_client(address: str | None) -> bool:
@@ -72,9 +74,9 @@ def run_there(args: Namespace) -> int:
         words += ["--home", args.home]
     import ray
 
-    code = {"py_modules": shipped_code(), "excludes": ["**/__pycache__"]}
+    code: dict[str, Any] = {"py_modules": shipped_code(), "excludes": ["**/__pycache__"]}
     try:
-        ray.init(args.address, runtime_env=code, logging_level=logging.ERROR, log_to_driver=False)
+        _connect(args.address, code)
     except (ConnectionError, RuntimeError, ValueError) as error:
         first = str(error).splitlines()[0]
         raise UserError(
@@ -88,6 +90,20 @@ def run_there(args: Namespace) -> int:
         return _follow(actor)
     finally:
         ray.shutdown()
+
+
+def _connect(address: str, code: dict[str, Any]) -> None:
+    """Ray starts a process for every client; on a busy head that fails now and then."""
+    import ray
+
+    for attempt in range(ATTEMPTS):
+        try:
+            ray.init(address, runtime_env=code, logging_level=logging.ERROR, log_to_driver=False)
+            return
+        except ConnectionError:
+            if attempt + 1 == ATTEMPTS:
+                raise
+            time.sleep(5 * POLL_SECONDS)
 
 
 def _follow(actor: object) -> int:

@@ -131,7 +131,6 @@ def connect(address: str | None) -> bool:
             address="local",  # never somebody else's cluster that happens to run here
             num_cpus=os.cpu_count(),
             include_dashboard=False,
-            _node_ip_address="127.0.0.1",  # everything Ray listens on is for this machine only
             object_store_memory=OBJECT_STORE_BYTES,
             **quiet,
         )

@@ -31,6 +31,9 @@ SEARCH, HOME = "bitfront_search", "bitfront_home"
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
 # A command that only reads takes seconds; its start on a busy head may take longer.
 CALL_SECONDS = 300.0
+# What Ray says while the process that starts jobs is not there, and how long that may last.
+NO_AGENT = "No available agent"
+AGENT_SECONDS = 60.0
 
 
 def is_remote(address: str | None) -> bool:
@@ -57,7 +60,7 @@ class Head:
         with tempfile.TemporaryDirectory() as folder:
             shutil.copy(file, Path(folder) / file.name)
             command = [*words, "--address", "auto"]
-            self.client.submit_job(
+            self._start(
                 entrypoint=_entrypoint(command, home),
                 submission_id=job,
                 runtime_env=self._environment(folder),
@@ -70,7 +73,7 @@ class Head:
         mark = secrets.token_hex(8)
         columns = shutil.get_terminal_size().columns
         entrypoint = f"echo {mark}; COLUMNS={columns} {_entrypoint(words, home)}"
-        job = self.client.submit_job(entrypoint=entrypoint, runtime_env=self._environment())
+        job = self._start(entrypoint=entrypoint, runtime_env=self._environment())
         deadline = time.monotonic() + CALL_SECONDS
         while (info := self.client.get_job_info(job)).status.value not in ENDED:
             if time.monotonic() > deadline:
@@ -84,6 +87,23 @@ class Head:
         printed = lines[lines.index(f"{mark}\n") + 1 :]
         # Ray may note the command itself a little late.
         return info.driver_exit_code or 0, "".join(line for line in printed if mark not in line)
+
+    def _start(self, **job: Any) -> str:
+        """Start a job; a head that has just been started needs a while before it takes one."""
+        deadline = time.monotonic() + AGENT_SECONDS
+        while True:
+            try:
+                return str(self.client.submit_job(**job))
+            except RuntimeError as error:
+                if NO_AGENT not in str(error):
+                    raise
+                if time.monotonic() > deadline:
+                    raise UserError(
+                        f"{self.address} takes no jobs: {NO_AGENT}",
+                        "two clusters on one machine need ports of their own: "
+                        "ray start --dashboard-agent-listen-port",
+                    ) from None
+            time.sleep(1)
 
     def job_of(self, name: str) -> JobDetails:
         """The last job that ran a search."""

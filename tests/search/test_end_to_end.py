@@ -1,6 +1,5 @@
 """Whole searches as a user runs them: real processes, real Ray, real MLflow, and faults."""
 
-import ipaddress
 import json
 import os
 import secrets
@@ -16,7 +15,7 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from benchmarks.rig import listening, processes
+from benchmarks.rig import processes
 from search.home import SearchFolder
 from search.study import read_entries
 
@@ -397,34 +396,3 @@ def test_two_drivers_of_one_search_are_kept_apart(user):
 def test_a_trial_that_can_never_be_scheduled_is_an_error(user):
     out = user.call("run", "e2e.yaml", "--set", "resources.cpus=64", code=2)
     assert "a trial wants 64 CPUs" in out
-
-
-@pytest.mark.timeout(400)
-def test_without_a_cluster_ray_is_started_here_and_listens_to_this_machine_only(tmp_path):
-    user = User(tmp_path, None)
-    mark = f"{TOKEN}-alone"
-    user.env["BITFRONT_TEST"] = mark
-    command = [*BITFRONT, "run", "e2e.yaml", "--trials", "2"]
-    process = subprocess.Popen(
-        command,
-        cwd=tmp_path,
-        env=user.env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    heard = set()
-
-    def look():
-        heard.update(listening(processes(mark)))
-        return process.poll() is not None
-
-    try:
-        wait_for(look, 280, "the search")
-    finally:
-        process.kill()
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, out
-    assert heard
-    assert all(ipaddress.ip_address(host).is_loopback for host, _ in heard), heard
-    user.check_invariants(2)

@@ -40,7 +40,7 @@ class Head:
 
     def __init__(self, folder):
         self.folder = folder
-        ports = {name: free_port() for name in ("gcs", "http", "client")}
+        ports = {name: free_port() for name in ("gcs", "http", "client", "agent")}
         self.http = f"http://127.0.0.1:{ports['http']}"
         self.client = f"ray://127.0.0.1:{ports['client']}"
         self.home = folder / "there"
@@ -49,6 +49,8 @@ class Head:
         command = [BIN / "ray", "start", "--head", "--block", f"--port={ports['gcs']}"]
         command += ["--num-cpus=1", "--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1"]
         command += [f"--dashboard-port={ports['http']}", "--object-store-memory=100000000"]
+        # The one of another cluster on this machine may be taken, and without it no job starts.
+        command += [f"--dashboard-agent-listen-port={ports['agent']}"]
         command += [f"--ray-client-server-port={ports['client']}", "--disable-usage-stats"]
         # Jobs look for the cluster in it: with the folder of all clusters they may find another.
         self.files = tempfile.mkdtemp(prefix="bf", dir="/tmp")

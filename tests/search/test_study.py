@@ -6,6 +6,7 @@ import pytest
 from search.bounds import violations
 from search.config import SAMPLERS as NAMES
 from search.samplers import SAMPLERS
+from search.storage import LedgerStorage
 from search.study import Ledger, read_entries
 from trainables.registry import UserError
 
@@ -211,14 +212,14 @@ def test_a_ledger_whose_tables_somebody_else_is_making_is_opened_a_little_later(
     """As when `status` looks at a search that is just being begun."""
     met = []
 
-    class Busy(optuna.storages.RDBStorage):
+    class Busy(LedgerStorage):
         def __init__(self, *args, **kwargs):
             if len(met) < 2:
                 met.append(args)
                 raise RuntimeError("(sqlite3.OperationalError) table studies already exists")
             super().__init__(*args, **kwargs)
 
-    monkeypatch.setattr(optuna.storages, "RDBStorage", Busy)
+    monkeypatch.setattr("search.storage.LedgerStorage", Busy)
     ledger = Ledger(url, *make_space())
     assert len(met) == 2
     assert ledger.ask() is not None

@@ -170,7 +170,7 @@ def test_end_to_end_trials_keep_their_ids(make_spec) -> None:
     spec = make_spec()
     content = spec.canonical().model_dump(mode="json")
     del content["task"]["data_dir"], content["task"]["pretrain"]
-    del content["task"]["normalize"], content["task"]["loss"]["distill"]
+    del content["task"]["normalize"], content["task"]["loss"]["distill"], content["task"]["keep"]
     del content["task"]["attack"], content["task"]["optimizer"]["nesterov"]
     import hashlib
 
