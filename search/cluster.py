@@ -75,7 +75,7 @@ class Cluster:
     def text(self) -> str:
         """`2 nodes with 4 CPUs, 1 node with 8 CPUs and 1 GPU (A100)`."""
         kinds = Counter(amounts_text(node) for node in self.nodes)
-        told = [f"{n} node{'s' if n > 1 else ''} with {kind}" for kind, n in kinds.items()]
+        told = [f"{n} node{'s' if n > 1 else ''} with {kind}" for kind, n in sorted(kinds.items())]
         return ", ".join(told) or "no node"
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 SQLITE = "sqlite:///"
 # What a file says that a driver has made but not written to yet.
 NOT_YET = "no such table"
+# What it says where its journal must be put right.
+RECOVERY = "readonly database"
 
 
 class LedgerReader:
@@ -62,15 +64,25 @@ class LedgerReader:
                 return gone
             try:
                 with undisturbed():
-                    changed = self._read()
+                    changed = self._read_recovered()
             except (SQLAlchemyError, StorageInternalError, ImportError) as error:
-                told = error.__cause__ if isinstance(error, StorageInternalError) else error
-                reason = (str(told).splitlines() or [type(told).__name__])[0]
+                reason = _reason(error)
                 if NOT_YET in reason:
                     return gone
                 raise UserError(f"the ledger of '{self.name}' cannot be read: {reason}") from None
             self._seen = stamp
             return changed or gone
+
+    def _read_recovered(self) -> bool:
+        """What a writer left half written when it was killed, SQLite must put right first, which
+        it does for those who may write."""
+        try:
+            return self._read()
+        except (SQLAlchemyError, StorageInternalError) as error:
+            if RECOVERY not in _reason(error):
+                raise
+        self._storage = open_read_only(self.url, recover=True)
+        return self._read()
 
     def _read(self) -> bool:
         storage = self._open()
@@ -134,11 +146,12 @@ def file_of(url: str) -> Path | None:
     return Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
 
 
-def open_read_only(url: str) -> BaseStorage:
+def open_read_only(url: str, recover: bool = False) -> BaseStorage:
     """A store that reads every finished trial once."""
     from search.storage import LedgerStorage
 
-    storage = LedgerStorage(read_only(url), skip_compatibility_check=True, skip_table_creation=True)
+    address = url if recover else read_only(url)
+    storage = LedgerStorage(address, skip_compatibility_check=True, skip_table_creation=True)
     return optuna.storages.get_storage(storage)
 
 
@@ -161,6 +174,11 @@ def _entry(trial: FrozenTrial, name: str) -> Entry:
         raise UserError(
             f"the ledger of '{name}' cannot be read: trial {trial.number} is of another version"
         ) from None
+
+
+def _reason(error: Exception) -> str:
+    told = error.__cause__ if isinstance(error, StorageInternalError) else error
+    return (str(told).splitlines() or [type(told).__name__])[0]
 
 
 def _stat(path: str) -> os.stat_result | None:

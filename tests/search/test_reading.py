@@ -6,6 +6,7 @@ import sqlite3
 
 import pytest
 from optuna.exceptions import StorageInternalError
+from sqlalchemy.exc import OperationalError
 
 from search.reading import LedgerReader, read_only
 from search.study import Ledger
@@ -141,3 +142,25 @@ def test_odd_names_of_folders_are_read(make_space, tmp_path):
 
 def test_other_databases_keep_their_address():
     assert read_only("postgresql://host/name") == "postgresql://host/name"
+
+
+def test_a_journal_that_must_be_put_right_is_read_by_a_connection_that_may(
+    make_space, tmp_path, monkeypatch
+):
+    """As when a driver is killed, or is just making its ledger."""
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    config, space = make_space()
+    Ledger(url, config, space).ask()
+    usual, refused = LedgerReader._read, []
+
+    def read(self):
+        if not refused:
+            refused.append(self._open())
+            raise OperationalError("", {}, Exception("attempt to write a readonly database"))
+        return usual(self)
+
+    monkeypatch.setattr(LedgerReader, "_read", read)
+    reader = LedgerReader(url, config.name)
+    assert reader.read()
+    assert len(reader.entries) == 1
+    assert reader._storage is not refused[0]
