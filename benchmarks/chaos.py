@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks import faulty
 from benchmarks.invariants import broken, undisturbed
-from benchmarks.rig import Cluster, User, end
+from benchmarks.rig import CannotStrikeError, Cluster, User, end
 from benchmarks.strikes import FAULTS, SEARCH, TRIALS, Stage
 from benchmarks.table import RESULTS, Row, format_table, write_csv
 
@@ -182,7 +182,7 @@ def measure(names: Sequence[str], searches: int, keep: bool) -> None:
                 folder = work / f"{name.replace(' ', '-')}-{round_}"
                 try:
                     row = search_under(name, cluster, folder, seed, reference)
-                except (NotImplementedError, OSError, subprocess.CalledProcessError) as reason:
+                except CannotStrikeError as reason:
                     print(f"{name}: left out, {reason}")
                     continue
                 print({k: v for k, v in row.items() if k != "what"}, flush=True)

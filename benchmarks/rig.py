@@ -77,6 +77,11 @@ def processes(token: str) -> dict[int, str]:
     return found
 
 
+class CannotStrikeError(Exception):
+    """This machine has not what a fault needs. Anything else that goes wrong in a search under
+    faults is a finding."""
+
+
 class Cluster:
     """Ray nodes as processes of their own: a head, and workers that come and go."""
 

@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks import faulty
 from benchmarks.rig import (
     POSTGRES,
+    CannotStrikeError,
     Cluster,
     Namespaces,
     Postgres,
@@ -138,7 +139,7 @@ def node_killed(stage: Stage) -> Iterator[None]:
 def node_cut_off(stage: Stage) -> Iterator[None]:
     """the cable of one of three nodes is out for 5 to 40 s (network namespaces)"""
     if not namespaces_work():
-        raise NotImplementedError("this machine makes no network namespaces")
+        raise CannotStrikeError("this machine makes no network namespaces")
     networks = Namespaces(3)
 
     def fire() -> bool:
@@ -263,7 +264,7 @@ def tracking_gone(stage: Stage) -> Iterator[None]:
 def postgres_restarted(stage: Stage) -> Iterator[None]:
     """PostgreSQL under the ledger is stopped at once, and back after 0 to 8 s"""
     if not POSTGRES:
-        raise NotImplementedError("PostgreSQL is not installed: apt-get install postgresql")
+        raise CannotStrikeError("PostgreSQL is not installed: apt-get install postgresql")
     server = Postgres()
 
     def fire() -> bool:
@@ -285,7 +286,7 @@ def postgres_restarted(stage: Stage) -> Iterator[None]:
 def disk_full(stage: Stage) -> Iterator[None]:
     """the disk of checkpoints, ledger and MLflow's file is full for 1 to 6 s"""
     if os.getuid() != 0:
-        raise NotImplementedError("only root can mount a small disk")
+        raise CannotStrikeError("only root can mount a small disk")
     with small_disk(stage.folder / "user" / "runs", "64m") as disk:
 
         def fire() -> bool:

@@ -129,16 +129,20 @@ class MirroredWeight(Latent):
         return _TanhIdentity.apply(latent, self.shared.value)
 
 
+def _mean_of(ctx: Any, p: Tensor, beta: float) -> Tensor:
+    """The mean weight p - (1 - p) of the probability p of +1, which the backward pass needs."""
+    ctx.beta = beta
+    ctx.save_for_backward(p)
+    return p.mul(2).sub_(1)
+
+
 class _ReleasedMeanField(torch.autograd.Function):
     """w = tanh(beta (u_2 - u_1) / 2) with the Jacobian I - p p' of PMF's released code in place of
     diag(p) - p p' (methods.md 2.7): it hears gradients at the corners too."""
 
     @staticmethod
     def forward(ctx: Any, plus: Tensor, minus: Tensor, beta: float) -> Tensor:
-        p = torch.sigmoid((plus - minus).mul_(beta))
-        ctx.beta = beta
-        ctx.save_for_backward(p)
-        return p.mul(2).sub_(1)
+        return _mean_of(ctx, (plus - minus).mul_(beta).sigmoid_(), beta)
 
     @staticmethod
     @once_differentiable
@@ -156,10 +160,7 @@ class _MeanField(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, u: Tensor, beta: float) -> Tensor:
-        p = u.mul(2 * beta).sigmoid_()
-        ctx.beta = beta
-        ctx.save_for_backward(p)
-        return p.mul(2).sub_(1)
+        return _mean_of(ctx, u.mul(2 * beta).sigmoid_(), beta)
 
     @staticmethod
     @once_differentiable
