@@ -29,10 +29,11 @@ from benchmarks.table import Row, bar, csv_path, format_table, write_csv
 from dashboards.live import live_app
 from search.config import from_source
 from search.dashboard import HomeSource
+from search.entry import Entry
 from search.home import SearchFolder, write_atomically
 from search.results import stored_config
 from search.space_config import build_space
-from search.study import Entry, Ledger
+from search.study import Ledger
 from search.yaml_source import parse
 
 YAML = """\

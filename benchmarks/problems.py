@@ -13,9 +13,9 @@ import numpy as np
 
 from benchmarks import truth
 from search.config import COSTS, SearchConfig
+from search.entry import Entry
 from search.front import Objective, hypervolume
 from search.space_config import build_space
-from search.study import Entry
 from spaces.space import Space
 from trainables.task import TrialSpec
 

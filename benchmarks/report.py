@@ -22,9 +22,9 @@ from typing import Any
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
 from search import config
 from search.driver import Session
+from search.entry import Entry
 from search.home import SearchFolder, write_atomically
 from search.space_config import build_space
-from search.study import Entry
 
 SEARCH = """\
 name: made-up

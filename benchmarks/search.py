@@ -25,9 +25,9 @@ from benchmarks.problems import Problem, synthetic, table
 from benchmarks.simulator import Replayed, simulate
 from benchmarks.table import RESULTS, Row, bar, csv_path, format_table, write_csv
 from search.config import EarlyStoppingSpec
+from search.entry import Entry
 from search.stopping import EarlyStopping
 from search.stopping import Row as Row_
-from search.study import Entry
 
 MARKS = (25, 50, 100, 150, 200)
 OPTUNA = ("random", "tpe-independent", "tpe", "nsga2", "gp")

@@ -16,9 +16,9 @@ from typing import Any
 
 from search.config import SearchConfig
 from search.driver import Session
+from search.entry import Entry
 from search.home import SearchFolder
 from search.stopping import EarlyStopping
-from search.study import Entry
 from search.tuner import LedgerSearcher, Searcher, make_scheduler
 from spaces.space import Space
 

@@ -63,7 +63,7 @@ class Stage:
     rng: random.Random
     fire: Callable[[], bool] = lambda: False
     """strikes once, if there is something to strike; called while the driver runs"""
-    pause: float = 3.0
+    pause: float = 2.0
     """seconds between two strikes, on average"""
     afterwards: list[str] = field(default_factory=list)
     """a command of the user when the search has ended"""
@@ -72,7 +72,7 @@ class Stage:
     """of `bitfront run`"""
     store: str = ""
     """where MLflow keeps its runs"""
-    pace: float = 0.3
+    pace: float = 1.0
     """seconds an epoch takes besides its training"""
     faults: dict[str, Any] = field(default_factory=dict)
     """what trials do wrong"""
@@ -102,7 +102,7 @@ def driver_killed(stage: Stage) -> Iterator[None]:
         kill(stage.user.process.pid)
         return True
 
-    stage.fire, stage.pause, stage.restarts = fire, 15.0, True
+    stage.fire, stage.pause, stage.restarts = fire, 5.0, True
     yield
 
 
@@ -116,7 +116,7 @@ def worker_killed(stage: Stage) -> Iterator[None]:
             kill(stage.rng.choice(workers))
         return bool(workers)
 
-    stage.fire, stage.pause = fire, 6.0
+    stage.fire = fire
     yield
 
 
@@ -131,13 +131,13 @@ def node_killed(stage: Stage) -> Iterator[None]:
         return True
 
     with _own_cluster(stage, nodes=2):
-        stage.fire, stage.pause = fire, 12.0
+        stage.fire = fire
         yield
 
 
 @fault("node cut off")
 def node_cut_off(stage: Stage) -> Iterator[None]:
-    """the cable of one of three nodes is out for 5 to 40 s (network namespaces)"""
+    """the cable of one of three nodes is out for 3 to 15 s, at times 40 (network namespaces)"""
     if not namespaces_work():
         raise CannotStrikeError("this machine makes no network namespaces")
     networks = Namespaces(3)
@@ -145,7 +145,7 @@ def node_cut_off(stage: Stage) -> Iterator[None]:
     def fire() -> bool:
         node = stage.rng.choice([1, 2])
         networks.cut(node)
-        time.sleep(stage.rng.uniform(5, 40))
+        time.sleep(40 if stage.rng.random() < 0.15 else stage.rng.uniform(3, 15))
         networks.cut(node, up=True)
         time.sleep(3)
         if stage.cluster.nodes[node].poll() is not None:  # the head had given it up
@@ -156,7 +156,7 @@ def node_cut_off(stage: Stage) -> Iterator[None]:
     try:
         with _own_cluster(stage, 2, inside=networks.inside, host=networks.host):
             stage.user.inside = networks.inside(0)
-            stage.fire, stage.pause = fire, 8.0
+            stage.fire = fire
             yield
     finally:
         networks.remove()
@@ -170,14 +170,14 @@ def head_restarted(stage: Stage) -> Iterator[None]:
         stage.cluster.kill(0)
         assert stage.user.process is not None
         try:  # a driver notices within a minute; now and then nobody waits for that
-            stage.user.process.wait(stage.rng.choice([1, 120]))
+            stage.user.process.wait(stage.rng.choice([1, 1, 1, 120]))
         except subprocess.TimeoutExpired:
             end(stage.user.process)
         stage.cluster.start_head()
         return True
 
     with _own_cluster(stage, nodes=0):
-        stage.fire, stage.pause, stage.restarts = fire, 15.0, True
+        stage.fire, stage.pause, stage.restarts = fire, 5.0, True
         yield
 
 
@@ -234,14 +234,15 @@ def _tracking(stage: Stage) -> Iterator[_TrackingServer]:
 
 @fault("tracking away")
 def tracking_away(stage: Stage) -> Iterator[None]:
-    """the tracking server is killed or frozen, and back after 2 to 20 s"""
+    """the tracking server is killed or frozen, and back after 2 to 10 s, at times after a minute"""
     with _tracking(stage) as server:
 
         def fire() -> bool:
-            stage.rng.choice([server.freeze, server.restart])(stage.rng.uniform(2, 20))
+            seconds = 60.0 if stage.rng.random() < 0.1 else stage.rng.uniform(2, 10)
+            stage.rng.choice([server.freeze, server.restart])(seconds)
             return True
 
-        stage.fire, stage.pause = fire, 2.0
+        stage.fire = fire
         yield
 
 
@@ -255,7 +256,9 @@ def tracking_gone(stage: Stage) -> Iterator[None]:
             end(server.process)
             return there
 
+        stage.options += ["--set", "tracking.patience=5"]
         stage.fire, stage.afterwards = fire, ["resume", "chaos"]
+        stage.pace = 0.2  # it strikes once a search
         stage.before_that = server.start
         yield
 
@@ -274,7 +277,7 @@ def postgres_restarted(stage: Stage) -> Iterator[None]:
         return True
 
     stage.options += ["--ledger", server.url]
-    stage.fire, stage.pause = fire, 2.0
+    stage.fire = fire
     try:
         yield
     finally:
@@ -300,7 +303,7 @@ def disk_full(stage: Stage) -> Iterator[None]:
             filler.unlink()
             return True
 
-        stage.fire, stage.pause = fire, 2.0
+        stage.fire = fire
         yield
 
 
@@ -323,7 +326,7 @@ def checkpoint_truncated(stage: Stage) -> Iterator[None]:
         kill(busy[chosen.parent.name])
         return True
 
-    stage.fire, stage.pause = fire, 4.0
+    stage.fire = fire
     yield
 
 
@@ -359,12 +362,12 @@ def trial_leaks(stage: Stage) -> Iterator[None]:
 
 @fault("trial hangs")
 def trial_hangs(stage: Stage) -> Iterator[None]:
-    """a trial says nothing more (resources.report_within: 30 s, no second life)"""
-    stage.options += ["--set", "resources.report_within=30", "--set", "resources.retries=0"]
-    yield from _misbehaving(stage, "hang", "hung", 0.25)
+    """a trial says nothing more (resources.report_within: 15 s, no second life)"""
+    stage.options += ["--set", "resources.report_within=15", "--set", "resources.retries=0"]
+    yield from _misbehaving(stage, "hang", "hung", 0.4)
 
 
 @fault("trial prints")
 def trial_prints(stage: Stage) -> Iterator[None]:
     """a trial prints a gigabyte"""
-    yield from _misbehaving(stage, "print", None, 0.15)
+    yield from _misbehaving(stage, "print", None, 0.4)

@@ -63,3 +63,12 @@ def write_csv(rows: Sequence[Row], path: Path) -> None:
         writer = csv.DictWriter(out, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
+
+
+def append_csv(row: Row, path: Path) -> None:
+    """Another row of a CSV that several processes may fill."""
+    if not path.exists():
+        write_csv([row], path)
+        return
+    with path.open("a", newline="", encoding="utf-8") as out:
+        csv.DictWriter(out, list(row), lineterminator="\n").writerow(row)

@@ -15,7 +15,7 @@ from typing import Any
 from search import node_probe
 from search.cluster import connect, look
 from search.doctor import Check
-from search.urls import redacted
+from search.urls import redacted, with_driver
 from trainables import storage as shared
 from trainables.registry import UserError
 
@@ -200,11 +200,12 @@ def check_ledger(url: str) -> Check:
             advice = "SQLite corrupts on network disks: a local disk of the head, or PostgreSQL"
             return Check("ledger", "FAIL", f"{shown} is on a network disk", advice)
     try:
-        with create_engine(url).connect() as connection:
+        with create_engine(with_driver(url)).connect() as connection:
             connection.execute(text("SELECT 1"))
     except Exception as error:  # drivers raise types of their own; a missing one is an ImportError
         first = redacted(str(error).splitlines()[0])
-        advice = "is the server up, may this user log in, is its driver here? pip install psycopg2"
+        advice = "is the server up, may this user log in, is its driver here? "
+        advice += "pip install 'bitfront[postgres]'"
         return Check("ledger", "FAIL", f"{shown}: {first}", advice)
     return Check("ledger", "PASS", f"{shown} answers")
 

@@ -164,6 +164,9 @@ class TrackingSpec(Strict):
     """of a tracking server or database"""
     experiment: str | None = None
     """its name; default: dataset and model"""
+    patience: Annotated[float, Field(ge=0)] = 90.0
+    """seconds a finished search waits for a tracking server that is away; what it does not take
+    then, `bitfront resume` delivers"""
 
 
 class PaperRow(Strict):

@@ -10,8 +10,8 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from search.config import COSTS
+from search.entry import Entry
 from search.front import Objective
-from search.study import Entry
 from trainables.kinds import Metric
 
 if TYPE_CHECKING:

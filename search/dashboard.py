@@ -96,12 +96,18 @@ def serve_optuna(folder: SearchFolder, host: str, port: int, open_browser: bool)
         raise UserError(
             "optuna-dashboard is not installed", "pip install 'bitfront[optuna-dashboard]'"
         ) from None
-    from search.reading import file_of, open_read_only
+    from optuna.storages import get_storage
+
+    from search.reading import file_of, read_only
+    from search.storage import LedgerStorage
 
     file = file_of(folder.ledger_url)
     if file is not None and not file.exists():
         raise UserError(f"search '{folder.name}' has no ledger yet")
-    storage = open_read_only(folder.ledger_url)
+    address = read_only(folder.ledger_url)
+    storage = get_storage(
+        LedgerStorage(address, skip_compatibility_check=True, skip_table_creation=True)
+    )
     return _serve(optuna_dashboard.wsgi(storage), "optuna-dashboard", host, port, open_browser)
 
 

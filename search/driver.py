@@ -11,12 +11,13 @@ from typing import Any, get_args
 from search.cluster import packed_share
 from search.config import METRICS, SearchConfig
 from search.confirm import merged
+from search.entry import Entry
 from search.front import Front, hypervolume_share
 from search.home import SearchFolder, stages_folder
 from search.progress import Progress
 from search.results import ideal_point
 from search.stopping import EarlyStopping
-from search.study import Entry, Ledger
+from search.study import Ledger
 from search.tracking import Tracker
 from search.urls import redacted
 from spaces.space import Space

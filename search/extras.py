@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from search.entry import Entry
 from search.finals import final_trainings
 from search.home import SearchFolder, stages_folder
-from search.study import Entry
 
 KINDS = ("selector", "stage", "final")
 

@@ -182,7 +182,14 @@ def _close_tracker(
     complete: bool,
     quiet: bool,
 ) -> None:
-    problem = tracker.close("complete" if complete else "interrupted", artifacts, note)
+    def waiting(seconds: float) -> None:
+        if not quiet:
+            terminal.show(
+                f"MLflow at {tracker.uri} is away: waiting up to {seconds:.0f} s for it (ctrl-C: "
+                f"not at all; bitfront resume {folder.name} delivers the rest later)"
+            )
+
+    problem = tracker.close("complete" if complete else "interrupted", artifacts, note, waiting)
     if problem is not None and not quiet:
         terminal.show(
             f"MLflow at {tracker.uri} did not take everything: {problem}\n"

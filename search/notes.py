@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from search.config import SearchConfig
-from search.study import Entry
+from search.entry import Entry
 
 MOST_ROWS = 25
 # Stands for the id of the parent run, which the tracker knows.

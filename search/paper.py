@@ -9,8 +9,8 @@ from typing import Any
 
 from search import terminal
 from search.config import PaperRow, PaperSpec, SearchConfig
+from search.entry import Entry
 from search.results import Results
-from search.study import Entry
 from trainables.kinds import Metric
 from trainables.models import MODELS
 from trainables.registry import UserError

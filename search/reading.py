@@ -4,30 +4,28 @@ look reads only what is new."""
 from __future__ import annotations
 
 import gc
+import json
 import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import optuna
-from optuna.exceptions import StorageInternalError
-from pydantic import ValidationError
+import sqlalchemy
+from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
+from search.entry import STATES, Entry, checked_id, told
 from search.networks import Networks
-from search.study import Entry, entry_of
+from search.records import Record, drawn, read_records, study_id, study_notes
+from search.urls import with_driver
 from trainables.registry import UserError
-
-if TYPE_CHECKING:
-    from optuna.storages import BaseStorage
-    from optuna.trial import FrozenTrial
 
 SQLITE = "sqlite:///"
 # What a file says that a driver has made but not written to yet.
 NOT_YET = "no such table"
+OPEN = ("RUNNING", "WAITING")
 # What it says where its journal must be put right.
 RECOVERY = "readonly database"
 
@@ -42,7 +40,9 @@ class LedgerReader:
         self.networks = Networks()
         self.environment: dict[str, str] = {}
         self._entries: dict[int, Entry] = {}
-        self._storage: BaseStorage | None = None
+        self._engine: Engine | None = None
+        self._last = 0
+        self._open_trials: set[int] = set()
         self._seen: tuple[tuple[int, ...], ...] | None = None
         self._lock = threading.Lock()
 
@@ -65,7 +65,7 @@ class LedgerReader:
             try:
                 with undisturbed():
                     changed = self._read_recovered()
-            except (SQLAlchemyError, StorageInternalError, ImportError) as error:
+            except (SQLAlchemyError, ImportError) as error:
                 reason = _reason(error)
                 if NOT_YET in reason:
                     return gone
@@ -78,35 +78,43 @@ class LedgerReader:
         it does for those who may write."""
         try:
             return self._read()
-        except (SQLAlchemyError, StorageInternalError) as error:
+        except SQLAlchemyError as error:
             if RECOVERY not in _reason(error):
                 raise
-        self._storage = open_read_only(self.url, recover=True)
+        self._engine = _engine(with_driver(self.url))
         return self._read()
 
     def _read(self) -> bool:
-        storage = self._open()
-        try:
-            study = storage.get_study_id_from_name(self.name)
-        except KeyError:
-            return False
-        changed = False
-        for trial in storage.get_all_trials(study, deepcopy=False):
-            known = self._entries.get(trial.number)
-            if known is None or (known.ended is None and trial.state.is_finished()):
-                self._entries[trial.number] = _entry(trial, self.name)
-                changed = True
-        if changed or self.reference is None:
-            attrs: dict[str, Any] = storage.get_study_user_attrs(study)
-            self.reference = attrs.get("reference")
-            self.networks = Networks.from_json(attrs.get("networks"))
-            self.environment = attrs.get("environment", {})
-        return changed
+        with self._open().connect() as connection:
+            study = study_id(connection, self.name)
+            if study is None:
+                return False
+            found = read_records(connection, study, self._last, self._open_trials, plans=False)
+            fresh = [r for r in found if self._is_new(r)]
+            if fresh or self.reference is None:
+                notes = study_notes(connection, study)
+                self.reference = notes.get("reference")
+                self.networks = Networks.from_json(notes.get("networks"))
+                self.environment = notes.get("environment", {})
+        for record in fresh:
+            self._entries[record.number] = _entry(record, self.name)
+            self._last = max(self._last, record.trial_id)
+            if record.state in OPEN:
+                self._open_trials.add(record.trial_id)
+            else:
+                self._open_trials.discard(record.trial_id)
+        if fresh:  # a ledger of another version is told now, not trial by trial
+            _ = self._entries[fresh[0].number].spec
+        return bool(fresh)
 
-    def _open(self) -> BaseStorage:
-        if self._storage is None:
-            self._storage = open_read_only(self.url)
-        return self._storage
+    def _is_new(self, record: Record) -> bool:
+        known = self._entries.get(record.number)
+        return known is None or (known.ended is None and record.state not in OPEN)
+
+    def _open(self) -> Engine:
+        if self._engine is None:
+            self._engine = _engine(read_only(self.url))
+        return self._engine
 
     def _stamp(self) -> tuple[tuple[int, ...], ...] | None:
         """What changes when a SQLite ledger is written to; () where there is no file, None where
@@ -126,7 +134,8 @@ class LedgerReader:
 
     def _forget(self) -> None:
         self._entries, self.reference, self.networks = {}, None, Networks()
-        self._storage = self._seen = None
+        self._engine = self._seen = None
+        self._last, self._open_trials = 0, set()
 
 
 @contextmanager
@@ -146,39 +155,47 @@ def file_of(url: str) -> Path | None:
     return Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
 
 
-def open_read_only(url: str, recover: bool = False) -> BaseStorage:
-    """A store that reads every finished trial once."""
-    from search.storage import LedgerStorage
-
-    address = url if recover else read_only(url)
-    storage = LedgerStorage(address, skip_compatibility_check=True, skip_table_creation=True)
-    return optuna.storages.get_storage(storage)
-
-
 def read_only(url: str) -> str:
     """The same ledger, opened so that nothing can be written; of SQLite only, others have users
     and rights for that."""
     path = file_of(url)
     if path is None:
-        return url
+        return with_driver(url)
     # A ledger in a folder that cannot be written to has no writer either: no journal to look at.
     mode = "mode=ro" if os.access(path.parent, os.W_OK) else "immutable=1"
     name = quote(quote(str(path)))  # SQLAlchemy takes the quotes off once, SQLite once more
     return f"{SQLITE}file:{name}?{mode}&uri=true"
 
 
-def _entry(trial: FrozenTrial, name: str) -> Entry:
+def _engine(address: str) -> Engine:
+    # A server that was restarted has closed the connections kept for later.
+    return sqlalchemy.create_engine(address, pool_pre_ping=True)
+
+
+def _entry(record: Record, name: str) -> Entry:
+    known = record.known
     try:
-        return entry_of(trial)
-    except (KeyError, ValidationError):
+        return Entry(
+            id=checked_id(json.loads(known["id"]), record.number),
+            number=record.number,
+            state=STATES[record.state],
+            stored=known["spec"],
+            costs=json.loads(known["costs"]),
+            point=json.loads(known["point"]),
+            drawn=drawn(record),
+            values=record.values,
+            started=record.started.timestamp() if record.started else None,
+            ended=record.ended.timestamp() if record.ended else None,
+            **told(json.loads(known.get("result", "{}"))),
+        )
+    except KeyError:
         raise UserError(
-            f"the ledger of '{name}' cannot be read: trial {trial.number} is of another version"
+            f"the ledger of '{name}' cannot be read: trial {record.number} is of another version"
         ) from None
 
 
-def _reason(error: Exception) -> str:
-    told = error.__cause__ if isinstance(error, StorageInternalError) else error
-    return (str(told).splitlines() or [type(told).__name__])[0]
+def _reason(error: SQLAlchemyError | ImportError) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _stat(path: str) -> os.stat_result | None:

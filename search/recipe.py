@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError
 
+from search.entry import Entry
 from search.home import write_atomically
 from search.results import Results
-from search.study import Entry
 from search.yaml_source import read as read_yaml
 from trainables.kinds import Kind, Metric, kind_of
 from trainables.registry import UserError

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from search.entry import Entry
 from search.home import list_searches, stages_folder
 from search.results import Results
-from search.study import Entry
 from trainables.kinds import Metric
 from trainables.registry import UserError
 

@@ -13,12 +13,12 @@ from dashboards.figures import FrontPoint, Labels
 from dashboards.pairs import PairPoint
 from search.config import METRICS, REFERENCE_FACTOR, SearchConfig
 from search.confirm import merged, probabilities
+from search.entry import Entry
 from search.front import Front, Objective, hypervolume, hypervolume_share
 from search.home import SearchFolder, is_name
 from search.networks import Networks
-from search.reading import LedgerReader
+from search.reading import LedgerReader, undisturbed
 from search.stopping import StoppingReport, report
-from search.study import Entry
 from trainables.kinds import Metric
 from trainables.registry import UserError, did_you_mean
 
@@ -63,8 +63,9 @@ class Results:
     def of(cls, folder: SearchFolder) -> Results:
         config = stored_config(folder)
         reader = LedgerReader(folder.ledger_url, config.name)
-        reader.read()
-        return cls.from_reader(folder, config, reader)
+        with undisturbed():
+            reader.read()
+            return cls.from_reader(folder, config, reader)
 
     @classmethod
     def from_reader(

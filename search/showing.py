@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search import home, terminal
+from search.entry import Entry
 from search.home import write_atomically
 from search.notes import REPORT, SMALL_FRONT
 from search.results import Results
-from search.study import Entry
 from search.view import SearchReader, view_of
 from trainables.registry import UserError, did_you_mean
 

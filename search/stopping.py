@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from search.config import COSTS, EarlyStoppingSpec
+from search.entry import Entry
 from search.front import Objective, layers
-from search.study import Entry
 from trainables.methods import METHODS
 
 Row = Mapping[str, float]

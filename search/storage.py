@@ -4,22 +4,21 @@ where Optuna has several for every parameter: a plan has many."""
 from __future__ import annotations
 
 import json
-from collections.abc import Container
+from collections.abc import Container, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy
-from optuna.distributions import BaseDistribution, distribution_to_json, json_to_distribution
+from optuna.distributions import distribution_to_json, json_to_distribution
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
 
-if TYPE_CHECKING:
-    from sqlalchemy.engine import Connection
-    from sqlalchemy.orm import Session
+from search.records import Record, drawn, read_records
 
-# Databases take so many values in one statement.
-MOST_OPEN = 500
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
 
 
 class LedgerStorage(RDBStorage):
@@ -62,19 +61,13 @@ class LedgerStorage(RDBStorage):
         included_trial_ids: set[int],
         trial_id_greater_than: int,
     ) -> list[FrozenTrial]:
-        if states is not None or len(included_trial_ids) > MOST_OPEN:
+        if states is not None:
             return super()._get_trials(study_id, states, included_trial_ids, trial_id_greater_than)
-        trials = models.TrialModel.__table__
-        wanted = sqlalchemy.and_(
-            trials.c.study_id == study_id,
-            sqlalchemy.or_(
-                trials.c.trial_id > trial_id_greater_than,
-                trials.c.trial_id.in_(included_trial_ids),
-            ),
-        )
         try:
             with self.engine.connect() as connection:
-                return _read(connection, wanted)
+                return _frozen(
+                    read_records(connection, study_id, trial_id_greater_than, included_trial_ids)
+                )
         except sqlalchemy.exc.SQLAlchemyError as error:  # told as Optuna does
             raise StorageInternalError("the ledger cannot be read") from error
 
@@ -89,57 +82,26 @@ class LedgerStorage(RDBStorage):
         )
 
 
-def _read(connection: Connection, wanted: sqlalchemy.ColumnElement[bool]) -> list[FrozenTrial]:
+def _frozen(records: Sequence[Record]) -> list[FrozenTrial]:
     """The trials, as Optuna builds them. A distribution is the same object in all of them."""
-    trials = models.TrialModel.__table__
-    found = connection.execute(trials.select().where(wanted).order_by(trials.c.trial_id)).all()
-
-    def rows_of(model: Any, *columns: str) -> dict[int, list[Any]]:
-        table = model.__table__
-        chosen = sqlalchemy.select(table.c.trial_id, *(table.c[name] for name in columns))
-        by_trial: dict[int, list[Any]] = {}
-        key = next(iter(table.primary_key.columns))
-        joined = table.join(trials, table.c.trial_id == trials.c.trial_id)
-        query = chosen.select_from(joined).where(wanted).order_by(key)
-        for trial_id, *values in connection.execute(query).all():
-            by_trial.setdefault(trial_id, []).append(values)
-        return by_trial
-
-    parameters = rows_of(models.TrialParamModel, "param_name", "param_value", "distribution_json")
-    values = rows_of(models.TrialValueModel, "objective", "value", "value_type")
-    known = rows_of(models.TrialUserAttributeModel, "key", "value_json")
-    internal = rows_of(models.TrialSystemAttributeModel, "key", "value_json")
-    distributions: dict[str, BaseDistribution] = {}
-
-    def distribution(text: str) -> BaseDistribution:
-        if text not in distributions:
-            distributions[text] = json_to_distribution(text)
-        return distributions[text]
-
-    built = []
-    for row in found:
-        drawn = parameters.get(row.trial_id, [])
-        told = {
-            objective: models.TrialValueModel.stored_repr_to_value(value, kind)
-            for objective, value, kind in values.get(row.trial_id, [])
-        }
-        built.append(
-            FrozenTrial(
-                number=row.number,
-                state=row.state,
-                value=None,
-                values=[told[i] for i in sorted(told)] or None,
-                datetime_start=row.datetime_start,
-                datetime_complete=row.datetime_complete,
-                params={n: distribution(d).to_external_repr(v) for n, v, d in drawn},
-                distributions={n: distribution(d) for n, _, d in drawn},
-                user_attrs={k: json.loads(v) for k, v in known.get(row.trial_id, [])},
-                system_attrs={k: json.loads(v) for k, v in internal.get(row.trial_id, [])},
-                intermediate_values={},
-                trial_id=row.trial_id,
-            )
+    distribution = cache(json_to_distribution)
+    return [
+        FrozenTrial(
+            number=record.number,
+            state=TrialState[record.state],
+            value=None,
+            values=record.values,
+            datetime_start=record.started,
+            datetime_complete=record.ended,
+            params=drawn(record),
+            distributions={name: distribution(kind) for name, _, kind in record.parameters},
+            user_attrs={key: json.loads(text) for key, text in record.known.items()},
+            system_attrs={key: json.loads(text) for key, text in record.internal.items()},
+            intermediate_values={},
+            trial_id=record.trial_id,
         )
-    return built
+        for record in records
+    ]
 
 
 def _rows(trial: FrozenTrial, trial_id: int) -> list[tuple[Any, list[dict[str, Any]]]]:

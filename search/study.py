@@ -14,7 +14,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import optuna
@@ -23,10 +22,11 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search.bounds import reference_point, violations
 from search.config import SearchConfig
+from search.entry import STATES, Entry, checked_id, told, without_plan
 from search.environment import environment
-from search.home import is_name
 from search.networks import Networks
 from search.samplers import Problem, distribution, make_sampler
+from search.urls import with_driver
 from spaces.space import Space, random_value
 from trainables.parameters import Choice, Domain
 from trainables.registry import UserError
@@ -44,47 +44,6 @@ PATIENCE_SECONDS = 600.0
 LONGEST_PAUSE = 5.0
 RANDOM_TRIES = 300
 OPENING_ATTEMPTS = 50
-STATES = {
-    TrialState.COMPLETE: "complete",
-    TrialState.PRUNED: "pruned",
-    TrialState.FAIL: "failed",
-    TrialState.RUNNING: "running",
-    TrialState.WAITING: "waiting",
-}
-
-
-@dataclass
-class Entry:
-    """One trial as the ledger knows it."""
-
-    id: str
-    number: int
-    state: str
-    spec: TrialSpec
-    costs: dict[str, float]
-    point: str = ""
-    """the same for trials that differ in nothing but their seed"""
-    drawn: dict[str, Any] = field(default_factory=dict)
-    values: list[float] | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
-    history: list[dict[str, float]] = field(default_factory=list)
-    failure: str | None = None
-    message: str | None = None
-    lives: int = 0
-    started: float | None = None
-    ended: float | None = None
-    seeds: int = 1
-    """how many trials the metrics are means of"""
-    spread: float | None = None
-    """standard deviation over seeds, as far as the search knows it"""
-    confidence: float | None = None
-    """probability that no other point dominates this one"""
-
-    @property
-    def seconds(self) -> float | None:
-        if self.started is None or self.ended is None:
-            return None
-        return self.ended - self.started
 
 
 class LedgerLostError(UserError):
@@ -261,10 +220,10 @@ class Ledger:
             id=spec.fingerprint(self.config.name),
             number=number,
             state="running",
-            spec=spec,
+            stored=spec,
             costs=self.space.costs(spec),
             point=point_of(spec, self.config.name),
-            drawn=_without_plan(params),
+            drawn=without_plan(params),
             started=time.time(),
         )
 
@@ -341,7 +300,7 @@ class Ledger:
             "message": message,
             "lives": entry.lives,
         }
-        optuna_state = next(s for s, name in STATES.items() if name == state)
+        optuna_state = next(TrialState[s] for s, name in STATES.items() if name == state)
         persistently(lambda: self._ended(disk, optuna_state, entry.values, result))
         number = self._mirror_numbers[trial_id]
         mirrored = self.mirror.get_trials(deepcopy=False)[number]._trial_id
@@ -396,6 +355,7 @@ def open_storage(url: str) -> BaseStorage:
 
     from search.storage import LedgerStorage
 
+    url = with_driver(url)
     options: dict[str, Any] = {}
     if url.startswith("sqlite"):
         options = {"connect_args": {"timeout": 60}}
@@ -442,32 +402,19 @@ def point_of(spec: TrialSpec, search: str) -> str:
 
 def entry_of(trial: FrozenTrial) -> Entry:
     attrs = trial.user_attrs
-    result = attrs.get("result", {})
-    if not is_name(attrs["id"]):
-        raise UserError(f"trial {trial.number} of the ledger has no usable id: {attrs['id']!r}")
     return Entry(
-        id=attrs["id"],
+        id=checked_id(attrs["id"], trial.number),
         number=trial.number,
-        state=STATES[trial.state],
-        spec=TrialSpec.model_validate(attrs["spec"]),
+        state=STATES[trial.state.name],
+        stored=TrialSpec.model_validate(attrs["spec"]),
         costs=attrs["costs"],
         point=attrs["point"],
-        drawn=_without_plan(trial.params),
+        drawn=without_plan(trial.params),
         values=list(trial.values) if trial.values is not None else None,
-        metrics=result.get("metrics", {}),
-        history=_rows(result.get("history", {})),
-        failure=result.get("failure"),
-        message=result.get("message"),
-        lives=result.get("lives", 0),
         started=trial.datetime_start.timestamp() if trial.datetime_start else None,
         ended=trial.datetime_complete.timestamp() if trial.datetime_complete else None,
+        **told(attrs.get("result", {})),
     )
-
-
-def _without_plan(params: dict[str, Any]) -> dict[str, Any]:
-    """What was drawn besides the levels of the plan, which is one string of its own."""
-    kept = ("plan.selector", "plan.budget", "plan.seed")
-    return {n: v for n, v in params.items() if n in kept or not n.startswith("plan.")}
 
 
 def _drawing_from(trial: optuna.Trial) -> Any:
@@ -496,11 +443,3 @@ def _columns(history: Iterable[dict[str, float]]) -> dict[str, list[float | None
     columns = {name: [row.get(name) for row in rows] for name in names}
     # What JSON cannot say (nan, inf) is left out rather than written in a dialect.
     return json.loads(json.dumps(columns), parse_constant=lambda text: None)
-
-
-def _rows(columns: dict[str, list[float | None]]) -> list[dict[str, float]]:
-    length = max((len(values) for values in columns.values()), default=0)
-    return [
-        {name: v[i] for name, v in columns.items() if i < len(v) and v[i] is not None}  # type: ignore[misc]
-        for i in range(length)
-    ]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from search import terminal
+from search.entry import Entry
 from search.plan_text import FORMS, by_stage, letters
 from search.progress import duration
 from search.results import Results
-from search.study import Entry
 from search.terminal import count, measured, short
 from trainables.kinds import Metric
 from trainables.registry import UserError

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from search.study import Entry
+from search.entry import Entry
 from search.urls import redacted
 from trainables.kinds import Metric
 

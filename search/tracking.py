@@ -20,11 +20,11 @@ from dashboards.predictions import predictions_image
 from dashboards.pruning import kept_kernels_image
 from dashboards.quantizer import quantizer_image
 from search.config import SearchConfig
+from search.entry import Entry
 from search.environment import environment
 from search.extras import KINDS, Extra, extras_of
 from search.home import SearchFolder
 from search.notes import RUN, note_of
-from search.study import Entry
 from search.urls import redacted, with_secrets
 from trainables.kinds import kind_of
 from trainables.methods import METHODS
@@ -32,7 +32,10 @@ from trainables.registry import UserError
 
 FLUSH_SECONDS = 1.0
 LONGEST_BACKOFF = 30.0
+# How long the end of a search waits for a store that takes nothing: one of ours, one that may be
+# restarting, and for somebody who pressed ctrl-C.
 CLOSE_SECONDS = 20.0
+RETRY_SECONDS = 2.0
 # Between two descriptions of a search that is running.
 NOTE_SECONDS = 20.0
 # Trials of the front whose pictures are logged, a few ten kilobytes each.
@@ -150,6 +153,7 @@ class Tracker:
         self._started = threading.Event()
         self._closing = False
         self._progress = 0.0
+        self._patience = CLOSE_SECONDS / 2
         self._described = 0.0
         self._pictures: dict[str, dict[str, Any]] = {}
         self._front: set[str] = set()
@@ -192,27 +196,63 @@ class Tracker:
         with self._lock:
             self._outbox.front = self._front = set(trial_ids)
 
-    def close(self, state: str, artifacts: dict[str, str | Path], summary: str) -> str | None:
-        """Deliver the rest, end the parent run. Returns what went wrong, if anything did."""
+    def close(
+        self,
+        state: str,
+        artifacts: dict[str, str | Path],
+        summary: str,
+        waiting: Callable[[float], None] = lambda seconds: None,
+    ) -> str | None:
+        """Deliver the rest, end the parent run. Returns what went wrong, if anything did. `waiting`
+        is told once that the store takes nothing, and how long it is waited for."""
+        self._patience = self._patience_for(state)
         self._closing = True
         self._started.set()
         self._wake.set()
-        if self._thread is not None:
-            self._progress = time.monotonic()
-            while self._thread.is_alive():
+        self._progress = time.monotonic()
+        try:
+            while self._thread is not None and self._thread.is_alive():
                 self._thread.join(0.2)
-                if time.monotonic() - self._progress > CLOSE_SECONDS:
+                waiting = self._tell(waiting)
+                if self._idle > self._patience + CLOSE_SECONDS / 2:
                     return self.last_error or "MLflow did not answer in time"
-        if self._pending():
-            return self.last_error
+            if self._pending():
+                return self.last_error
+            while not self._finished(state, artifacts, summary):
+                waiting = self._tell(waiting)
+                if self._idle > self._patience:
+                    return self.last_error
+                time.sleep(RETRY_SECONDS)
+        except KeyboardInterrupt:
+            return self.last_error or "not waited for"
+        return None
+
+    def _patience_for(self, state: str) -> float:
+        if state != "complete" or not self.uri.startswith("http"):
+            return CLOSE_SECONDS / 2
+        return self.config.tracking.patience
+
+    @property
+    def _idle(self) -> float:
+        return time.monotonic() - self._progress
+
+    def _tell(self, waiting: Callable[[float], None]) -> Callable[[float], None]:
+        """Call it, the first time there is something to wait for."""
+        if self.last_error is None or self._idle < CLOSE_SECONDS / 4:
+            return waiting
+        waiting(self._patience)
+        return lambda seconds: None
+
+    def _finished(self, state: str, artifacts: dict[str, str | Path], summary: str) -> bool:
+        """Whether all that is told only in the end has been; may be tried again."""
         try:
             self._log_pictures()
             self._deliver_extras()
             self._finish_parent(state, artifacts, summary)
         except Exception as error:
             self.last_error = _first_line(error)
-            return self.last_error
-        return None
+            return False
+        return True
 
     # The thread.
 
@@ -231,10 +271,9 @@ class Tracker:
                 # there, and makes no run twice.
                 self._client = None
             if self._closing:
-                idle = time.monotonic() - self._progress
-                if not self._pending() or idle > CLOSE_SECONDS / 2:
+                if not self._pending() or self._idle > self._patience:
                     return
-                delay = min(delay, 2.0)
+                delay = min(delay, RETRY_SECONDS)
             self._wake.wait(delay)
             if self._closing:
                 self._wake.clear()
@@ -251,13 +290,13 @@ class Tracker:
             box, self._outbox = self._outbox, _Outbox()
         try:
             refused = self._deliver_all(box)
-            if box.parent:
-                self._log(self.parent_id, metrics=box.parent)
-                box.parent = []
             if box.front is not None:
                 self._tag_front(box.front)
                 self._describe(box.front, box.parent)
                 box.front = None
+            if box.parent:
+                self._log(self.parent_id, metrics=box.parent)
+                box.parent = []
             if refused is not None:
                 raise refused
         except Exception:

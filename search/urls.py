@@ -1,9 +1,11 @@
-"""Secrets in addresses: passwords and tokens are neither shown nor stored. What is stored is the
-address without them; a later turn finds them in the environment again."""
+"""Addresses of databases and servers. Secrets in them, passwords and tokens, are neither shown nor
+stored. What is stored is the address without them; a later turn finds them in the environment
+again."""
 
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 
 _HIDDEN = "***"
 # user:password@ of any address, and what stands alone before the @ of a web address: a token.
@@ -36,3 +38,13 @@ def without_secrets(url: str) -> str:
 def with_secrets(stored: str, known: str | None) -> str:
     """A stored address with the secrets of `known`, where that is the same address."""
     return known if known is not None and without_secrets(known) == stored else stored
+
+
+def with_driver(url: str) -> str:
+    """The address of a database with the driver that is installed: which one `postgresql://` alone
+    means, changes between versions of SQLAlchemy."""
+    scheme, mark, rest = url.partition("://")
+    if scheme not in ("postgres", "postgresql"):
+        return url
+    driver = "psycopg2" if find_spec("psycopg") is None and find_spec("psycopg2") else "psycopg"
+    return f"postgresql+{driver}{mark}{rest}"

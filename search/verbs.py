@@ -16,9 +16,9 @@ from trainables.registry import UserError
 
 if TYPE_CHECKING:
     from search.config import SearchConfig
+    from search.entry import Entry
     from search.recipe import FinalResult, Recipe
     from search.results import Results
-    from search.study import Entry
 
 # How long a driver may take to end.
 STOP_SECONDS = 120.0

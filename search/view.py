@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from dashboards.view import Axis, Budget, HypervolumeStep, Layer, SearchView, TrialView
 from search.config import SearchConfig
+from search.entry import Entry
 from search.home import SearchFolder
 from search.reading import LedgerReader
 from search.results import COST_LABELS, Results, ideal_point, metric_label, stored_config
 from search.stopping import rung_epoch
-from search.study import Entry
 from trainables.kinds import Metric
 
 if TYPE_CHECKING:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from search.entry import Entry
 from search.results import Results
 from search.samplers import middle
-from search.study import Entry, recorded
+from search.study import recorded
 from spaces.space import FreePlan, Space
 from trainables.parameters import Domain
 from trainables.plan import BINARY_STEPS

@@ -4,11 +4,12 @@ import pytest
 
 from search.confirm import MOST_SEEDS, cautious, merged, next_repeat, probabilities
 from search.driver import Session
+from search.entry import Entry
 from search.front import Objective
 from search.home import SearchFolder
 from search.results import Results
 from search.samplers import middle
-from search.study import Entry, Ledger, recorded
+from search.study import Ledger, recorded
 from search.warm_start import carried_points, nearest_level
 from trainables.kinds import kind_of
 from trainables.task import TrialSpec
@@ -22,7 +23,7 @@ def entry(number, accuracy, cost, point=None, seed=0):
         id=f"{number:08x}",
         number=number,
         state="complete",
-        spec=spec,
+        stored=spec,
         costs={"flops": cost},
         point=point or f"p{number}",
         values=[accuracy, cost],
@@ -119,7 +120,7 @@ def test_a_front_is_carried_by_the_position_of_layers(make_space, tmp_path):
     config, _ = make_space()
     results = Results.from_entries(SearchFolder(tmp_path), config, [], [0.1, 1.0])
     old = entry(0, 0.9, 1.0)
-    old.spec = old.spec.model_copy(update={"plan": "FBBF", "method": "bnn++"})
+    old.stored = old.spec.model_copy(update={"plan": "FBBF", "method": "bnn++"})
     old.drawn = {"optimizer.lr": 0.002, "bnn++.mu_end": 20.0, "elsewhere": 3}
     results.front = [old]
     other_config, other = make_space("task.model={name: mlp, depth: 9, width: 8}")

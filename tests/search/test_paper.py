@@ -129,7 +129,7 @@ def test_a_trial_knows_its_value_at_every_kind_of_key(make_space, tiny_yaml, tmp
     ledger = Ledger(f"sqlite:///{tmp_path}/ledger.db", config, space)
     ledger.ask()
     entry = entry_of(ledger.study.get_trials()[0])
-    entry.spec = entry.spec.model_copy(update={"method": "bnn++", "params": {"mu_end": 30.0}})
+    entry.stored = entry.spec.model_copy(update={"method": "bnn++", "params": {"mu_end": 30.0}})
     entry.drawn = {}
     assert trial_value(entry, "method") == "bnn++"
     assert trial_value(entry, "bnn++.mu_end") == 30.0

@@ -1,14 +1,17 @@
 """Reading a ledger beside its writer: nothing is disturbed, only what is new is read, and what is
 broken is told in a sentence."""
 
+import math
 import os
 import sqlite3
 
+import optuna
 import pytest
-from optuna.exceptions import StorageInternalError
+import sqlalchemy
 from sqlalchemy.exc import OperationalError
 
 from search.reading import LedgerReader, read_only
+from search.records import read_records
 from search.study import Ledger
 from trainables.registry import UserError
 
@@ -66,9 +69,11 @@ def test_a_reader_cannot_write_and_keeps_no_lock(make_space, url, tmp_path):
     ledger.ask()
     reader = LedgerReader(url, "tiny")
     reader.read()
-    with pytest.raises(StorageInternalError) as refused:
-        reader._open().create_new_study([])
-    assert "readonly" in str(refused.value.__cause__)
+    with (
+        reader._open().connect() as connection,
+        pytest.raises(OperationalError, match="readonly"),
+    ):
+        connection.execute(sqlalchemy.text("DELETE FROM trials"))
     # Another process can take the whole file for itself at once.
     with sqlite3.connect(tmp_path / "ledger.db", timeout=0) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -117,6 +122,60 @@ def test_a_trial_of_another_version_is_a_sentence(make_space, url):
         LedgerReader(url, "tiny").read()
 
 
+def test_a_reader_knows_of_trials_what_the_driver_does(make_space, url):
+    """It does not read them as Optuna does: no levels of plans, no object a trial."""
+    ledger = Ledger(url, *make_space())
+    ended = [finish(ledger, ledger.ask()) for _ in range(3)]
+    ledger.tell(ledger.ask().id, "failed", failure="error", message="for a reason")
+    ledger.ask()
+    reader = LedgerReader(url, "tiny")
+    reader.read()
+    resumed = list(Ledger(url, *make_space()).entries.values())
+    assert [e.spec for e in reader.entries] == [e.spec for e in resumed]  # looked at, so checked
+    assert reader.entries == resumed
+    assert [e.drawn for e in reader.entries[:3]] == [e.drawn for e in ended]
+    assert all("optimizer.lr" in e.drawn or e.drawn for e in reader.entries)
+
+
+def test_a_spec_of_another_version_is_told_when_it_is_read(make_space, url, tmp_path):
+    Ledger(url, *make_space()).ask()
+    with sqlite3.connect(tmp_path / "ledger.db") as database:
+        database.execute(
+            "UPDATE trial_user_attributes SET value_json = '{\"task\": 1}' WHERE key = 'spec'"
+        )
+    with pytest.raises(UserError, match="trial 0 of the ledger is of another version"):
+        LedgerReader(url, "tiny").read()
+
+
+def test_what_is_read_back_is_what_optuna_reads(make_space, url):
+    """All of a trial, for a driver that resumes."""
+    ledger = Ledger(url, *make_space())
+    finish(ledger, ledger.ask())
+    ledger.ask()
+    plain = optuna.load_study(study_name="tiny", storage=url)
+    assert Ledger(url, *make_space()).study.get_trials() == plain.get_trials()
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, 1e-300, 0.5])
+def test_every_value_of_an_objective_is_read(url, value):
+    study = optuna.create_study(study_name="tiny", storage=url)
+    study.add_trial(optuna.trial.create_trial(value=value))
+    engine = sqlalchemy.create_engine(url)
+    with engine.connect() as connection:
+        (record,) = read_records(connection, 1, 0, [])
+    assert record.values == [value]
+
+
+def test_more_open_trials_than_a_statement_takes_are_read(url, monkeypatch):
+    monkeypatch.setattr("search.records.MOST_OPEN", 2)
+    study = optuna.create_study(study_name="tiny", storage=url)
+    for _ in range(6):
+        study.ask()
+    with sqlalchemy.create_engine(url).connect() as connection:
+        found = read_records(connection, 1, 5, [2, 3, 5])
+    assert {2, 3, 5, 6} <= {record.trial_id for record in found}
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_to_can_be_read(make_space, url, tmp_path):
     ledger = Ledger(url, *make_space())
@@ -141,7 +200,23 @@ def test_odd_names_of_folders_are_read(make_space, tmp_path):
 
 
 def test_other_databases_keep_their_address():
-    assert read_only("postgresql://host/name") == "postgresql://host/name"
+    assert read_only("mysql://host/name") == "mysql://host/name"
+    assert read_only("postgresql+asyncpg://host/name") == "postgresql+asyncpg://host/name"
+
+
+@pytest.mark.parametrize(
+    ("installed", "driver"),
+    [
+        (["psycopg"], "psycopg"),
+        (["psycopg2"], "psycopg2"),
+        (["psycopg", "psycopg2"], "psycopg"),
+        ([], "psycopg"),  # the one to ask for
+    ],
+)
+def test_postgresql_is_reached_by_the_driver_that_is_there(installed, driver, monkeypatch):
+    monkeypatch.setattr("search.urls.find_spec", lambda name: name in installed or None)
+    for scheme in ("postgresql", "postgres"):
+        assert read_only(f"{scheme}://host/name") == f"postgresql+{driver}://host/name"
 
 
 def test_a_journal_that_must_be_put_right_is_read_by_a_connection_that_may(
@@ -163,4 +238,4 @@ def test_a_journal_that_must_be_put_right_is_read_by_a_connection_that_may(
     reader = LedgerReader(url, config.name)
     assert reader.read()
     assert len(reader.entries) == 1
-    assert reader._storage is not refused[0]
+    assert reader._engine is not refused[0]

@@ -7,10 +7,11 @@ import pytest
 from benchmarks.simulator import MemoryFolder
 from search.config import EarlyStoppingSpec
 from search.driver import Session
+from search.entry import Entry
 from search.front import Objective
 from search.home import SearchFolder
 from search.stopping import EarlyStopping, ranking, report
-from search.study import Entry, read_entries
+from search.study import read_entries
 from trainables.task import Task, TrialSpec
 
 OBJECTIVES = [Objective("val_accuracy", True), Objective("flops", False)]
@@ -23,7 +24,7 @@ def entry_of(number, flops, epochs=10, method="bnn", **known):
         id=f"{number + 500:08x}",
         number=number,
         state=known.pop("state", "running"),
-        spec=TrialSpec(task=task, method=method, plan="FBFB" if method != "fp" else "FFFF"),
+        stored=TrialSpec(task=task, method=method, plan="FBFB" if method != "fp" else "FFFF"),
         costs={"flops": flops},
         **known,
     )

@@ -83,7 +83,6 @@ def test_a_trial_that_was_written_although_the_answer_was_lost_is_in_the_ledger_
 
 @pytest.mark.skipif(not POSTGRES, reason="PostgreSQL is not installed (apt-get install postgresql)")
 def test_a_ledger_on_postgresql_outlives_restarts_of_the_server(make_space, tmp_path):
-    pytest.importorskip("psycopg2", reason="pip install 'bitfront[postgres]'")
     server = Postgres()
     try:
         config, space = make_space()

@@ -1,6 +1,7 @@
 """MLflow shows each trial once, whatever happened in between; the ledger is the truth."""
 
 import json
+import time
 
 import pytest
 from mlflow import MlflowClient
@@ -158,6 +159,67 @@ def test_a_server_that_is_away_neither_stops_the_search_nor_loses_a_run(
     _, children = runs_of(tracker)
     assert len(children) == 3
     assert {c.info.status for c in children} == {"FINISHED"}
+
+
+def away_for(monkeypatch, tries):
+    """The tracking server takes nothing so many times; returns the attempts left."""
+    left, usual = [tries], Tracker._connect
+
+    def connect(self):
+        if left[0]:
+            left[0] -= 1
+            raise ConnectionError("nobody there")
+        self.uri = f"sqlite:///{self.home / 'mlflow.db'}"
+        usual(self)
+
+    monkeypatch.setattr(Tracker, "_connect", connect)
+    return left
+
+
+def test_a_finished_search_waits_for_a_server_that_is_away_a_while(make_space, folder, monkeypatch):
+    monkeypatch.setattr("search.tracking.CLOSE_SECONDS", 2)
+    monkeypatch.setattr("search.tracking.RETRY_SECONDS", 1.0)
+    left = away_for(monkeypatch, 5)
+    session, tracker = begin(make_space, folder, "tracking.uri=http://127.0.0.1:9")
+    train(session, session.ask())
+    told = []
+    assert tracker.close("complete", {}, "", told.append) is None
+    assert left == [0]
+    assert told == [90.0]  # once
+    _, children = runs_of(tracker)
+    assert [c.info.status for c in children] == ["FINISHED"]
+
+
+def test_a_server_that_stays_away_is_not_waited_for_longer_than_was_asked(
+    make_space, folder, monkeypatch
+):
+    monkeypatch.setattr("search.tracking.RETRY_SECONDS", 0.2)
+    away_for(monkeypatch, 1000)
+    options = ("tracking.uri=http://127.0.0.1:9", "tracking.patience=1")
+    session, tracker = begin(make_space, folder, *options)
+    train(session, session.ask())
+    began = time.monotonic()
+    assert "nobody there" in tracker.close("complete", {}, "")
+    assert time.monotonic() - began < 10
+
+
+def test_a_server_that_goes_when_only_the_end_is_left_is_tried_again(
+    make_space, folder, monkeypatch
+):
+    monkeypatch.setattr("search.tracking.RETRY_SECONDS", 0.1)
+    session, tracker = begin(make_space, folder)
+    train(session, session.ask())
+    usual, failures = Tracker._finish_parent, [ConnectionError("reset")]
+
+    def finish(self, *told):
+        if failures:
+            raise failures.pop()
+        usual(self, *told)
+
+    monkeypatch.setattr(Tracker, "_finish_parent", finish)
+    assert tracker.close("complete", {}, "") is None
+    _, (parent,) = runs_of(tracker, "search")
+    assert parent.info.status == "FINISHED"
 
 
 def test_a_run_that_mlflow_refuses_does_not_hold_up_the_others(make_space, folder, monkeypatch):

@@ -1,0 +1,103 @@
+"""One trial as the ledger knows it, whoever reads it. No torch, no Ray, no Optuna."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from search.home import is_name
+from trainables.registry import UserError
+from trainables.task import TrialSpec
+
+# By the names Optuna writes.
+STATES = {
+    "COMPLETE": "complete",
+    "PRUNED": "pruned",
+    "FAIL": "failed",
+    "RUNNING": "running",
+    "WAITING": "waiting",
+}
+# What is drawn of a plan besides its levels.
+PLAN_SETTINGS = ("plan.selector", "plan.budget", "plan.seed")
+
+
+@dataclass
+class Entry:
+    """Costs, settings and what became of it."""
+
+    id: str
+    number: int
+    state: str
+    stored: TrialSpec | str
+    """its spec, or the JSON of it as long as nobody has looked"""
+    costs: dict[str, float]
+    point: str = ""
+    """the same for trials that differ in nothing but their seed"""
+    drawn: dict[str, Any] = field(default_factory=dict)
+    values: list[float] | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    history: list[dict[str, float]] = field(default_factory=list)
+    failure: str | None = None
+    message: str | None = None
+    lives: int = 0
+    started: float | None = None
+    ended: float | None = None
+    seeds: int = 1
+    """how many trials the metrics are means of"""
+    spread: float | None = None
+    """standard deviation over seeds, as far as the search knows it"""
+    confidence: float | None = None
+    """probability that no other point dominates this one"""
+
+    @property
+    def spec(self) -> TrialSpec:
+        """Checked when somebody looks: who reads thousands of trials looks at a few."""
+        if isinstance(self.stored, str):
+            try:
+                self.stored = TrialSpec.model_validate_json(self.stored)
+            except ValidationError:
+                raise UserError(
+                    f"trial {self.number} of the ledger is of another version"
+                ) from None
+        return self.stored
+
+    @property
+    def seconds(self) -> float | None:
+        if self.started is None or self.ended is None:
+            return None
+        return self.ended - self.started
+
+
+def checked_id(found: str, number: int) -> str:
+    """A trial's id is the name of a folder."""
+    if not is_name(found):
+        raise UserError(f"trial {number} of the ledger has no usable id: {found!r}")
+    return found
+
+
+def without_plan(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What was drawn besides the levels of the plan, which is one string of its own."""
+    return {n: v for n, v in params.items() if n in PLAN_SETTINGS or not n.startswith("plan.")}
+
+
+def told(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an entry that came with a trial's end, as the ledger keeps them."""
+    return {
+        "metrics": result.get("metrics", {}),
+        "history": rows(result.get("history", {})),
+        "failure": result.get("failure"),
+        "message": result.get("message"),
+        "lives": result.get("lives", 0),
+    }
+
+
+def rows(columns: Mapping[str, list[float | None]]) -> list[dict[str, float]]:
+    """Learning curves, a row an epoch, from a list a metric."""
+    length = max((len(values) for values in columns.values()), default=0)
+    return [
+        {name: v[i] for name, v in columns.items() if i < len(v) and v[i] is not None}  # type: ignore[misc]
+        for i in range(length)
+    ]
