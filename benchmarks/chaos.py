@@ -55,7 +55,8 @@ def run(stage: Stage) -> int:
             break
         if not stage.restarts or time.monotonic() > deadline:
             raise DriverError(f"the driver ended with {process.returncode}: {out[-2000:]}")
-        words = ["resume", "chaos"]
+        if stage.user.search.exists:  # it may have been struck before it was there
+            words = ["resume", "chaos"]
     stage.before_that()
     if stage.afterwards:
         stage.user.call(*stage.afterwards)

@@ -117,7 +117,7 @@ def drive(
                     "driver MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
                     "first trial s": ended_at[0],
                     "last trial s": ended_at[-1],
-                    "MLflow backlog": len(tracker._outbox.trials) if tracker else None,
+                    "MLflow backlog": tracker.behind if tracker else None,
                 }
             )
             print(rows[-1], file=sys.stderr, flush=True)

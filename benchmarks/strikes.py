@@ -33,6 +33,10 @@ from benchmarks.rig import (
 
 TRIALS = 24
 EPOCHS = 3
+# A worker needs some ten seconds to start again; without a pause a search gets nowhere.
+WORKER_PAUSE = 6.0
+# Where a strike takes long, epochs do too, or few strikes hit a search.
+LONG = 3.0
 SEARCH = f"""\
 name: chaos
 task:
@@ -116,7 +120,7 @@ def worker_killed(stage: Stage) -> Iterator[None]:
             kill(stage.rng.choice(workers))
         return bool(workers)
 
-    stage.fire = fire
+    stage.fire, stage.pause = fire, WORKER_PAUSE
     yield
 
 
@@ -131,7 +135,7 @@ def node_killed(stage: Stage) -> Iterator[None]:
         return True
 
     with _own_cluster(stage, nodes=2):
-        stage.fire = fire
+        stage.fire, stage.pause = fire, WORKER_PAUSE
         yield
 
 
@@ -157,6 +161,7 @@ def node_cut_off(stage: Stage) -> Iterator[None]:
         with _own_cluster(stage, 2, inside=networks.inside, host=networks.host):
             stage.user.inside = networks.inside(0)
             stage.fire = fire
+            stage.pace = LONG
             yield
     finally:
         networks.remove()
@@ -178,6 +183,7 @@ def head_restarted(stage: Stage) -> Iterator[None]:
 
     with _own_cluster(stage, nodes=0):
         stage.fire, stage.pause, stage.restarts = fire, 5.0, True
+        stage.pace = LONG
         yield
 
 
@@ -243,6 +249,7 @@ def tracking_away(stage: Stage) -> Iterator[None]:
             return True
 
         stage.fire = fire
+        stage.pace = LONG
         yield
 
 
@@ -278,6 +285,7 @@ def postgres_restarted(stage: Stage) -> Iterator[None]:
 
     stage.options += ["--ledger", server.url]
     stage.fire = fire
+    stage.pace = LONG
     try:
         yield
     finally:
@@ -304,6 +312,7 @@ def disk_full(stage: Stage) -> Iterator[None]:
             return True
 
         stage.fire = fire
+        stage.pace = LONG
         yield
 
 
@@ -326,7 +335,7 @@ def checkpoint_truncated(stage: Stage) -> Iterator[None]:
         kill(busy[chosen.parent.name])
         return True
 
-    stage.fire = fire
+    stage.fire, stage.pause = fire, WORKER_PAUSE
     yield
 
 

@@ -137,7 +137,7 @@ def _data() -> Check:
 def _tracking(root: Path, given: str | None) -> Check:
     """The tracking server; one that is asked about by name must answer."""
     from search.home import list_searches
-    from search.tracking import tracking_uri
+    from search.runs import tracking_uri
 
     searches = list_searches(root)
     if given is not None:

@@ -29,6 +29,8 @@ MAY_CHANGE = (
     "task.loss.distill.teacher",
     "paper",
 )
+# Trials that MLflow still lacks when a search ends: fewer are there in a few seconds.
+WORTH_TELLING = 100
 
 
 def fetched(config: SearchConfig, root: Path) -> SearchConfig:
@@ -36,7 +38,7 @@ def fetched(config: SearchConfig, root: Path) -> SearchConfig:
     checkpoint = config.task.pretrain.checkpoint
     if checkpoint is None or not checkpoint.startswith(MLFLOW_RUN):
         return config
-    from search.tracking import fetch_artifact, tracking_uri
+    from search.runs import fetch_artifact, tracking_uri
 
     run = checkpoint.removeprefix(MLFLOW_RUN).partition("/")[0]
     if not is_name(run) or ".." in checkpoint.split("/"):
@@ -189,6 +191,8 @@ def _close_tracker(
                 f"not at all; bitfront resume {folder.name} delivers the rest later)"
             )
 
+    if tracker.behind >= WORTH_TELLING and not quiet:
+        terminal.show(f"{tracker.behind} trials are on their way to MLflow ...")
     problem = tracker.close("complete" if complete else "interrupted", artifacts, note, waiting)
     if problem is not None and not quiet:
         terminal.show(

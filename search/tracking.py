@@ -22,13 +22,18 @@ from dashboards.quantizer import quantizer_image
 from search.config import SearchConfig
 from search.entry import Entry
 from search.environment import environment
-from search.extras import KINDS, Extra, extras_of
+from search.extras import extras_of, log_extras
 from search.home import SearchFolder
 from search.notes import RUN, note_of
-from search.urls import redacted, with_secrets
-from trainables.kinds import kind_of
-from trainables.methods import METHODS
-from trainables.registry import UserError
+from search.runs import (
+    end_tags,
+    experiment_name,
+    first_line,
+    flat_params,
+    role_of,
+    run_name,
+    tracking_uri,
+)
 
 FLUSH_SECONDS = 1.0
 LONGEST_BACKOFF = 30.0
@@ -41,67 +46,6 @@ NOTE_SECONDS = 20.0
 # Trials of the front whose pictures are logged, a few ten kilobytes each.
 MOST_PICTURES = 40
 STATUS = {"complete": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
-
-
-def tracking_uri(config: SearchConfig, home: Path) -> str:
-    """The YAML, else MLFLOW_TRACKING_URI, else a SQLite file beside the searches."""
-    default = f"sqlite:///{home / 'mlflow.db'}"
-    known = os.environ.get("MLFLOW_TRACKING_URI")
-    return with_secrets(config.tracking.uri, known) if config.tracking.uri else known or default
-
-
-def fetch_artifact(artifact: str, uri: str, folder: Path) -> Path:
-    """A file of an MLflow run (`runs:/RUN/FILE`), copied into `folder`."""
-    import mlflow
-
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        found = mlflow.artifacts.download_artifacts(
-            artifact, dst_path=str(folder), tracking_uri=uri
-        )
-    except Exception as error:  # every store has its own types
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{artifact}: MLflow at {uri} does not have it: {first}") from None
-    path = Path(found)
-    if not path.is_file():
-        raise UserError(f"{artifact}: a folder; name the file of the weights in it")
-    return path
-
-
-def experiment_name(config: SearchConfig) -> str:
-    return config.tracking.experiment or f"{config.task.dataset} {config.task.model.name}"
-
-
-def run_name(entry: Entry) -> str:
-    """Readable in a list: number, method, share of the flops, accuracy or other quality."""
-    name = f"t{entry.number:04d} {entry.spec.method} {entry.costs['flops_pct']:.0f} %"
-    quality = kind_of(entry.spec.task.dataset).quality
-    value = entry.metrics.get(quality.name)
-    return f"{name} {quality.number(value, 1)}" if value is not None else name
-
-
-def role_of(entry: Entry, config: SearchConfig) -> str:
-    """Why a trial was trained: to explore, or to confirm a point with another seed."""
-    return "exploration" if entry.spec.seed == config.search.seed else "confirmation"
-
-
-def end_tags(entry: Entry) -> dict[str, str]:
-    """What is known of a trial when it has ended."""
-    tags = {"state": entry.state, "mlflow.runName": run_name(entry)}
-    if entry.failure:
-        tags |= {"failure": entry.failure, "message": (entry.message or "")[:500]}
-    return tags
-
-
-def flat_params(entry: Entry) -> dict[str, str]:
-    """A trial's parameters for MLflow: what makes it this trial. What all trials of a search share
-    is in the parent's search.yaml; in the columns of a comparison it would be noise."""
-    spec = entry.spec
-    flat = {"method": spec.method, "plan": spec.plan, "seed": str(spec.seed)}
-    # Not by the method's own name: MLflow takes no '+' in a key.
-    flat |= {f"method.{name}": str(value) for name, value in spec.params.items()}
-    drawn = {k: str(v) for k, v in entry.drawn.items() if k.rpartition(".")[0] not in METHODS}
-    return drawn | flat
 
 
 # What `trainables.pictures` makes, by its name.
@@ -188,6 +132,13 @@ class Tracker:
             self._pictures = {k: v for k, v in self._pictures.items() if k in self._front}
             self._pictures[entry.id] = picture
 
+    @property
+    def behind(self) -> int:
+        """How many trials MLflow does not have as they are now."""
+        with self._lock:
+            ended = [e.id for e in self._entries.values() if e.state in STATUS]
+            return sum(not self._children.get(i, _Child()).ended for i in ended)
+
     def search_metric(self, name: str, value: float, step: int) -> None:
         with self._lock:
             self._outbox.parent.append((name, value, int(time.time() * 1000), step))
@@ -250,7 +201,7 @@ class Tracker:
             self._deliver_extras()
             self._finish_parent(state, artifacts, summary)
         except Exception as error:
-            self.last_error = _first_line(error)
+            self.last_error = first_line(error)
             return False
         return True
 
@@ -265,7 +216,7 @@ class Tracker:
                 self._flush()
                 delay = FLUSH_SECONDS
             except Exception as error:
-                self.last_error = _first_line(error)
+                self.last_error = first_line(error)
                 delay = min(LONGEST_BACKOFF, 2 * delay)
                 # What was on the way may have arrived: the next attempt looks again at what is
                 # there, and makes no run twice.
@@ -556,7 +507,7 @@ class Tracker:
         folder = SearchFolder(self.home / self.config.name)
         extras = extras_of(folder, list(self._entries.values()))
         if extras:
-            _log_extras(self._client, self.experiment_id, self.parent_id, self.identity, extras)
+            log_extras(self._client, self.experiment_id, self.parent_id, self.identity, extras)
 
     def _finish_parent(self, state: str, artifacts: dict[str, str | Path], summary: str) -> None:
         for name, content in artifacts.items():
@@ -568,64 +519,3 @@ class Tracker:
         self._client.set_tag(self.parent_id, "mlflow.note.content", note)
         self._client.set_tag(self.parent_id, "state", state)
         self._client.set_terminated(self.parent_id, "FINISHED" if state == "complete" else "KILLED")
-
-
-def deliver_extras(config: SearchConfig, folder: SearchFolder) -> str | None:
-    """Bring what a search got after it ended, such as final trainings, under its parent run.
-    Returns what went wrong, if anything did; a search that MLflow does not know has no parent."""
-    from mlflow import MlflowClient
-
-    try:
-        client = MlflowClient(tracking_uri(config, folder.path.parent))
-        experiment = client.get_experiment_by_name(experiment_name(config))
-        if experiment is None:
-            return None
-        query = (
-            f"tags.`bitfront.search_id` = '{folder.identity}' and tags.`bitfront.kind` = 'search'"
-        )
-        parents = client.search_runs([experiment.experiment_id], query, max_results=1)
-        if parents:
-            ids = (experiment.experiment_id, parents[0].info.run_id, folder.identity)
-            _log_extras(client, *ids, extras_of(folder, []))
-        return None
-    except Exception as error:
-        return _first_line(error)
-
-
-def _log_extras(
-    client: Any, experiment: str | None, parent: str | None, identity: str, extras: list[Extra]
-) -> None:
-    """A run each, under the parent; what is there already stays as it is."""
-    from mlflow.entities import Metric, Param
-
-    known = set()
-    for kind in KINDS:
-        query = f"tags.`bitfront.search_id` = '{identity}' and tags.`bitfront.kind` = '{kind}'"
-        runs = client.search_runs([experiment], query, max_results=1000)
-        known |= {run.data.tags.get("bitfront.extra") for run in runs}
-    for extra in extras:
-        if extra.key in known:
-            continue
-        ended = int(1000 * (extra.ended or time.time()))
-        tags = {
-            "mlflow.parentRunId": parent,
-            "mlflow.runName": extra.name,
-            "bitfront.kind": extra.kind,
-            "bitfront.extra": extra.key,
-            "bitfront.search_id": identity,
-            "role": extra.kind,
-            "state": "complete",
-            **extra.tags,
-        }
-        began = ended - int(1000 * extra.seconds)
-        run = client.create_run(experiment, start_time=began, tags=tags).info.run_id
-        metrics = [Metric(name, value, ended, 0) for name, value in extra.metrics.items()]
-        client.log_batch(run, metrics, [Param(k, v) for k, v in extra.params.items()])
-        for file in extra.files:
-            client.log_artifact(run, str(file))
-        client.set_terminated(run, "FINISHED", ended)
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return redacted(f"{type(error).__name__}: {text[0] if text else ''}")[:300]

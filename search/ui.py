@@ -15,7 +15,7 @@ from search import terminal
 from search.home import SearchFolder, list_searches
 from search.notes import REPORT
 from search.results import stored_config
-from search.tracking import tracking_uri
+from search.runs import tracking_uri
 from trainables.registry import UserError
 
 START_SECONDS = 180

@@ -163,8 +163,10 @@ def test_auto_measures_the_first_trial_and_packs_those_after_it(searched):
     assert shares[-1] == 0.5, "10 GB hold two trials of 4, with a margin"
     assert session.ledger.noted("gpu_share") == {"gpus": 0.5, "peak": 4e9, "total": 1e10}
     assert session.most <= 2
-    again = searched(settings, "search.trials=6")
+    again = searched(settings, "search.trials=11")
     assert set(again.asked.values()) == {0.5}, "a later turn does not measure again"
+    # Actors are kept for the whole turn: two of them were on the one GPU at once.
+    assert len(set().union(*again.workers.values())) == 2
 
 
 def test_whole_gpus_wait_for_one_another(searched):

@@ -15,8 +15,9 @@ from search.config import ConfigError
 from search.home import LEDGER, SearchFolder, find, is_name
 from search.launch import fetched, prepare
 from search.results import Results, stored_config
+from search.runs import tracking_uri
 from search.study import entry_of
-from search.tracking import Tracker, tracking_uri
+from search.tracking import Tracker
 from search.urls import redacted, with_secrets, without_secrets
 from trainables.registry import UserError
 

@@ -8,7 +8,8 @@ from mlflow import MlflowClient
 
 from search.driver import Session
 from search.home import SearchFolder
-from search.tracking import Tracker, flat_params, run_name, tracking_uri
+from search.runs import flat_params, run_name, tracking_uri
+from search.tracking import Tracker
 
 
 @pytest.fixture
@@ -317,3 +318,13 @@ def test_a_run_that_is_there_twice_is_shown_once(make_space, folder):
     tracker.close("complete", {}, "")
     _, (left,) = runs_of(tracker)
     assert left.info.run_id == child.info.run_id
+
+
+def test_what_mlflow_does_not_have_yet_is_counted(make_space, folder):
+    session, tracker = begin(make_space, folder, thread=False)
+    assert tracker.behind == 0
+    train(session, session.ask())
+    session.ask()  # still running: there is nothing of it to deliver
+    assert tracker.behind == 1
+    tracker._flush()
+    assert tracker.behind == 0

@@ -1,0 +1,79 @@
+"""How a search and its trials are called in MLflow, and where that is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from search.config import SearchConfig
+from search.entry import Entry
+from search.urls import redacted, with_secrets
+from trainables.kinds import kind_of
+from trainables.methods import METHODS
+from trainables.registry import UserError
+
+
+def tracking_uri(config: SearchConfig, home: Path) -> str:
+    """The YAML, else MLFLOW_TRACKING_URI, else a SQLite file beside the searches."""
+    default = f"sqlite:///{home / 'mlflow.db'}"
+    known = os.environ.get("MLFLOW_TRACKING_URI")
+    return with_secrets(config.tracking.uri, known) if config.tracking.uri else known or default
+
+
+def fetch_artifact(artifact: str, uri: str, folder: Path) -> Path:
+    """A file of an MLflow run (`runs:/RUN/FILE`), copied into `folder`."""
+    import mlflow
+
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        found = mlflow.artifacts.download_artifacts(
+            artifact, dst_path=str(folder), tracking_uri=uri
+        )
+    except Exception as error:  # every store has its own types
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{artifact}: MLflow at {uri} does not have it: {first}") from None
+    path = Path(found)
+    if not path.is_file():
+        raise UserError(f"{artifact}: a folder; name the file of the weights in it")
+    return path
+
+
+def experiment_name(config: SearchConfig) -> str:
+    return config.tracking.experiment or f"{config.task.dataset} {config.task.model.name}"
+
+
+def run_name(entry: Entry) -> str:
+    """Readable in a list: number, method, share of the flops, accuracy or other quality."""
+    name = f"t{entry.number:04d} {entry.spec.method} {entry.costs['flops_pct']:.0f} %"
+    quality = kind_of(entry.spec.task.dataset).quality
+    value = entry.metrics.get(quality.name)
+    return f"{name} {quality.number(value, 1)}" if value is not None else name
+
+
+def role_of(entry: Entry, config: SearchConfig) -> str:
+    """Why a trial was trained: to explore, or to confirm a point with another seed."""
+    return "exploration" if entry.spec.seed == config.search.seed else "confirmation"
+
+
+def end_tags(entry: Entry) -> dict[str, str]:
+    """What is known of a trial when it has ended."""
+    tags = {"state": entry.state, "mlflow.runName": run_name(entry)}
+    if entry.failure:
+        tags |= {"failure": entry.failure, "message": (entry.message or "")[:500]}
+    return tags
+
+
+def flat_params(entry: Entry) -> dict[str, str]:
+    """A trial's parameters for MLflow: what makes it this trial. What all trials of a search share
+    is in the parent's search.yaml; in the columns of a comparison it would be noise."""
+    spec = entry.spec
+    flat = {"method": spec.method, "plan": spec.plan, "seed": str(spec.seed)}
+    # Not by the method's own name: MLflow takes no '+' in a key.
+    flat |= {f"method.{name}": str(value) for name, value in spec.params.items()}
+    drawn = {k: str(v) for k, v in entry.drawn.items() if k.rpartition(".")[0] not in METHODS}
+    return drawn | flat
+
+
+def first_line(error: BaseException) -> str:
+    text = str(error).strip().splitlines()
+    return redacted(f"{type(error).__name__}: {text[0] if text else ''}")[:300]
