@@ -1,16 +1,19 @@
 """Names stay in their folders, secrets stay out of files and messages, nothing is unpickled that
-another user may have written. (That only loopback is listened on is seen in `test_end_to_end`,
-what is read in `tests/test_architecture`.)"""
+another user may have written, and pages are for this machine. (What is read is seen in
+`tests/test_architecture`; where Ray listens, in docs/security.md.)"""
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
 from optuna.trial import TrialState, create_trial
 
+from benchmarks.rig import free_port, listens, wait_for
 from search.config import ConfigError
 from search.home import LEDGER, SearchFolder, find, is_name
 from search.launch import fetched, prepare
@@ -168,3 +171,37 @@ def test_an_experiment_keeps_its_artifacts_in_the_home(name, make_space, tmp_pat
     place = client.get_experiment(tracker._experiment(client)).artifact_location
     assert place.startswith((tmp_path / "mlartifacts").as_uri() + "/")
     assert ".." not in place.split("/")
+
+
+def listening_on(port):
+    """Addresses that some process of this machine listens on with this port, as the kernel writes
+    them."""
+    lines = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in Path("/proc/net", name).read_text().splitlines()[1:]
+    ]
+    return {row[1].split(":")[0] for row in lines if row[3] == "0A" if int(row[1][-4:], 16) == port}
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="sockets are listed in /proc")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", ["ui", "dashboard"])
+def test_pages_are_for_this_machine_unless_told_otherwise(page, make_config, tmp_path):
+    config = make_config()
+    prepare(config, tmp_path).config_file.write_text(config.dump())
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "search.cli", page, "--port", str(port), "--home", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        wait_for(lambda: listens(port), 200, f"bitfront {page}", process)
+        assert listening_on(port) == {"0100007F"}
+    finally:
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[0]
+    assert "warning" not in said
