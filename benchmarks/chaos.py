@@ -20,6 +20,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Sequence
@@ -49,12 +50,17 @@ def run(stage: Stage) -> int:
     words, strikes = ["run", "chaos.yaml", *stage.options], len(stage.faults)
     while True:
         process = stage.user.start(*words)
+        said: list[str] = []
+        reader = threading.Thread(target=said.extend, args=[process.stdout], daemon=True)
+        reader.start()  # or a driver that says much would wait for ever
         strikes += _strike_while_running(stage, deadline)
-        out = _ended(process)
+        _ended(process)
+        reader.join(30)
         if process.returncode == 0:
             break
         if not stage.restarts or time.monotonic() > deadline:
-            raise DriverError(f"the driver ended with {process.returncode}: {out[-2000:]}")
+            told = "".join(said)[-2000:]
+            raise DriverError(f"the driver ended with {process.returncode}: {told}")
         if stage.user.search.exists:  # it may have been struck before it was there
             words = ["resume", "chaos"]
     stage.before_that()
@@ -63,37 +69,34 @@ def run(stage: Stage) -> int:
     return strikes
 
 
-def _ended(process: subprocess.Popen[str]) -> str:
+def _ended(process: subprocess.Popen[str]) -> None:
     try:
-        return process.communicate(timeout=60)[0]
+        process.wait(60)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGABRT)
-        return "still there\n" + process.communicate(timeout=30)[0]
+        process.wait(30)
 
 
 def _strike_while_running(stage: Stage, deadline: float) -> int:
-    """After the last trial there is nothing to break. Between two strikes some epoch begins, or
-    workers that start slowly would never get anywhere, but for one in five: a driver or a worker
-    that is just starting is struck too."""
+    """After the last trial there is nothing to break. A strike comes some time after an epoch has
+    begun, or workers that start slowly would never get anywhere; but for one in five, so that a
+    driver or a worker that is just starting is struck too."""
     process, strikes, seen = stage.user.process, 0, len(faulty.audit(stage.cluster.folder))
     assert process is not None
-    following = time.monotonic() + stage.rng.expovariate(1 / stage.pause)
+    following: float | None = None
     hasty = stage.rng.random() < HASTY
     while process.poll() is None:
         time.sleep(0.3)
         now = time.monotonic()
         if now > deadline:
             end(process, signal.SIGABRT)
-        trained = len(faulty.audit(stage.cluster.folder))
-        if now < following or (trained == seen and not hasty):
-            continue
-        seen = trained
-        if stage.user.ended() >= TRIALS:
-            following = now + 5.0
-            continue
-        strikes += stage.fire()
-        following = time.monotonic() + stage.rng.expovariate(1 / stage.pause)
-        hasty = stage.rng.random() < HASTY
+        if following is None:
+            if hasty or len(faulty.audit(stage.cluster.folder)) > seen:
+                following = now + stage.rng.expovariate(1 / stage.pause)
+        elif now >= following and stage.user.ended() < TRIALS:
+            strikes += stage.fire()
+            seen, following = len(faulty.audit(stage.cluster.folder)), None
+            hasty = stage.rng.random() < HASTY
     return strikes
 
 

@@ -33,8 +33,6 @@ from benchmarks.rig import (
 
 TRIALS = 24
 EPOCHS = 3
-# A worker needs some ten seconds to start again; without a pause a search gets nowhere.
-WORKER_PAUSE = 6.0
 # Where a strike takes long, epochs do too, or few strikes hit a search.
 LONG = 3.0
 SEARCH = f"""\
@@ -68,7 +66,7 @@ class Stage:
     fire: Callable[[], bool] = lambda: False
     """strikes once, if there is something to strike; called while the driver runs"""
     pause: float = 2.0
-    """seconds between two strikes, on average"""
+    """seconds from an epoch's begin to the next strike, on average"""
     afterwards: list[str] = field(default_factory=list)
     """a command of the user when the search has ended"""
     before_that: Callable[[], None] = lambda: None
@@ -106,7 +104,7 @@ def driver_killed(stage: Stage) -> Iterator[None]:
         kill(stage.user.process.pid)
         return True
 
-    stage.fire, stage.pause, stage.restarts = fire, 5.0, True
+    stage.fire, stage.restarts = fire, True
     yield
 
 
@@ -120,7 +118,7 @@ def worker_killed(stage: Stage) -> Iterator[None]:
             kill(stage.rng.choice(workers))
         return bool(workers)
 
-    stage.fire, stage.pause = fire, WORKER_PAUSE
+    stage.fire = fire
     yield
 
 
@@ -135,7 +133,7 @@ def node_killed(stage: Stage) -> Iterator[None]:
         return True
 
     with _own_cluster(stage, nodes=2):
-        stage.fire, stage.pause = fire, WORKER_PAUSE
+        stage.fire = fire
         yield
 
 
@@ -182,7 +180,7 @@ def head_restarted(stage: Stage) -> Iterator[None]:
         return True
 
     with _own_cluster(stage, nodes=0):
-        stage.fire, stage.pause, stage.restarts = fire, 5.0, True
+        stage.fire, stage.restarts = fire, True
         stage.pace = LONG
         yield
 
@@ -335,7 +333,7 @@ def checkpoint_truncated(stage: Stage) -> Iterator[None]:
         kill(busy[chosen.parent.name])
         return True
 
-    stage.fire, stage.pause = fire, WORKER_PAUSE
+    stage.fire = fire
     yield
 
 

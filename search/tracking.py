@@ -288,8 +288,10 @@ class Tracker:
         from mlflow import MlflowClient
 
         # After the import, which sets levels of its own.
-        for name in ("alembic", "mlflow", "mlflow.store.db.utils"):
+        for name in ("alembic", "mlflow"):
             logging.getLogger(name).setLevel(logging.ERROR)
+        # A traceback for every statement that a full disk refuses; we say once what is wrong.
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
         self._make_database(MlflowClient)
         client = MlflowClient(self.uri)
