@@ -26,9 +26,12 @@ class NearEmpty(tune.Trainable):
         return {**row, "history": [row], "done": True}
 
 
-class Asleep(NearEmpty):
-    """The same, ten seconds later."""
+class Busy(NearEmpty):
+    """The same, when it has had ten seconds of a core: whatever else takes from that core makes it
+    later, as it would a training."""
 
     def step(self) -> dict[str, Any]:
-        time.sleep(SECONDS)
+        began = time.process_time()
+        while time.process_time() - began < SECONDS:
+            sum(range(10_000))
         return super().step()

@@ -48,7 +48,6 @@ PACKAGES = ("ray", "optuna", "mlflow")
 SLOTS = (2, 8, 32, 128)
 TRIALS = (1000, 5000, 10000)
 WINDOW = 200
-SECONDS_OF_TRAINING = 10.0
 
 
 def result_of(entry: Any) -> dict[str, Any]:
@@ -184,10 +183,10 @@ def run_on_ray(folder: Path, trials: int, slots: int) -> Row:
 
 
 def efficiency(folder: Path, trials: int, slots: int) -> Row:
-    """Share of the wall-clock, from the first trial asked for to the last one ended, in which the
-    slots trained: trials of so many seconds, which they sleep so that the machine may be busy."""
+    """Share of the slots' time in which they trained: trials that need so many seconds of a core,
+    on a machine that does nothing else."""
     import search.tuner as tuner
-    from benchmarks.near_empty import Asleep
+    from benchmarks.near_empty import SECONDS, Busy
     from benchmarks.overhead import start_ray
     from search.config import from_source
     from search.launch import launch, prepare
@@ -197,7 +196,7 @@ def efficiency(folder: Path, trials: int, slots: int) -> Row:
     settings = [f"search.trials={trials}", f"resources.concurrent={slots}"]
     config = from_source(parse(SEARCH, "scale.yaml"), settings)
     start_ray(slots)
-    tuner.Trial = Asleep  # type: ignore[misc, assignment]
+    tuner.Trial = Busy  # type: ignore[misc, assignment]
     place = prepare(config, folder)
     launch(config, place, None, quiet=True)
     entries = read_entries(place.ledger_url, config.name)
@@ -208,12 +207,8 @@ def efficiency(folder: Path, trials: int, slots: int) -> Row:
     return {
         "trials": trials,
         "slots": slots,
-        "training %": 100 * (trials - slots) * SECONDS_OF_TRAINING / slots / wall,
-        "with the start of the workers %": 100
-        * trials
-        * SECONDS_OF_TRAINING
-        / slots
-        / (ends[-1] - started[0]),
+        "training %": 100 * (trials - slots) * SECONDS / slots / wall,
+        "with the start of the workers %": 100 * trials * SECONDS / slots / (ends[-1] - started[0]),
     }
 
 
@@ -246,8 +241,8 @@ def _before(path: Path, rows: Sequence[Row]) -> list[Row]:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", type=int, nargs="*", default=list(TRIALS))
-    parser.add_argument("--slots", type=int, nargs="*", default=list(SLOTS))
+    parser.add_argument("--trials", type=int, nargs="*")
+    parser.add_argument("--slots", type=int, nargs="*")
     parser.add_argument("--sampler", nargs="*", default=["random", "free-cost"])
     parser.add_argument("--no-tracking", action="store_true", help="without MLflow")
     parser.add_argument("--ray", action="store_true")
@@ -255,6 +250,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--one", metavar="DIR", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
+    small = args.ray or args.efficiency
+    args.slots = args.slots or ([2] if small else list(SLOTS))
+    args.trials = args.trials or ([40] if args.efficiency else [1000] if small else list(TRIALS))
     if args.one:
         size = (args.trials, args.slots[0], args.sampler[0])
         print(json.dumps(drive(Path(args.one), *size, tracked=not args.no_tracking)))
@@ -265,12 +263,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         with tempfile.TemporaryDirectory(prefix="scale") as folder:
             _profiled(lambda: drive(Path(folder), args.trials, args.slots[0], args.sampler[0]))
         return
-    if args.ray or args.efficiency:
+    if small:
         what = "scale-efficiency" if args.efficiency else "scale-ray"
         with tempfile.TemporaryDirectory(prefix="scale") as folder:
             action = efficiency if args.efficiency else run_on_ray
             row = action(Path(folder), args.trials[0], args.slots[0])
         rows = [row]
+        if args.efficiency:
+            print(bar("training, % of the slots' time", float(row["training %"]), at_least=95))  # type: ignore[arg-type]
     else:
         what, rows = "scale", []
         for sampler in args.sampler:
