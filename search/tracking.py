@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import tempfile
 import threading
 import time
@@ -315,10 +316,16 @@ class Tracker:
         if not self.uri.startswith("sqlite:///") or path.exists():
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.name}.{os.getpid()}.part")
-        client(f"sqlite:///{part}").search_experiments(max_results=1)
-        if not path.exists():
-            part.rename(path)
+        # Another name at every attempt: a disk that is full leaves some of the tables, and MLflow
+        # remembers by its name that it has made them.
+        part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+        try:
+            client(f"sqlite:///{part}").search_experiments(max_results=1)
+            if not path.exists():
+                part.rename(path)
+        finally:
+            for left in path.parent.glob(f"{part.name}*"):
+                left.unlink(missing_ok=True)
 
     def _experiment(self, client: Any) -> str:
         name = experiment_name(self.config)

@@ -328,3 +328,31 @@ def test_what_mlflow_does_not_have_yet_is_counted(make_space, folder):
     assert tracker.behind == 1
     tracker._flush()
     assert tracker.behind == 0
+
+
+def test_a_disk_that_was_full_when_the_store_was_made_spoils_nothing(
+    make_space, folder, monkeypatch
+):
+    """What was made of the tables is left behind, and the next attempt begins anew."""
+    import sqlite3
+
+    session, tracker = begin(make_space, folder, thread=False)
+    train(session, session.ask())
+    usual, made = MlflowClient.search_experiments, []
+
+    def full(self, *args, **kwargs):
+        file = self.tracking_uri.removeprefix("sqlite:///")
+        if not made and file.endswith(".part"):
+            made.append(file)
+            with sqlite3.connect(file) as database:
+                database.execute("DROP TABLE experiments")
+            raise OSError("no space left on device")
+        return usual(self, *args, **kwargs)
+
+    monkeypatch.setattr(MlflowClient, "search_experiments", full)
+    with pytest.raises(OSError, match="no space"):
+        tracker._flush()
+    assert made
+    assert list(folder.path.parent.glob("*.part*")) == []
+    tracker._flush()
+    assert tracker.behind == 0
