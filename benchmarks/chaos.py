@@ -153,7 +153,7 @@ def table(rows: Sequence[Row]) -> list[Row]:
         found.append(
             {
                 "fault": name,
-                "what happens": (function.__doc__ or "").strip(),
+                "what happens": " ".join((function.__doc__ or "").split()),
                 "searches": len(mine),
                 "strikes": strikes,
                 "broken searches": sum(int(row["broken"] or 0) > 0 for row in mine)

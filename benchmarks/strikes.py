@@ -173,7 +173,7 @@ def head_restarted(stage: Stage) -> Iterator[None]:
         stage.cluster.kill(0)
         assert stage.user.process is not None
         try:  # a driver notices within a minute; now and then nobody waits for that
-            stage.user.process.wait(stage.rng.choice([1, 1, 1, 120]))
+            stage.user.process.wait(120 if stage.rng.random() < 0.1 else 1)
         except subprocess.TimeoutExpired:
             end(stage.user.process)
         stage.cluster.start_head()
@@ -181,7 +181,7 @@ def head_restarted(stage: Stage) -> Iterator[None]:
 
     with _own_cluster(stage, nodes=0):
         stage.fire, stage.restarts = fire, True
-        stage.pace = LONG
+        stage.pace = 0.2  # a cluster takes long to come back
         yield
 
 
@@ -238,7 +238,9 @@ def _tracking(stage: Stage) -> Iterator[_TrackingServer]:
 
 @fault("tracking away")
 def tracking_away(stage: Stage) -> Iterator[None]:
-    """the tracking server is killed or frozen, and back after 2 to 10 s, at times after a minute"""
+    """the tracking server is killed or frozen for 2 to 10 s, at times a minute, and starts
+    again, which takes as long (tracking.patience: 300)"""
+    stage.options += ["--set", "tracking.patience=300"]
     with _tracking(stage) as server:
 
         def fire() -> bool:

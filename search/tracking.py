@@ -37,7 +37,7 @@ from search.runs import (
 )
 
 FLUSH_SECONDS = 1.0
-LONGEST_BACKOFF = 30.0
+LONGEST_BACKOFF = 10.0
 # How long the end of a search waits for a store that takes nothing: one of ours, one that may be
 # restarting, and for somebody who pressed ctrl-C.
 CLOSE_SECONDS = 20.0
