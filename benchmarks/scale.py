@@ -73,6 +73,7 @@ def drive(
     from search.yaml_source import parse
 
     settings = [f"search.trials={max(sizes)}", f"search.sampler={sampler}"]
+    settings += [] if tracked else ["tracking.enabled=false"]
     config = from_source(parse(SEARCH, "scale.yaml"), settings)
     place = SearchFolder(folder / "runs" / "scale")
     place.path.mkdir(parents=True)
