@@ -1,12 +1,17 @@
-"""How a search and its trials are called in MLflow, and where that is."""
+"""How a search and its trials are called in MLflow, where that is, and what is told there once a
+search has ended."""
 
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+from typing import Any
 
 from search.config import SearchConfig
 from search.entry import Entry
+from search.extras import KINDS, Extra, extras_of
+from search.home import SearchFolder
 from search.urls import redacted, with_secrets
 from trainables.kinds import kind_of
 from trainables.methods import METHODS
@@ -72,6 +77,62 @@ def flat_params(entry: Entry) -> dict[str, str]:
     flat |= {f"method.{name}": str(value) for name, value in spec.params.items()}
     drawn = {k: str(v) for k, v in entry.drawn.items() if k.rpartition(".")[0] not in METHODS}
     return drawn | flat
+
+
+def deliver_extras(config: SearchConfig, folder: SearchFolder) -> str | None:
+    """Bring what a search got after it ended, such as final trainings, under its parent run.
+    Returns what went wrong, if anything did; a search that MLflow does not know has no parent."""
+    from mlflow import MlflowClient
+
+    try:
+        client = MlflowClient(tracking_uri(config, folder.path.parent))
+        experiment = client.get_experiment_by_name(experiment_name(config))
+        if experiment is None:
+            return None
+        query = (
+            f"tags.`bitfront.search_id` = '{folder.identity}' and tags.`bitfront.kind` = 'search'"
+        )
+        parents = client.search_runs([experiment.experiment_id], query, max_results=1)
+        if parents:
+            ids = (experiment.experiment_id, parents[0].info.run_id, folder.identity)
+            log_extras(client, *ids, extras_of(folder, []))
+        return None
+    except Exception as error:
+        return first_line(error)
+
+
+def log_extras(
+    client: Any, experiment: str | None, parent: str | None, identity: str, extras: list[Extra]
+) -> None:
+    """A run each, under the parent; what is there already stays as it is."""
+    from mlflow.entities import Metric, Param
+
+    known = set()
+    for kind in KINDS:
+        query = f"tags.`bitfront.search_id` = '{identity}' and tags.`bitfront.kind` = '{kind}'"
+        runs = client.search_runs([experiment], query, max_results=1000)
+        known |= {run.data.tags.get("bitfront.extra") for run in runs}
+    for extra in extras:
+        if extra.key in known:
+            continue
+        ended = int(1000 * (extra.ended or time.time()))
+        tags = {
+            "mlflow.parentRunId": parent,
+            "mlflow.runName": extra.name,
+            "bitfront.kind": extra.kind,
+            "bitfront.extra": extra.key,
+            "bitfront.search_id": identity,
+            "role": extra.kind,
+            "state": "complete",
+            **extra.tags,
+        }
+        began = ended - int(1000 * extra.seconds)
+        run = client.create_run(experiment, start_time=began, tags=tags).info.run_id
+        metrics = [Metric(name, value, ended, 0) for name, value in extra.metrics.items()]
+        client.log_batch(run, metrics, [Param(k, v) for k, v in extra.params.items()])
+        for file in extra.files:
+            client.log_artifact(run, str(file))
+        client.set_terminated(run, "FINISHED", ended)
 
 
 def first_line(error: BaseException) -> str:

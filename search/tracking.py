@@ -23,7 +23,7 @@ from dashboards.quantizer import quantizer_image
 from search.config import SearchConfig
 from search.entry import Entry
 from search.environment import environment
-from search.extras import extras_of, log_extras
+from search.extras import extras_of
 from search.home import SearchFolder
 from search.notes import RUN, note_of
 from search.runs import (
@@ -31,6 +31,7 @@ from search.runs import (
     experiment_name,
     first_line,
     flat_params,
+    log_extras,
     role_of,
     run_name,
     tracking_uri,

@@ -349,9 +349,9 @@ def train(args: Namespace) -> int:
 def _note_finals(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
     """Where the search of the recipe is here, its final trainings are told to it and to MLflow.
     Returns what went wrong, if anything did."""
-    from search.extras import deliver_extras
     from search.finals import FinalTraining, note_finals
     from search.results import stored_config
+    from search.runs import deliver_extras
 
     origin = recipe.provenance
     folder = home.SearchFolder(root / origin.search) if origin is not None else None
