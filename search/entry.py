@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -31,7 +32,7 @@ class Entry:
     id: str
     number: int
     state: str
-    stored: TrialSpec | str
+    stored: TrialSpec | str | dict[str, Any]
     """its spec, or the JSON of it as long as nobody has looked"""
     costs: dict[str, float]
     point: str = ""
@@ -55,9 +56,11 @@ class Entry:
     @property
     def spec(self) -> TrialSpec:
         """Checked when somebody looks: who reads thousands of trials looks at a few."""
-        if isinstance(self.stored, str):
+        if not isinstance(self.stored, TrialSpec):
+            as_text = isinstance(self.stored, str)
+            check = TrialSpec.model_validate_json if as_text else TrialSpec.model_validate
             try:
-                self.stored = TrialSpec.model_validate_json(self.stored)
+                self.stored = check(self.stored)  # type: ignore[arg-type]
             except ValidationError:
                 raise UserError(
                     f"trial {self.number} of the ledger is of another version"
@@ -71,27 +74,41 @@ class Entry:
         return self.ended - self.started
 
 
-def checked_id(found: str, number: int) -> str:
-    """A trial's id is the name of a folder."""
-    if not is_name(found):
-        raise UserError(f"trial {number} of the ledger has no usable id: {found!r}")
-    return found
+def stored_entry(
+    number: int,
+    state: str,
+    known: Mapping[str, Any],
+    drawn: dict[str, Any],
+    values: list[float] | None,
+    started: datetime | None,
+    ended: datetime | None,
+) -> Entry:
+    """A trial from what the ledger has of it; `known` are its attributes there."""
+    if not is_name(known["id"]):  # it is the name of a folder
+        raise UserError(f"trial {number} of the ledger has no usable id: {known['id']!r}")
+    result = known.get("result", {})
+    return Entry(
+        id=known["id"],
+        number=number,
+        state=STATES[state],
+        stored=known["spec"],
+        costs=known["costs"],
+        point=known["point"],
+        drawn=drawn,
+        values=values,
+        metrics=result.get("metrics", {}),
+        history=rows(result.get("history", {})),
+        failure=result.get("failure"),
+        message=result.get("message"),
+        lives=result.get("lives", 0),
+        started=started.timestamp() if started else None,
+        ended=ended.timestamp() if ended else None,
+    )
 
 
 def without_plan(params: Mapping[str, Any]) -> dict[str, Any]:
     """What was drawn besides the levels of the plan, which is one string of its own."""
     return {n: v for n, v in params.items() if n in PLAN_SETTINGS or not n.startswith("plan.")}
-
-
-def told(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an entry that came with a trial's end, as the ledger keeps them."""
-    return {
-        "metrics": result.get("metrics", {}),
-        "history": rows(result.get("history", {})),
-        "failure": result.get("failure"),
-        "message": result.get("message"),
-        "lives": result.get("lives", 0),
-    }
 
 
 def rows(columns: Mapping[str, list[float | None]]) -> list[dict[str, float]]:

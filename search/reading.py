@@ -16,7 +16,7 @@ import sqlalchemy
 from sqlalchemy.engine import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from search.entry import STATES, Entry, checked_id, told
+from search.entry import Entry, stored_entry
 from search.networks import Networks
 from search.records import Record, drawn, read_records, study_id, study_notes
 from search.urls import with_driver
@@ -173,21 +173,11 @@ def _engine(address: str) -> Engine:
 
 
 def _entry(record: Record, name: str) -> Entry:
-    known = record.known
     try:
-        return Entry(
-            id=checked_id(json.loads(known["id"]), record.number),
-            number=record.number,
-            state=STATES[record.state],
-            stored=known["spec"],
-            costs=json.loads(known["costs"]),
-            point=json.loads(known["point"]),
-            drawn=drawn(record),
-            values=record.values,
-            started=record.started.timestamp() if record.started else None,
-            ended=record.ended.timestamp() if record.ended else None,
-            **told(json.loads(known.get("result", "{}"))),
-        )
+        known = {key: json.loads(text) for key, text in record.known.items() if key != "spec"}
+        known["spec"] = record.known["spec"]  # checked when somebody looks
+        when = record.started, record.ended
+        return stored_entry(record.number, record.state, known, drawn(record), record.values, *when)
     except KeyError:
         raise UserError(
             f"the ledger of '{name}' cannot be read: trial {record.number} is of another version"

@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search.bounds import reference_point, violations
 from search.config import SearchConfig
-from search.entry import STATES, Entry, checked_id, told, without_plan
+from search.entry import STATES, Entry, stored_entry, without_plan
 from search.environment import environment
 from search.networks import Networks
 from search.samplers import Problem, distribution, make_sampler
@@ -401,19 +401,14 @@ def point_of(spec: TrialSpec, search: str) -> str:
 
 
 def entry_of(trial: FrozenTrial) -> Entry:
-    attrs = trial.user_attrs
-    return Entry(
-        id=checked_id(attrs["id"], trial.number),
-        number=trial.number,
-        state=STATES[trial.state.name],
-        stored=TrialSpec.model_validate(attrs["spec"]),
-        costs=attrs["costs"],
-        point=attrs["point"],
-        drawn=without_plan(trial.params),
-        values=list(trial.values) if trial.values is not None else None,
-        started=trial.datetime_start.timestamp() if trial.datetime_start else None,
-        ended=trial.datetime_complete.timestamp() if trial.datetime_complete else None,
-        **told(attrs.get("result", {})),
+    return stored_entry(
+        trial.number,
+        trial.state.name,
+        trial.user_attrs,
+        without_plan(trial.params),
+        list(trial.values) if trial.values is not None else None,
+        trial.datetime_start,
+        trial.datetime_complete,
     )
 
 

@@ -39,8 +39,8 @@ from search.runs import (
 
 FLUSH_SECONDS = 1.0
 LONGEST_BACKOFF = 10.0
-# How long the end of a search waits for a store that takes nothing: one of ours, one that may be
-# restarting, and for somebody who pressed ctrl-C.
+# How long the end of a search waits for a store that takes nothing, but for a server that may be
+# restarting (`tracking.patience`).
 CLOSE_SECONDS = 20.0
 RETRY_SECONDS = 2.0
 # Between two descriptions of a search that is running.
