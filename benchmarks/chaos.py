@@ -24,18 +24,20 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from benchmarks import faulty
 from benchmarks.invariants import broken, undisturbed
-from benchmarks.rig import CannotStrikeError, Cluster, User, end
+from benchmarks.rig import ROOT, CannotStrikeError, Cluster, User, end
 from benchmarks.strikes import FAULTS, SEARCH, TRIALS, Stage
 from benchmarks.table import RESULTS, Row, append_csv, format_table
 
 PATIENCE = 1800.0
 HASTY = 0.2
 RESULT = RESULTS / "chaos.csv"
+PRODUCT = ("search", "spaces", "trainables")
 
 
 class DriverError(Exception):
@@ -43,30 +45,38 @@ class DriverError(Exception):
 
 
 def run(stage: Stage) -> int:
-    """The search to its end while it is struck; how often that was. A driver that was killed is
-    started again."""
+    """The search to its end while it is struck; how often that was."""
     faulty.tell(stage.cluster.folder, stage.pace, **stage.faults)
     deadline = time.monotonic() + PATIENCE
-    words, strikes = ["run", "chaos.yaml", *stage.options], len(stage.faults)
+    strikes, share = len(stage.faults), TRIALS // stage.turns
+    words = ["run", "chaos.yaml", *stage.options, "--set", f"search.trials={share}"]
+    for turn in range(1, stage.turns + 1):
+        strikes += _take_turn(stage, words, turn * share, deadline)
+        stage.between()
+        words = ["extend", "chaos", "--trials", f"+{share}"]
+    if stage.afterwards:
+        stage.user.call(*stage.afterwards)
+    return strikes
+
+
+def _take_turn(stage: Stage, words: list[str], trials: int, deadline: float) -> int:
+    """A driver until the search has so many trials; one that was killed is started again."""
+    strikes = 0
     while True:
         process = stage.user.start(*words)
         said: list[str] = []
         reader = threading.Thread(target=said.extend, args=[process.stdout], daemon=True)
         reader.start()  # or a driver that says much would wait for ever
-        strikes += _strike_while_running(stage, deadline)
+        strikes += _strike_while_running(stage, trials, deadline)
         _ended(process)
         reader.join(30)
         if process.returncode == 0:
-            break
+            return strikes
         if not stage.restarts or time.monotonic() > deadline:
             told = "".join(said)[-2000:]
             raise DriverError(f"the driver ended with {process.returncode}: {told}")
         if stage.user.search.exists:  # it may have been struck before it was there
             words = ["resume", "chaos"]
-    stage.before_that()
-    if stage.afterwards:
-        stage.user.call(*stage.afterwards)
-    return strikes
 
 
 def _ended(process: subprocess.Popen[str]) -> None:
@@ -77,7 +87,7 @@ def _ended(process: subprocess.Popen[str]) -> None:
         process.wait(30)
 
 
-def _strike_while_running(stage: Stage, deadline: float) -> int:
+def _strike_while_running(stage: Stage, trials: int, deadline: float) -> int:
     """After the last trial there is nothing to break. A strike comes some time after an epoch has
     begun, or workers that start slowly would never get anywhere; but for one in five, so that a
     driver or a worker that is just starting is struck too."""
@@ -93,7 +103,7 @@ def _strike_while_running(stage: Stage, deadline: float) -> int:
         if following is None:
             if hasty or len(faulty.audit(stage.cluster.folder)) > seen:
                 following = now + stage.rng.expovariate(1 / stage.pause)
-        elif now >= following and stage.user.ended() < TRIALS:
+        elif now >= following and stage.user.ended() < trials:
             strikes += stage.fire()
             seen, following = len(faulty.audit(stage.cluster.folder)), None
             hasty = stage.rng.random() < HASTY
@@ -127,7 +137,19 @@ def search_under(name: str, cluster: Cluster, folder: Path, seed: int, reference
         "broken": len(problems),
         "what": " | ".join(" ".join(p.split())[:200] for p in problems[:3]),
         "seconds": round(time.monotonic() - began, 1),
+        "code": _code(),
     }
+
+
+@cache
+def _code() -> str:
+    """The last commit of the product that is measured, with a + where it has been changed since."""
+    git = ["git", "-C", str(ROOT)]
+    commit, changed = (
+        subprocess.run([*git, *words, "--", *PRODUCT], capture_output=True, text=True).stdout
+        for words in (["log", "-1", "--format=%h"], ["status", "--porcelain"])
+    )
+    return commit.strip() + ("+" if changed else "")
 
 
 def measured() -> list[Row]:
@@ -156,6 +178,7 @@ def table(rows: Sequence[Row]) -> list[Row]:
                 "what happens": " ".join((function.__doc__ or "").split()),
                 "searches": len(mine),
                 "strikes": strikes,
+                "code": ", ".join(dict.fromkeys(str(row["code"]) for row in mine)),
                 "broken searches": sum(int(row["broken"] or 0) > 0 for row in mine)
                 if strikes
                 else None,

@@ -14,7 +14,8 @@ SECONDS = 10.0
 class NearEmpty(tune.Trainable):
     """Ends in its first step."""
 
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(self, config: dict[str, Any], lent: Any = None) -> None:
+        """`lent` are the data, which nobody here looks at."""
         self.trial = config["trial"]
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:

@@ -95,11 +95,23 @@ def start_ray(at_once: int) -> None:
     )
 
 
+def completed(place: Any, trials: int) -> list[Any]:
+    """The trials of a search, all of which must have come to their end: one that failed took no
+    time worth measuring."""
+    from search.study import read_entries
+
+    entries = read_entries(place.ledger_url, place.name)
+    lost = [e for e in entries if e.state != "complete"]
+    if lost or len(entries) != trials:
+        why = f": {lost[0].failure}: {lost[0].message}" if lost else ""
+        raise RuntimeError(f"{len(entries)} of {trials} trials, {len(lost)} not complete{why}")
+    return entries
+
+
 def run_bitfront(folder: Path, trials: int, at_once: int, profile: bool = False) -> Timing:
     """The path of `bitfront run`: session, Ray Tune, ledger on disk, MLflow on SQLite."""
     import search.tuner  # sets what Ray reads when it is imported  # noqa: F401
     from search.launch import launch, prepare
-    from search.study import read_entries
 
     config = configured(folder, trials, at_once)
     start_ray(at_once)
@@ -108,10 +120,7 @@ def run_bitfront(folder: Path, trials: int, at_once: int, profile: bool = False)
         _profiled(lambda: launch(config, place, None, quiet=True))
     else:
         launch(config, place, None, quiet=True)
-    entries = read_entries(place.ledger_url, config.name)
-    lost = [e.id for e in entries if e.state != "complete"]
-    if lost or len(entries) != trials:
-        raise RuntimeError(f"{len(entries)} of {trials} trials, {len(lost)} of them not complete")
+    entries = completed(place, trials)
     return Timing(
         sorted(e.started for e in entries if e.started is not None),
         sorted(e.ended for e in entries if e.ended is not None),

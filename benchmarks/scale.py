@@ -163,7 +163,7 @@ def run_on_ray(folder: Path, trials: int, slots: int) -> Row:
     """The whole path with Ray Tune: actors of a trainable that ends at once."""
     import search.tuner as tuner
     from benchmarks.near_empty import NearEmpty
-    from benchmarks.overhead import start_ray
+    from benchmarks.overhead import completed, start_ray
     from search.config import from_source
     from search.launch import launch, prepare
     from search.yaml_source import parse
@@ -172,8 +172,10 @@ def run_on_ray(folder: Path, trials: int, slots: int) -> Row:
     config = from_source(parse(SEARCH, "scale.yaml"), [*settings, f"resources.concurrent={slots}"])
     start_ray(slots)
     tuner.Trial = NearEmpty  # type: ignore[misc, assignment]
+    place = prepare(config, folder)
     cpu, began = time.process_time(), time.perf_counter()
-    launch(config, prepare(config, folder), None, quiet=True)
+    launch(config, place, None, quiet=True)
+    completed(place, trials)
     return {
         "trials": trials,
         "slots": slots,
@@ -188,10 +190,9 @@ def efficiency(folder: Path, trials: int, slots: int) -> Row:
     on a machine that does nothing else."""
     import search.tuner as tuner
     from benchmarks.near_empty import SECONDS, Busy
-    from benchmarks.overhead import start_ray
+    from benchmarks.overhead import completed, start_ray
     from search.config import from_source
     from search.launch import launch, prepare
-    from search.study import read_entries
     from search.yaml_source import parse
 
     settings = [f"search.trials={trials}", f"resources.concurrent={slots}"]
@@ -200,7 +201,7 @@ def efficiency(folder: Path, trials: int, slots: int) -> Row:
     tuner.Trial = Busy  # type: ignore[misc, assignment]
     place = prepare(config, folder)
     launch(config, place, None, quiet=True)
-    entries = read_entries(place.ledger_url, config.name)
+    entries = completed(place, trials)
     started = sorted(e.started for e in entries)
     # Workers start once, whatever the number of trials: from the first trial's end on.
     ends = sorted(e.ended for e in entries)

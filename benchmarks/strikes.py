@@ -67,9 +67,12 @@ class Stage:
     """strikes once, if there is something to strike; called while the driver runs"""
     pause: float = 2.0
     """seconds from an epoch's begin to the next strike, on average"""
+    turns: int = 1
+    """of the driver: the trials are shared out among them, `extend` begins the next one"""
+    between: Callable[[], None] = lambda: None
+    """what happens after every turn"""
     afterwards: list[str] = field(default_factory=list)
     """a command of the user when the search has ended"""
-    before_that: Callable[[], None] = lambda: None
     options: list[str] = field(default_factory=list)
     """of `bitfront run`"""
     store: str = ""
@@ -181,7 +184,7 @@ def head_restarted(stage: Stage) -> Iterator[None]:
 
     with _own_cluster(stage, nodes=0):
         stage.fire, stage.restarts = fire, True
-        stage.pace = 0.2  # a cluster takes long to come back
+        stage.pace = 0.5  # a cluster takes long to come back
         yield
 
 
@@ -213,6 +216,10 @@ class _TrackingServer:
     def start(self) -> None:
         self.process = start_tracking_server(self.folder, self.port)
         wait_for(lambda: listens(self.port), 120, "the tracking server")
+
+    def back(self) -> None:
+        if self.process.poll() is not None:
+            self.start()
 
     def restart(self, seconds: float) -> None:
         end(self.process)
@@ -249,13 +256,14 @@ def tracking_away(stage: Stage) -> Iterator[None]:
             return True
 
         stage.fire = fire
-        stage.pace = LONG
+        stage.pace = 2 * LONG
         yield
 
 
 @fault("tracking gone")
 def tracking_gone(stage: Stage) -> Iterator[None]:
-    """the tracking server is killed for good; another day `resume` finds it there again"""
+    """the tracking server is killed and stays away for the rest of the driver's turn; the next one,
+    and in the end `resume`, finds it there again"""
     with _tracking(stage) as server:
 
         def fire() -> bool:
@@ -265,8 +273,7 @@ def tracking_gone(stage: Stage) -> Iterator[None]:
 
         stage.options += ["--set", "tracking.patience=5"]
         stage.fire, stage.afterwards = fire, ["resume", "chaos"]
-        stage.pace = 0.2  # it strikes once a search
-        stage.before_that = server.start
+        stage.turns, stage.between = 8, server.back  # it strikes once a turn
         yield
 
 
@@ -373,10 +380,10 @@ def trial_leaks(stage: Stage) -> Iterator[None]:
 def trial_hangs(stage: Stage) -> Iterator[None]:
     """a trial says nothing more (resources.report_within: 15 s, no second life)"""
     stage.options += ["--set", "resources.report_within=15", "--set", "resources.retries=0"]
-    yield from _misbehaving(stage, "hang", "hung", 0.4)
+    yield from _misbehaving(stage, "hang", "hung", 0.7)
 
 
 @fault("trial prints")
 def trial_prints(stage: Stage) -> Iterator[None]:
     """a trial prints a gigabyte"""
-    yield from _misbehaving(stage, "print", None, 0.4)
+    yield from _misbehaving(stage, "print", None, 0.7)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
 from pydantic import ValidationError
@@ -113,8 +114,7 @@ def without_plan(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def rows(columns: Mapping[str, list[float | None]]) -> list[dict[str, float]]:
     """Learning curves, a row an epoch, from a list a metric."""
-    length = max((len(values) for values in columns.values()), default=0)
     return [
-        {name: v[i] for name, v in columns.items() if i < len(v) and v[i] is not None}  # type: ignore[misc]
-        for i in range(length)
+        {name: value for name, value in zip(columns, row, strict=True) if value is not None}
+        for row in zip_longest(*columns.values())
     ]

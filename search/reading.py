@@ -6,21 +6,23 @@ from __future__ import annotations
 import gc
 import json
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
-
-import sqlalchemy
-from sqlalchemy.engine import Engine
-from sqlalchemy.exc import SQLAlchemyError
 
 from search.entry import Entry, stored_entry
 from search.networks import Networks
-from search.records import Record, drawn, read_records, study_id, study_notes
+from search.records import Query, Record, drawn, query_of, read_records, study_id, study_notes
 from search.urls import with_driver
 from trainables.registry import UserError
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
 
 SQLITE = "sqlite:///"
 # What a file says that a driver has made but not written to yet.
@@ -40,7 +42,7 @@ class LedgerReader:
         self.networks = Networks()
         self.environment: dict[str, str] = {}
         self._entries: dict[int, Entry] = {}
-        self._engine: Engine | None = None
+        self._recovering = False
         self._last = 0
         self._open_trials: set[int] = set()
         self._seen: tuple[tuple[int, ...], ...] | None = None
@@ -65,7 +67,7 @@ class LedgerReader:
             try:
                 with undisturbed():
                     changed = self._read_recovered()
-            except (SQLAlchemyError, ImportError) as error:
+            except database_errors() as error:
                 reason = _reason(error)
                 if NOT_YET in reason:
                     return gone
@@ -78,21 +80,21 @@ class LedgerReader:
         it does for those who may write."""
         try:
             return self._read()
-        except SQLAlchemyError as error:
+        except database_errors() as error:
             if RECOVERY not in _reason(error):
                 raise
-        self._engine = _engine(with_driver(self.url))
+        self._recovering = True
         return self._read()
 
     def _read(self) -> bool:
-        with self._open().connect() as connection:
-            study = study_id(connection, self.name)
+        with connected(self.url, self._recovering) as query:
+            study = study_id(query, self.name)
             if study is None:
                 return False
-            found = read_records(connection, study, self._last, self._open_trials, plans=False)
+            found = read_records(query, study, self._last, self._open_trials, plans=False)
             fresh = [r for r in found if self._is_new(r)]
             if fresh or self.reference is None:
-                notes = study_notes(connection, study)
+                notes = study_notes(query, study)
                 self.reference = notes.get("reference")
                 self.networks = Networks.from_json(notes.get("networks"))
                 self.environment = notes.get("environment", {})
@@ -110,11 +112,6 @@ class LedgerReader:
     def _is_new(self, record: Record) -> bool:
         known = self._entries.get(record.number)
         return known is None or (known.ended is None and record.state not in OPEN)
-
-    def _open(self) -> Engine:
-        if self._engine is None:
-            self._engine = _engine(read_only(self.url))
-        return self._engine
 
     def _stamp(self) -> tuple[tuple[int, ...], ...] | None:
         """What changes when a SQLite ledger is written to; () where there is no file, None where
@@ -134,7 +131,7 @@ class LedgerReader:
 
     def _forget(self) -> None:
         self._entries, self.reference, self.networks = {}, None, Networks()
-        self._engine = self._seen = None
+        self._recovering, self._seen = False, None
         self._last, self._open_trials = 0, set()
 
 
@@ -156,20 +153,47 @@ def file_of(url: str) -> Path | None:
 
 
 def read_only(url: str) -> str:
-    """The same ledger, opened so that nothing can be written; of SQLite only, others have users
-    and rights for that."""
+    """The same ledger for SQLAlchemy, opened so that nothing can be written; of SQLite only, others
+    have users and rights for that."""
     path = file_of(url)
     if path is None:
         return with_driver(url)
+    # SQLAlchemy takes the quotes of a name off once, SQLite once more.
+    return f"{SQLITE}file:{quote(quote(str(path)))}?{_reading_mode(path)}&uri=true"
+
+
+def _reading_mode(path: Path) -> str:
     # A ledger in a folder that cannot be written to has no writer either: no journal to look at.
-    mode = "mode=ro" if os.access(path.parent, os.W_OK) else "immutable=1"
-    name = quote(quote(str(path)))  # SQLAlchemy takes the quotes off once, SQLite once more
-    return f"{SQLITE}file:{name}?{mode}&uri=true"
+    return "mode=ro" if os.access(path.parent, os.W_OK) else "immutable=1"
 
 
+@contextmanager
+def connected(url: str, writable: bool = False) -> Iterator[Query]:
+    """Statements on a ledger. SQLite, which most are, is spoken to directly: loading SQLAlchemy
+    takes longer than reading a thousand trials."""
+    path = file_of(url)
+    if path is None:
+        with _engine(with_driver(url)).connect() as server:
+            yield query_of(server)
+        return
+    mode = "mode=rw" if writable else _reading_mode(path)
+    with closing(sqlite3.connect(f"file:{quote(str(path))}?{mode}", uri=True)) as connection:
+        yield connection.execute
+
+
+@cache
 def _engine(address: str) -> Engine:
+    from sqlalchemy import create_engine
+
     # A server that was restarted has closed the connections kept for later.
-    return sqlalchemy.create_engine(address, pool_pre_ping=True)
+    return create_engine(address, pool_pre_ping=True)
+
+
+def database_errors() -> tuple[type[Exception], ...]:
+    """What a database that cannot be read says; asked for when something went wrong."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return sqlite3.Error, SQLAlchemyError, ImportError
 
 
 def _entry(record: Record, name: str) -> Entry:
@@ -184,7 +208,7 @@ def _entry(record: Record, name: str) -> Entry:
         ) from None
 
 
-def _reason(error: SQLAlchemyError | ImportError) -> str:
+def _reason(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

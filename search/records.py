@@ -1,62 +1,30 @@
 """Optuna's tables as they are read here: all trials with one statement a table, and what is JSON in
-them left as text for those who need it. No Optuna: its import takes longer than a short answer."""
+them left as text for those who need it. No Optuna and no SQLAlchemy: their imports take longer than
+a short answer."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, NamedTuple
-
-import sqlalchemy
-from sqlalchemy import ColumnElement, DateTime, column, table
-from sqlalchemy.engine import Connection
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from search.entry import PLAN_SETTINGS
 
-STUDIES = table("studies", column("study_id"), column("study_name"))
-NOTES = table("study_user_attributes", column("study_id"), column("key"), column("value_json"))
-TRIALS = table(
-    "trials",
-    column("trial_id"),
-    column("study_id"),
-    column("number"),
-    column("state"),
-    column("datetime_start", DateTime),
-    column("datetime_complete", DateTime),
-)
-PARAMETERS = table(
-    "trial_params",
-    column("param_id"),
-    column("trial_id"),
-    column("param_name"),
-    column("param_value"),
-    column("distribution_json"),
-)
-VALUES = table(
-    "trial_values",
-    column("trial_value_id"),
-    column("trial_id"),
-    column("objective"),
-    column("value"),
-    column("value_type"),
-)
-KNOWN = table(
-    "trial_user_attributes",
-    column("trial_user_attribute_id"),
-    column("trial_id"),
-    column("key"),
-    column("value_json"),
-)
-INTERNAL = table(
-    "trial_system_attributes",
-    column("trial_system_attribute_id"),
-    column("trial_id"),
-    column("key"),
-    column("value_json"),
-)
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Connection
+
+# Runs a statement with `:named` values, and gives its rows.
+Query = Callable[[str, Mapping[str, Any]], Iterable[Sequence[Any]]]
+
+# What belongs to a trial: the table, its key (rows are in the order they were written), columns.
+PARAMETERS = ("trial_params", "param_id", ["param_name", "param_value", "distribution_json"])
+VALUES = ("trial_values", "trial_value_id", ["objective", "value", "value_type"])
+KNOWN = ("trial_user_attributes", "trial_user_attribute_id", ["key", "value_json"])
+INTERNAL = ("trial_system_attributes", "trial_system_attribute_id", ["key", "value_json"])
+NOT_OF_PLANS = f"AND (param_name NOT LIKE 'plan.%' OR param_name IN {PLAN_SETTINGS})"
 # Databases take so many values in one statement.
 MOST_OPEN = 500
 INFINITE = {"INF_POS": math.inf, "INF_NEG": -math.inf}
@@ -70,80 +38,87 @@ class Record(NamedTuple):
     state: str
     started: datetime | None
     ended: datetime | None
-    values: list[float] | None
+    numbered: list[tuple[int, float]]
+    """values, each with the number of its objective"""
     parameters: list[tuple[str, float, str]]
     """name, the number that stands for the value, JSON of its distribution"""
     known: dict[str, str]
     internal: dict[str, str]
 
+    @property
+    def values(self) -> list[float] | None:
+        """By objective."""
+        return [value for _, value in sorted(self.numbered)] or None
 
-def study_id(connection: Connection, name: str) -> int | None:
-    query = sqlalchemy.select(STUDIES.c.study_id).where(STUDIES.c.study_name == name)
-    return connection.execute(query).scalar()
+
+def query_of(connection: Connection) -> Query:
+    """Statements on a connection of SQLAlchemy's."""
+    from sqlalchemy import text
+
+    return lambda statement, values: connection.execute(text(statement), values)
 
 
-def study_notes(connection: Connection, study: int) -> dict[str, Any]:
-    query = sqlalchemy.select(NOTES.c.key, NOTES.c.value_json)
-    found = connection.execute(query.where(NOTES.c.study_id == study))
-    return {key: json.loads(text) for key, text in found}
+def study_id(query: Query, name: str) -> int | None:
+    found = query("SELECT study_id FROM studies WHERE study_name = :name", {"name": name})
+    return next((row[0] for row in found), None)
+
+
+def study_notes(query: Query, study: int) -> dict[str, Any]:
+    statement = (
+        "SELECT attributes.key, attributes.value_json FROM study_user_attributes AS attributes "
+        "WHERE attributes.study_id = :study"
+    )
+    return {key: json.loads(text) for key, text in query(statement, {"study": study})}
 
 
 def read_records(
-    connection: Connection, study: int, after: int, again: Iterable[int], plans: bool = True
+    query: Query, study: int, after: int, again: Collection[int], plans: bool = True
 ) -> list[Record]:
     """The trials of a study with ids greater than `after`, and those of `again`, in order. Without
     `plans` the levels of plans are left out: every layer has a row, and the spec has them too."""
-    again = set(again)
-    wanted = TRIALS.c.trial_id > after
-    if len(again) > MOST_OPEN:
-        wanted = TRIALS.c.trial_id >= min(*again, after + 1)
-    elif again:
-        wanted = wanted | TRIALS.c.trial_id.in_(again)
-    wanted = wanted & (TRIALS.c.study_id == study)
-    name = PARAMETERS.c.param_name
-    chosen = [] if plans else [name.not_like("plan.%") | name.in_(PLAN_SETTINGS)]
-    parameters = _by_trial(connection, PARAMETERS, wanted, chosen)
-    values = _by_trial(connection, VALUES, wanted)
-    known = _by_trial(connection, KNOWN, wanted)
-    internal = _by_trial(connection, INTERNAL, wanted) if plans else {}
-    trials = sqlalchemy.select(
-        TRIALS.c.trial_id,
-        TRIALS.c.number,
-        TRIALS.c.state,
-        TRIALS.c.datetime_start,
-        TRIALS.c.datetime_complete,
+    wanted = f"trials.study_id = :study AND {_wanted(after, again)}"
+    # First: what belongs to a trial is written before it is there, or has ended. A writer that
+    # comes between two statements then makes a trial look older than it is, never half written.
+    trials = query(
+        "SELECT trial_id, number, state, datetime_start, datetime_complete FROM trials "
+        f"WHERE {wanted} ORDER BY trial_id",
+        {"study": study},
     )
-    found = connection.execute(trials.where(wanted).order_by(TRIALS.c.trial_id))
-    return [
-        Record(
-            *row,
-            values=_values(values.get(row[0], ())),
-            parameters=parameters.get(row[0], []),
-            known=dict(known.get(row[0], ())),
-            internal=dict(internal.get(row[0], ())),
+    found = {
+        row[0]: Record(*row[:3], _when(row[3]), _when(row[4]), [], [], {}, {}) for row in trials
+    }
+
+    def of_trials(source: tuple[str, str, list[str]], chosen: str = "") -> Iterable[Sequence[Any]]:
+        table, key, columns = source
+        # By their full names: `key` alone is a word of some databases.
+        named = ", ".join(f"{table}.{column}" for column in ("trial_id", *columns))
+        statement = (
+            f"SELECT {named} FROM {table} JOIN trials ON trials.trial_id = {table}.trial_id "
+            f"WHERE {wanted} {chosen} ORDER BY {table}.{key}"
         )
-        for row in found
-    ]
+        return (row for row in query(statement, {"study": study}) if row[0] in found)
+
+    for trial, *parameter in of_trials(PARAMETERS, "" if plans else NOT_OF_PLANS):
+        found[trial].parameters.append(tuple(parameter))
+    for trial, objective, value, kind in of_trials(VALUES):
+        found[trial].numbered.append((objective, INFINITE.get(kind, value)))
+    for trial, key, text in of_trials(KNOWN):
+        found[trial].known[key] = text
+    for trial, key, text in of_trials(INTERNAL) if plans else ():
+        found[trial].internal[key] = text
+    return list(found.values())
 
 
-def _by_trial(
-    connection: Connection,
-    source: sqlalchemy.TableClause,
-    wanted: ColumnElement[bool],
-    chosen: Sequence[ColumnElement[bool]] = (),
-) -> dict[int, list[Any]]:
-    key, trial_id, *columns = source.c
-    joined = source.join(TRIALS, trial_id == TRIALS.c.trial_id)
-    query = sqlalchemy.select(trial_id, *columns).select_from(joined)
-    found: dict[int, list[Any]] = {}
-    for row in connection.execute(query.where(wanted, *chosen).order_by(key)):
-        found.setdefault(row[0], []).append(row[1:])
-    return found
+def _wanted(after: int, again: Collection[int]) -> str:
+    if len(again) > MOST_OPEN:
+        return f"trials.trial_id >= {min(*again, after + 1)}"
+    listed = f" OR trials.trial_id IN ({', '.join(map(str, again))})" if again else ""
+    return f"(trials.trial_id > {after}{listed})"
 
 
-def _values(rows: Sequence[tuple[int, float, str]]) -> list[float] | None:
-    """By objective. A database has no infinity."""
-    return [INFINITE.get(kind, value) for _, value, kind in sorted(rows)] or None
+def _when(stored: datetime | str | None) -> datetime | None:
+    """SQLite has no times, only text."""
+    return datetime.fromisoformat(stored) if isinstance(stored, str) else stored
 
 
 @cache

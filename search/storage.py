@@ -15,7 +15,7 @@ from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
 
-from search.records import Record, drawn, read_records
+from search.records import Record, drawn, query_of, read_records
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -65,8 +65,9 @@ class LedgerStorage(RDBStorage):
             return super()._get_trials(study_id, states, included_trial_ids, trial_id_greater_than)
         try:
             with self.engine.connect() as connection:
+                query = query_of(connection)
                 return _frozen(
-                    read_records(connection, study_id, trial_id_greater_than, included_trial_ids)
+                    read_records(query, study_id, trial_id_greater_than, included_trial_ids)
                 )
         except sqlalchemy.exc.SQLAlchemyError as error:  # told as Optuna does
             raise StorageInternalError("the ledger cannot be read") from error

@@ -4,13 +4,13 @@ broken is told in a sentence."""
 import math
 import os
 import sqlite3
+from contextlib import contextmanager
 
 import optuna
 import pytest
-import sqlalchemy
-from sqlalchemy.exc import OperationalError
 
-from search.reading import LedgerReader, read_only
+from benchmarks.rig import POSTGRES, Postgres
+from search.reading import LedgerReader, connected, read_only
 from search.records import read_records
 from search.study import Ledger
 from trainables.registry import UserError
@@ -69,11 +69,8 @@ def test_a_reader_cannot_write_and_keeps_no_lock(make_space, url, tmp_path):
     ledger.ask()
     reader = LedgerReader(url, "tiny")
     reader.read()
-    with (
-        reader._open().connect() as connection,
-        pytest.raises(OperationalError, match="readonly"),
-    ):
-        connection.execute(sqlalchemy.text("DELETE FROM trials"))
+    with connected(url) as query, pytest.raises(sqlite3.OperationalError, match="readonly"):
+        query("DELETE FROM trials", {})
     # Another process can take the whole file for itself at once.
     with sqlite3.connect(tmp_path / "ledger.db", timeout=0) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -160,9 +157,8 @@ def test_what_is_read_back_is_what_optuna_reads(make_space, url):
 def test_every_value_of_an_objective_is_read(url, value):
     study = optuna.create_study(study_name="tiny", storage=url)
     study.add_trial(optuna.trial.create_trial(value=value))
-    engine = sqlalchemy.create_engine(url)
-    with engine.connect() as connection:
-        (record,) = read_records(connection, 1, 0, [])
+    with connected(url) as query:
+        (record,) = read_records(query, 1, 0, [])
     assert record.values == [value]
 
 
@@ -171,8 +167,8 @@ def test_more_open_trials_than_a_statement_takes_are_read(url, monkeypatch):
     study = optuna.create_study(study_name="tiny", storage=url)
     for _ in range(6):
         study.ask()
-    with sqlalchemy.create_engine(url).connect() as connection:
-        found = read_records(connection, 1, 5, [2, 3, 5])
+    with connected(url) as query:
+        found = read_records(query, 1, 5, [2, 3, 5])
     assert {2, 3, 5, 6} <= {record.trial_id for record in found}
 
 
@@ -226,16 +222,67 @@ def test_a_journal_that_must_be_put_right_is_read_by_a_connection_that_may(
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
     config, space = make_space()
     Ledger(url, config, space).ask()
-    usual, refused = LedgerReader._read, []
+    usual, opened = sqlite3.connect, []
 
-    def read(self):
-        if not refused:
-            refused.append(self._open())
-            raise OperationalError("", {}, Exception("attempt to write a readonly database"))
-        return usual(self)
+    def connect(address, **options):
+        opened.append(address.rpartition("?")[2])
+        if opened[-1] == "mode=ro":
+            raise sqlite3.OperationalError("attempt to write a readonly database")
+        return usual(address, **options)
 
-    monkeypatch.setattr(LedgerReader, "_read", read)
+    monkeypatch.setattr(sqlite3, "connect", connect)
     reader = LedgerReader(url, config.name)
     assert reader.read()
     assert len(reader.entries) == 1
-    assert reader._engine is not refused[0]
+    assert opened == ["mode=ro", "mode=rw"]
+
+
+@pytest.mark.parametrize("statement", range(2, 6))
+def test_a_trial_that_ends_while_it_is_read_is_read_again(
+    make_space, url, monkeypatch, statement
+):
+    """A reader's statements are not one: whatever the driver writes between two of them, a trial
+    is never taken for complete without its values, and a new one never for damaged."""
+    ledger = Ledger(url, *make_space())
+    entry = ledger.ask()
+    begun = []
+
+    @contextmanager
+    def interrupted(*args):
+        with connected(*args) as query:
+
+            def run(text, values):
+                begun.append(text)
+                if len(begun) == statement:
+                    finish(ledger, entry)
+                    ledger.ask()
+                return query(text, values)
+
+            yield run
+
+    reader = LedgerReader(url, "tiny")
+    with monkeypatch.context() as patch:
+        patch.setattr("search.reading.connected", interrupted)
+        reader.read()
+    reader.read()
+    assert [(e.state, e.values is None) for e in reader.entries] == [
+        ("complete", False),
+        ("running", True),
+    ]
+
+
+@pytest.mark.skipif(not POSTGRES, reason="PostgreSQL is not installed")
+def test_a_ledger_on_postgresql_is_read_as_its_driver_knows_it(make_space):
+    server = Postgres()
+    try:
+        ledger = Ledger(server.url, *make_space())
+        finish(ledger, ledger.ask())
+        ledger.ask()
+        reader = LedgerReader(server.url, "tiny")
+        assert reader.read()
+        resumed = list(Ledger(server.url, *make_space()).entries.values())
+        assert [e.spec for e in reader.entries] == [e.spec for e in resumed]
+        assert reader.entries == resumed
+        assert reader.reference == ledger.reference
+    finally:
+        server.remove()
