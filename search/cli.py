@@ -9,7 +9,9 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import nullcontext
 
+from search.garbage import ending_soon
 from search.urls import redacted
 from trainables.registry import UserError
 
@@ -25,6 +27,8 @@ a first tour:
 
 # Verbs that run on the head of a cluster when they are given its address.
 READ_THERE = ("status", "stop", "front")
+# Verbs that read a ledger and answer.
+ANSWERING = ("status", "front")
 # Verbs with a driver that stays where it was started, or with Ray's client on the head.
 STAYING = ("run", "resume", "extend")
 
@@ -269,7 +273,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name in STAYING and str(args.address).startswith("ray://"):
         module, name = "search.client", "run_there"
     try:
-        code: int = getattr(importlib.import_module(module), name)(args)
+        with ending_soon() if name in ANSWERING else nullcontext():
+            code: int = getattr(importlib.import_module(module), name)(args)
         sys.stdout.flush()
         return code
     except UserError as error:

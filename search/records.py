@@ -85,7 +85,8 @@ def read_records(
         {"study": study},
     )
     found = {
-        row[0]: Record(*row[:3], _when(row[3]), _when(row[4]), [], [], {}, {}) for row in trials
+        row[0]: Record(row[0], row[1], row[2], _when(row[3]), _when(row[4]), [], [], {}, {})
+        for row in trials
     }
 
     def of_trials(source: tuple[str, str, list[str]], chosen: str = "") -> Iterable[Sequence[Any]]:
@@ -96,16 +97,20 @@ def read_records(
             f"SELECT {named} FROM {table} JOIN trials ON trials.trial_id = {table}.trial_id "
             f"WHERE {wanted} {chosen} ORDER BY {table}.{key}"
         )
-        return (row for row in query(statement, {"study": study}) if row[0] in found)
+        return query(statement, {"study": study})
 
     for trial, *parameter in of_trials(PARAMETERS, "" if plans else NOT_OF_PLANS):
-        found[trial].parameters.append(tuple(parameter))
+        if trial in found:
+            found[trial].parameters.append(tuple(parameter))
     for trial, objective, value, kind in of_trials(VALUES):
-        found[trial].numbered.append((objective, INFINITE.get(kind, value)))
+        if trial in found:
+            found[trial].numbered.append((objective, INFINITE.get(kind, value)))
     for trial, key, text in of_trials(KNOWN):
-        found[trial].known[key] = text
+        if trial in found:
+            found[trial].known[key] = text
     for trial, key, text in of_trials(INTERNAL) if plans else ():
-        found[trial].internal[key] = text
+        if trial in found:
+            found[trial].internal[key] = text
     return list(found.values())
 
 

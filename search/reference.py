@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 import types
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
@@ -126,12 +130,29 @@ def _parameter(owner: str, name: str, param: Any) -> str:
     )
 
 
+def _texts(model: type[BaseModel]) -> dict[str, str]:
+    """The sentence below each field of a model, of those it inherits too. Pydantic would read them
+    whenever a model is made, which takes a tenth of a second that no search needs."""
+    texts: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if not issubclass(base, BaseModel) or base is BaseModel:
+            continue
+        (found,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(found, ast.ClassDef)
+        for field, below in pairwise(found.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                match below:
+                    case ast.Expr(ast.Constant(str(text))):
+                        texts[field.target.id] = inspect.cleandoc(text)
+    return texts
+
+
 def _rows(model: type[BaseModel], prefix: str) -> list[str]:
-    rows = []
+    rows, texts = [], _texts(model)
     for name, field in model.model_fields.items():
         key = f"{prefix}{name}"
         inner = _inner_model(field.annotation)
-        text = (field.description or "").replace("\n", " ")
+        text = texts.get(name, "").replace("\n", " ")
         if field.is_required():
             default = "required"
         elif inner is not None or field.default_factory is not None:

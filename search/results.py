@@ -15,9 +15,10 @@ from search.config import METRICS, REFERENCE_FACTOR, SearchConfig
 from search.confirm import merged, probabilities
 from search.entry import Entry
 from search.front import Front, Objective, hypervolume, hypervolume_share
+from search.garbage import uncollected
 from search.home import SearchFolder, is_name
 from search.networks import Networks
-from search.reading import LedgerReader, undisturbed
+from search.reading import LedgerReader
 from search.stopping import StoppingReport, report
 from trainables.kinds import Metric
 from trainables.registry import UserError, did_you_mean
@@ -63,7 +64,7 @@ class Results:
     def of(cls, folder: SearchFolder) -> Results:
         config = stored_config(folder)
         reader = LedgerReader(folder.ledger_url, config.name)
-        with undisturbed():
+        with uncollected():
             reader.read()
             return cls.from_reader(folder, config, reader)
 

@@ -19,15 +19,16 @@ Augmentation = Literal["default", "none", "crop-flip", "affine-flip", "resized-c
 class Strict(BaseModel):
     """Unknown keys are errors, everywhere."""
 
+    # Built when first used: a command needs few of them.
     model_config = ConfigDict(
-        extra="forbid", validate_default=True, use_attribute_docstrings=True, allow_inf_nan=False
+        extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True
     )
 
 
 class ModelSpec(BaseModel):
     """A model by name and its parameters (`bitfront models` lists both)."""
 
-    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="allow")
 
     name: str
     """one of `bitfront models`; its parameters are further keys here"""

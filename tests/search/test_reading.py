@@ -238,9 +238,7 @@ def test_a_journal_that_must_be_put_right_is_read_by_a_connection_that_may(
 
 
 @pytest.mark.parametrize("statement", range(2, 6))
-def test_a_trial_that_ends_while_it_is_read_is_read_again(
-    make_space, url, monkeypatch, statement
-):
+def test_a_trial_that_ends_while_it_is_read_is_read_again(make_space, url, monkeypatch, statement):
     """A reader's statements are not one: whatever the driver writes between two of them, a trial
     is never taken for complete without its values, and a new one never for damaged."""
     ledger = Ledger(url, *make_space())
