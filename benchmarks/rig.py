@@ -253,8 +253,12 @@ def start_tracking_server(folder: Path, port: int) -> subprocess.Popen[Any]:
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--backend-store-uri", f"sqlite:///{folder / 'server.db'}", "--workers", "1"]
     command += ["--artifacts-destination", str(folder / "artifacts")]
+    # Without its runners of jobs, a dozen processes that nobody here has work for.
+    env = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     with (folder / "server.log").open("a") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, cwd=folder)
+        return subprocess.Popen(
+            command, stdout=log, stderr=log, start_new_session=True, cwd=folder, env=env
+        )
 
 
 class Postgres:

@@ -273,7 +273,7 @@ def tracking_gone(stage: Stage) -> Iterator[None]:
 
         stage.options += ["--set", "tracking.patience=5"]
         stage.fire, stage.afterwards = fire, ["resume", "chaos"]
-        stage.turns, stage.between = 8, server.back  # it strikes once a turn
+        stage.turns, stage.between = 12, server.back  # it strikes once a turn
         yield
 
 

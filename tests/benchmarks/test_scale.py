@@ -1,0 +1,35 @@
+"""What the benchmarks put in a trial's place must be taken for one by the driver."""
+
+import inspect
+
+import pytest
+
+from benchmarks.near_empty import Busy, NearEmpty
+from benchmarks.overhead import completed
+from benchmarks.scale import SEARCH
+from search.config import from_source
+from search.home import SearchFolder
+from search.space_config import build_space
+from search.study import Ledger
+from search.yaml_source import parse
+from trainables.trial import Trial
+
+
+@pytest.mark.parametrize("trainable", [NearEmpty, Busy])
+def test_a_trainable_takes_what_the_driver_gives(trainable):
+    given, taken = (inspect.signature(c.setup).parameters for c in (Trial, trainable))
+    assert list(taken) == list(given)
+
+
+def test_trials_that_failed_are_not_measured(tmp_path):
+    config = from_source(parse(SEARCH, "scale.yaml"))
+    place = SearchFolder(tmp_path / config.name)
+    place.path.mkdir()
+    ledger = Ledger(place.ledger_url, config, build_space(config))
+    ledger.tell(ledger.ask().id, "complete", {"epoch": 1, "val_accuracy": 0.5})
+    assert len(completed(place, 1)) == 1
+    ledger.tell(ledger.ask().id, "failed", failure="error", message="took no data")
+    with pytest.raises(RuntimeError, match="1 not complete: error: took no data"):
+        completed(place, 2)
+    with pytest.raises(RuntimeError, match="2 of 3 trials"):
+        completed(place, 3)
