@@ -44,35 +44,35 @@ class DriverError(Exception):
     """The driver ended in a way nobody asked for."""
 
 
-def run(stage: Stage) -> int:
-    """The search to its end while it is struck; how often that was."""
+def run(stage: Stage) -> None:
+    """The search to its end while it is struck."""
     faulty.tell(stage.cluster.folder, stage.pace, **stage.faults)
     deadline = time.monotonic() + PATIENCE
-    strikes, share = len(stage.faults), TRIALS // stage.turns
+    stage.strikes, share = len(stage.faults), TRIALS // stage.turns
     words = ["run", "chaos.yaml", *stage.options, "--set", f"search.trials={share}"]
     for turn in range(1, stage.turns + 1):
-        strikes += _take_turn(stage, words, turn * share, deadline)
+        _take_turn(stage, words, turn * share, deadline)
         stage.between()
         words = ["extend", "chaos", "--trials", f"+{share}"]
     if stage.afterwards:
         stage.user.call(*stage.afterwards)
-    return strikes
 
 
-def _take_turn(stage: Stage, words: list[str], trials: int, deadline: float) -> int:
-    """A driver until the search has so many trials; one that was killed is started again."""
-    strikes = 0
+def _take_turn(stage: Stage, words: list[str], trials: int, deadline: float) -> None:
+    """A driver until the search has so many trials; one that a strike ended is started again."""
     while True:
+        before = stage.strikes
         process = stage.user.start(*words)
         said: list[str] = []
         reader = threading.Thread(target=said.extend, args=[process.stdout], daemon=True)
         reader.start()  # or a driver that says much would wait for ever
-        strikes += _strike_while_running(stage, trials, deadline)
+        _strike_while_running(stage, trials, deadline)
         _ended(process)
         reader.join(30)
         if process.returncode == 0:
-            return strikes
-        if not stage.restarts or time.monotonic() > deadline:
+            return
+        asked_for = stage.restarts and stage.strikes > before
+        if not asked_for or time.monotonic() > deadline:
             told = "".join(said)[-2000:]
             raise DriverError(f"the driver ended with {process.returncode}: {told}")
         if stage.user.search.exists:  # it may have been struck before it was there
@@ -87,11 +87,11 @@ def _ended(process: subprocess.Popen[str]) -> None:
         process.wait(30)
 
 
-def _strike_while_running(stage: Stage, trials: int, deadline: float) -> int:
+def _strike_while_running(stage: Stage, trials: int, deadline: float) -> None:
     """After the last trial there is nothing to break. A strike comes some time after an epoch has
     begun, or workers that start slowly would never get anywhere; but for one in five, so that a
     driver or a worker that is just starting is struck too."""
-    process, strikes, seen = stage.user.process, 0, len(faulty.audit(stage.cluster.folder))
+    process, seen = stage.user.process, len(faulty.audit(stage.cluster.folder))
     assert process is not None
     following: float | None = None
     hasty = stage.rng.random() < HASTY
@@ -104,10 +104,9 @@ def _strike_while_running(stage: Stage, trials: int, deadline: float) -> int:
             if hasty or len(faulty.audit(stage.cluster.folder)) > seen:
                 following = now + stage.rng.expovariate(1 / stage.pause)
         elif now >= following and stage.user.ended() < trials:
-            strikes += stage.fire()
+            stage.strikes += stage.fire()
             seen, following = len(faulty.audit(stage.cluster.folder)), None
             hasty = stage.rng.random() < HASTY
-    return strikes
 
 
 def search_under(name: str, cluster: Cluster, folder: Path, seed: int, reference: Any) -> Row:
@@ -116,10 +115,10 @@ def search_under(name: str, cluster: Cluster, folder: Path, seed: int, reference
     ids = [entry.id for entry in reference]
     stage = Stage(folder, cluster, user, ids, random.Random(f"{name}/{seed}"))
     stage.store = f"sqlite:///{user.folder / 'runs' / 'mlflow.db'}"
-    began, strikes, problems = time.monotonic(), 0, []
+    began, problems = time.monotonic(), []
     try:
         with FAULTS[name](stage):
-            strikes = run(stage)
+            run(stage)
             here = stage.cluster
             problems = broken(user, reference, here.folder, here.token, stage.store, stage.may_fail)
     except (DriverError, AssertionError, subprocess.TimeoutExpired) as error:
@@ -132,7 +131,7 @@ def search_under(name: str, cluster: Cluster, folder: Path, seed: int, reference
     return {
         "fault": name,
         "seed": seed,
-        "strikes": strikes,
+        "strikes": stage.strikes,
         "trials": TRIALS,
         "broken": len(problems),
         "what": " | ".join(" ".join(p.split())[:200] for p in problems[:3]),
@@ -166,21 +165,19 @@ def measured() -> list[Row]:
 
 
 def table(rows: Sequence[Row]) -> list[Row]:
-    """A row a fault: how often it struck, and how many searches had something broken. A fault that
-    never struck has shown nothing."""
+    """A row a fault: how often it struck, and how many searches had something broken."""
     found = []
     for name, function in FAULTS.items():
         mine = [row for row in rows if row["fault"] == name]
-        strikes = struck(rows, name)
         found.append(
             {
                 "fault": name,
                 "what happens": " ".join((function.__doc__ or "").split()),
                 "searches": len(mine),
-                "strikes": strikes,
+                "strikes": struck(rows, name),
                 "code": ", ".join(dict.fromkeys(str(row["code"]) for row in mine)),
                 "broken searches": sum(int(row["broken"] or 0) > 0 for row in mine)
-                if strikes
+                if mine
                 else None,
             }
         )
@@ -205,6 +202,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(FAULTS)}")
     if not args.table:
+        for number in (signal.SIGINT, signal.SIGTERM):  # both take the cluster down with them
+            signal.signal(number, signal.default_int_handler)
         measure(names, args.until, args.keep)
     print(format_table(table(measured())))
 

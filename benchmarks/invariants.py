@@ -121,7 +121,8 @@ def nothing_trained_again(entries: list[Any], chaos: Path) -> list[str]:
 
 
 def told_once(entries: list[Any], tracking: str) -> list[str]:
-    """MLflow has one run a trial, ended as in the ledger, one parent, and nothing RUNNING."""
+    """MLflow has one run a trial, ended as in the ledger and with all its epochs, one parent, and
+    nothing of any kind RUNNING."""
     from mlflow import MlflowClient
 
     from search.tracking import STATUS
@@ -138,6 +139,16 @@ def told_once(entries: list[Any], tracking: str) -> list[str]:
         trial = run.data.tags["bitfront.trial"]
         if run.info.status != states.get(trial):
             found.append(f"{trial} is {run.info.status} in MLflow, {states.get(trial)} in fact")
+    histories = {e.id: e.history for e in entries if e.state == "complete"}
+    for run in runs:
+        trial = run.data.tags["bitfront.trial"]
+        told = client.get_metric_history(run.info.run_id, "val_accuracy")
+        epochs = sorted((m.step, m.value) for m in told)
+        wanted = [(row["epoch"], row["val_accuracy"]) for row in histories.get(trial, [])]
+        if trial in histories and epochs != wanted:
+            found.append(f"{trial} has epochs {epochs} in MLflow, {wanted} in fact")
+    running = client.search_runs(experiments, "attributes.status = 'RUNNING'")
+    found += [f"run {run.info.run_name} is left RUNNING in MLflow" for run in running]
     statuses = [parent.info.status for parent in parents]
     if statuses != ["FINISHED"]:
         found.append(f"parent runs in MLflow: {statuses}")

@@ -83,7 +83,9 @@ class Stage:
     """what trials do wrong"""
     may_fail: dict[str, str] = field(default_factory=dict)
     restarts: bool = False
-    """whether the driver is killed or cannot go on, and is started again"""
+    """whether a strike ends the driver, which is started again then"""
+    strikes: int = 0
+    """so far"""
 
 
 Fault = Callable[[Stage], Iterator[None]]

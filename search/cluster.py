@@ -42,10 +42,25 @@ class Cluster:
 
     nodes: tuple[Amounts, ...]
     grows: bool = False
+    may_have: Amounts | None = None
+    """what all nodes an autoscaler may add have together; None where it does not say"""
 
     @property
     def has_gpus(self) -> bool:
         return any(node.get("GPU", 0) > 0 for node in self.nodes)
+
+    @property
+    def offers_gpus(self) -> bool:
+        """Whether there are GPUs, or will be: a cluster that is scaled to zero has none yet."""
+        if self.has_gpus or not self.grows:
+            return self.has_gpus
+        if self.may_have is None:
+            raise UserError(
+                "resources.gpus: auto: no GPU is there yet, and the autoscaler does not say "
+                "whether it has any",
+                "write how many a trial takes: 1, a fraction, or 0",
+            )
+        return self.may_have.get("GPU", 0) > 0
 
     def total(self, name: str) -> float:
         return sum(node.get(name, 0.0) for node in self.nodes)
@@ -156,7 +171,14 @@ def look() -> Cluster:
     import ray
 
     nodes = tuple(node["Resources"] for node in ray.nodes() if node["Alive"])
-    return Cluster(nodes, _autoscales())
+    grows = _autoscales()
+    return Cluster(nodes, grows, _most() if grows else None)
+
+
+def _most() -> Amounts | None:
+    from ray._private.state import state
+
+    return state.get_max_resources_from_cluster_config()
 
 
 def _autoscales() -> bool:

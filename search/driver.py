@@ -22,6 +22,7 @@ from search.tracking import Tracker
 from search.urls import redacted
 from spaces.space import Space
 from trainables import storage
+from trainables.registry import UserError
 from trainables.task import TrainingAttack
 
 # The accuracy of each of several tasks in a row.
@@ -58,7 +59,7 @@ class Session:
     ) -> None:
         self.config = config
         self.folder = folder
-        self.ledger = Ledger(folder.ledger_url, config, space, first)
+        self.ledger = Ledger(folder.ledger_url, config, space, first, folder.owner)
         self.tracker = tracker
         self.front = Front(config.front_objectives)
         self.best: float | None = None
@@ -109,8 +110,6 @@ class Session:
     def settle_gpus(self, there: bool) -> None:
         """With `gpus: auto`: none where there are none; what an earlier turn measured; else trials
         take a whole one each until the first has told what it needs."""
-        if self.config.resources.gpus != "auto":
-            return
         known = self.ledger.noted("gpu_share")
         self.gpus = (known["gpus"] if known else 1.0) if there else 0.0
         self._measuring = there and known is None
@@ -142,12 +141,15 @@ class Session:
         if "not_saved" in result and not self._told_not_saved:
             self._told_not_saved = True
             self.progress.say(
-                f"checkpoints cannot be written in {self.folder.path}: {result['not_saved']}\n"
+                f"checkpoints cannot be kept: {redacted(result['not_saved'])}\n"
                 "  the search goes on; a trial whose worker dies begins again"
             )
         self._note(trial_id, result)
         if self.tracker is not None:
-            self.tracker.epoch(self.ledger.entries[trial_id], _metrics(result))
+            # All of a trial that was taken up again: of the epochs before, some may not have
+            # reached MLflow when its driver ended.
+            for row in result.get("history", [result]):
+                self.tracker.epoch(self.ledger.entries[trial_id], _metrics(row))
         self.progress.changed(ended=False)
 
     def gives_up(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -270,6 +272,20 @@ class Session:
         place = self.config.storage
         return place and storage.join(place, f"{self.config.name}-{self.folder.identity}")
 
+    def try_storage(self) -> None:
+        """A storage that refuses is found before the first trial, which would only begin anew."""
+        if self._storage is None:
+            return
+        try:
+            storage.try_out(self._storage)
+        except Exception as error:  # every object store has faults of its own
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UserError(
+                redacted(f"storage {self.config.storage} cannot be used: {reason}"),
+                "it must let files be written, read, listed and deleted; "
+                "of several nodes: bitfront doctor --address auto --storage PLACE",
+            ) from None
+
     def _checkpoint_folder(self, trial_id: str) -> str:
         if self._storage is None:
             return str(self.folder.trial_folder(trial_id))
@@ -279,8 +295,8 @@ class Session:
         """A storage that is away keeps a checkpoint nobody needs; that is no fault of a trial."""
         try:
             storage.forget(place)
-        except OSError as error:
-            self.progress.say(f"{place} could not be deleted: {error}")
+        except Exception as error:  # every object store has faults of its own
+            self.progress.say(redacted(f"{place} could not be deleted: {error}"))
 
     def close(self) -> None:
         """What is left of ended trials on disk goes; interrupted ones keep their checkpoints."""

@@ -70,6 +70,11 @@ class SearchFolder:
             return f"sqlite:///{self.path / 'ledger.db'}"
         return with_secrets(stored, os.environ.get(LEDGER))
 
+    @property
+    def owner(self) -> str | None:
+        """The identity of a search whose ledger is in a database that others may use too."""
+        return self.identity if (self.path / "ledger.json").exists() else None
+
     def set_ledger_url(self, url: str) -> None:
         write_atomically(self.path / "ledger.json", json.dumps({"url": without_secrets(url)}))
 
@@ -100,7 +105,7 @@ class SearchFolder:
         file = self.path / "lock"
         if not file.exists():
             return False
-        with file.open("a") as handle:
+        with file.open() as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:

@@ -13,6 +13,7 @@ from search.home import LEDGER, SearchFolder, is_name, stages_folder, write_atom
 from search.notes import SMALL_FRONT, note_of
 from search.results import Results, stored_config
 from search.summary import front_summary, next_commands
+from search.urls import with_whole_path
 from search.yaml_source import parse
 from trainables.registry import UserError
 
@@ -63,6 +64,7 @@ def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> 
             )
     folder.path.mkdir(parents=True, exist_ok=True)
     if ledger_url is not None:
+        ledger_url = with_whole_path(ledger_url)
         if not folder.exists:
             folder.set_ledger_url(ledger_url)
         os.environ[LEDGER] = ledger_url  # with its password, which is stored nowhere

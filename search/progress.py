@@ -3,6 +3,7 @@ the output is no terminal."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import TYPE_CHECKING, TextIO
@@ -54,20 +55,26 @@ class Progress:
         now = time.monotonic()
         if ended and (now - self._last_line >= LINE_SECONDS or self._last_line == 0.0):
             self._last_line = now
-            print(self.line(), file=self.out, flush=True)
+            self._print(self.line())
 
     def say(self, text: str) -> None:
         """Something to know once, above the table."""
         if self.live is not None:
             self.live.console.print(text)
         elif not self.quiet:
-            print(text, file=self.out, flush=True)
+            self._print(text)
 
     def stop(self) -> None:
         if self.live is not None:
             self.live.stop()
         elif not self.quiet:
-            print(self.line(), file=self.out, flush=True)
+            self._print(self.line())
+
+    def _print(self, text: str) -> None:
+        """Nobody may be listening any more, or the disk of the log be full: no reason to end a
+        search."""
+        with contextlib.suppress(OSError):
+            print(text, file=self.out, flush=True)
 
     def eta(self) -> float | None:
         done = self.session.ended - self._ended_before

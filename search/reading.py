@@ -151,8 +151,10 @@ def read_only(url: str) -> str:
 
 
 def _reading_mode(path: Path) -> str:
-    # A ledger in a folder that cannot be written to has no writer either: no journal to look at.
-    return "mode=ro" if os.access(path.parent, os.W_OK) else "immutable=1"
+    # SQLite looks for a journal in a file of its own, which it cannot make where it may not write;
+    # without one there is nothing to look for.
+    journal = path.with_name(f"{path.name}-wal").exists()
+    return "mode=ro" if journal or os.access(path.parent, os.W_OK) else "immutable=1"
 
 
 @contextmanager

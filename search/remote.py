@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-import re
 import secrets
 import shlex
 import shutil
@@ -19,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from search.urls import redacted, with_whole_path
 from trainables.registry import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -157,9 +157,11 @@ def run_words(args: Namespace) -> tuple[list[str], Path | None]:
     words = ["run", file.name]
     words += [word for given in args.set or [] for word in ("--set", given)]
     options = ("name", args.name), ("trials", args.trials), ("data-dir", args.data_dir)
-    for option, value in (*options, ("ledger", secret_free(args.ledger))):
+    for option, value in (*options, ("ledger", args.ledger)):
         words += [] if value is None else [f"--{option}", str(value)]
-    return words, file
+    if args.ledger is not None and with_whole_path(args.ledger) != args.ledger:
+        raise UserError("--ledger: a job has a folder of its own, give the whole path of the file")
+    return secret_free(words), file
 
 
 def _entrypoint(words: Sequence[str], home: str | None) -> str:
@@ -184,11 +186,13 @@ def _client(address: str) -> JobSubmissionClient:
     return client
 
 
-def secret_free(ledger: str | None) -> str | None:
+def secret_free(words: list[str]) -> list[str]:
     """A job's command line is shown by the dashboard: no password goes there."""
-    if ledger is not None and re.search(r"://[^/@]*:[^/@]+@", ledger):
-        raise UserError(
-            "--ledger: a password in the URL would be shown by Ray's dashboard",
-            "leave it out of the URL and put it into ~/.pgpass on the head",
-        )
-    return ledger
+    for word in words:
+        if redacted(word) != word:
+            raise UserError(
+                f"{redacted(word)}: the secret in it would be shown by Ray's dashboard",
+                "leave it out and put it where the head finds it: ~/.pgpass, BITFRONT_LEDGER, "
+                "MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN in the head's environment",
+            )
+    return words

@@ -62,8 +62,7 @@ def there(args: Namespace) -> int:
     flags = [f"--{flag}" for flag in ("json", "plot", "csv") if getattr(args, flag, False)]
     if args.verb == "doctor":
         given = {k: getattr(args, k) for k in ("tracking", "storage", "ledger")}
-        secret_free(args.ledger)
-        flags += [w for k, v in given.items() if v is not None for w in (f"--{k}", v)]
+        flags += secret_free([w for k, v in given.items() if v is not None for w in (f"--{k}", v)])
         flags += ["--address", "auto"]
     code, output = head.call([args.verb, *names, *flags], home)
     (sys.stdout if code in (0, 1) else sys.stderr).write(output)

@@ -110,8 +110,11 @@ def log_extras(
     known = set()
     for kind in KINDS:
         query = f"tags.`bitfront.search_id` = '{identity}' and tags.`bitfront.kind` = '{kind}'"
-        runs = client.search_runs([experiment], query, max_results=1000)
-        known |= {run.data.tags.get("bitfront.extra") for run in runs}
+        for run in client.search_runs([experiment], query, max_results=1000):
+            if run.info.status == "RUNNING":  # whoever made it was cut off: it is made again
+                client.delete_run(run.info.run_id)
+            else:
+                known.add(run.data.tags.get("bitfront.extra"))
     for extra in extras:
         if extra.key in known:
             continue

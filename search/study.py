@@ -59,8 +59,10 @@ class Ledger:
         config: SearchConfig,
         space: Space,
         first: Sequence[dict[str, Any]] = (),
+        owner: str | None = None,
     ) -> None:
-        """`first` are points to try before the sampler has a say; kept for later turns."""
+        """`first` are points to try before the sampler has a say; kept for later turns. `owner` is
+        the identity of the search, where others may have one of the same name in the database."""
         self.config = config
         self.space = space
         self.storage = open_storage(url)
@@ -75,6 +77,7 @@ class Ledger:
             load_if_exists=True,
             sampler=optuna.samplers.RandomSampler(),
         )
+        self._claim(owner)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # experimental, and only for Optuna's own dashboard
             self.study.set_metric_names(list(config.objectives))
@@ -111,9 +114,23 @@ class Ledger:
         self._enter(entry)
         self.mirror.add_trial(trial)
 
+    def _claim(self, owner: str | None) -> None:
+        """Two searches of one name would train each other's trials."""
+        if owner is None:
+            return
+        known = self.study.user_attrs.get("owner")
+        if known is None:
+            self.study.set_user_attr("owner", owner)
+        elif known != owner:
+            raise UserError(
+                f"the database has another search called '{self.config.name}'",
+                f"give this one a name of its own (--name); if it is the same one and its folder "
+                f"was lost, write {known} into the file 'identity' of its folder",
+            )
+
     def note(self, key: str, value: Any) -> None:
         """Keep something about the search itself for later turns."""
-        self.study.set_user_attr(key, value)
+        persistently(lambda: self.study.set_user_attr(key, value))
 
     def noted(self, key: str) -> Any:
         return self.study.user_attrs.get(key)
@@ -241,7 +258,7 @@ class Ledger:
 
     def _write_start(self, entry: Entry, trial: optuna.Trial) -> None:
         if self.networks.learn(entry.spec.task):
-            self.study.set_user_attr("networks", self.networks.as_json())
+            self.note("networks", self.networks.as_json())
         template = create_trial(
             state=TrialState.RUNNING,
             params=trial.params,

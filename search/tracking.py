@@ -352,9 +352,9 @@ class Tracker:
         if runs:
             run_id = str(runs[0].info.run_id)
             client.update_run(run_id, status="RUNNING")
+            if "dataset" not in runs[0].data.params:  # whoever made it was cut off
+                self._describe_parent(client, run_id)
             return run_id
-        from mlflow.entities import Param
-
         tags = {
             "mlflow.runName": self.config.name,
             "mlflow.note.content": note_of(self.config, (), (), None),
@@ -364,7 +364,13 @@ class Tracker:
             "bitfront.kind": "search",
             **{f"bitfront.{name}": text for name, text in environment().items()},
         }
-        run = client.create_run(self.experiment_id, tags=tags)
+        run_id = str(client.create_run(self.experiment_id, tags=tags).info.run_id)
+        self._describe_parent(client, run_id)
+        return run_id
+
+    def _describe_parent(self, client: Any, run_id: str) -> None:
+        from mlflow.entities import Param
+
         config = self.config
         params = {
             "dataset": config.task.dataset,
@@ -374,9 +380,8 @@ class Tracker:
             "trials": config.search.trials,
             "objectives": ", ".join(f"{k} {v}" for k, v in config.objectives.items()),
         }
-        client.log_batch(run.info.run_id, params=[Param(k, str(v)) for k, v in params.items()])
-        client.log_text(run.info.run_id, config.dump(), "search.yaml")
-        return str(run.info.run_id)
+        client.log_text(run_id, config.dump(), "search.yaml")
+        client.log_batch(run_id, params=[Param(k, str(v)) for k, v in params.items()])
 
     def _known_children(self, client: Any) -> dict[str, _Child]:
         children: dict[str, _Child] = {}
@@ -437,7 +442,9 @@ class Tracker:
             child.run_id = run.info.run_id
             tags = {}
         now = int(time.time() * 1000)
-        history = entry.history if ended and entry.history else rows
+        # An epoch may have been told twice, by two workers one after the other.
+        once = {row.get("epoch"): row for row in rows}
+        history = entry.history if ended and entry.history else list(once.values())
         metrics = [
             (name, float(value), now, int(row["epoch"]))
             for row in history

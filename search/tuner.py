@@ -99,7 +99,8 @@ class LedgerSearcher(Searcher):
         return self.session.trial_config(entry)
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
-        self.session.report(self.trials[trial_id], result)
+        with ending_all_when_lost():
+            self.session.report(self.trials[trial_id], result)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
@@ -135,7 +136,7 @@ def run_tasks(
     started = cluster.connect(address)
     try:
         there = cluster.look()
-        gpus = resources.whole_gpus if resources.gpus != "auto" or there.has_gpus else 0.0
+        gpus = resources.whole_gpus if resources.gpus != "auto" or there.offers_gpus else 0.0
         need = cluster.needs(resources, gpus)
         there.check(need)
         own = {name: n for name, n in need.items() if name not in ("CPU", "GPU")}
@@ -205,9 +206,12 @@ def run_trials(session: Session, address: str | None = None) -> None:
 
 
 def _settle(session: Session) -> None:
-    """What a trial takes of the cluster, which must have it, before the first one is asked for."""
+    """What a trial takes of the cluster, which must have it, before the first one is asked for; and
+    where its checkpoints are kept, which must take them."""
+    session.try_storage()
     there = cluster.look()
-    session.settle_gpus(there.has_gpus)
+    if session.config.resources.gpus == "auto":
+        session.settle_gpus(there.offers_gpus)
     need = cluster.needs(session.config.resources, session.gpus)
     if there.check(need) is not None:
         # A cluster that has just been started has not told yet whether it grows.

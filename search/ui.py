@@ -40,8 +40,13 @@ def serve(root: Path, folder: SearchFolder | None, host: str, port: int, open_br
         command,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        # Not an option: the list of processes would show a password.
-        env={**os.environ, "MLFLOW_BACKEND_STORE_URI": uri},
+        env={
+            # Runners of jobs are for language models: a dozen processes that take a core to start.
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+            **os.environ,
+            # Not an option: the list of processes would show a password.
+            "MLFLOW_BACKEND_STORE_URI": uri,
+        },
     )
     try:
         base = f"http://{host}:{port}"

@@ -6,10 +6,18 @@ from __future__ import annotations
 
 import re
 from importlib.util import find_spec
+from pathlib import Path
 
 _HIDDEN = "***"
-# user:password@ of any address, and what stands alone before the @ of a web address: a token.
-_PASSWORD = re.compile(r"(?P<start>\b[a-z][a-z0-9+.-]*://[^\s/@:]*):[^\s/]+@", re.IGNORECASE)
+# user:password@ of any address, and what stands alone before the @ of a web address: a token. In
+# the address of a database a password may have slashes, elsewhere a slash ends the host.
+_WEB = "https?|s3|gs|gcs|abfss?|wasbs?|hdfs|file|ray|ssh"
+_PASSWORDS = (
+    re.compile(rf"(?P<start>\b(?:{_WEB})://[^\s/@:]*):[^\s/]+@", re.IGNORECASE),
+    re.compile(
+        rf"(?P<start>\b(?!(?:{_WEB}):)[a-z][a-z0-9+.-]*://[^\s/@:]*):[^\s?]+@", re.IGNORECASE
+    ),
+)
 _LONE_TOKEN = re.compile(r"(?P<start>\bhttps?://)[^\s/@:]+@", re.IGNORECASE)
 _PARAMETER = re.compile(
     r"(?P<mark>[?&;])(?P<name>[\w.-]*(?:token|passw|pwd|secret|key|sig|credential|auth)[\w.-]*)="
@@ -20,14 +28,16 @@ _PARAMETER = re.compile(
 
 def redacted(text: str) -> str:
     """Any text with the secrets of its addresses starred out."""
-    text = _PASSWORD.sub(rf"\g<start>:{_HIDDEN}@", text)
+    for password in _PASSWORDS:
+        text = password.sub(rf"\g<start>:{_HIDDEN}@", text)
     text = _LONE_TOKEN.sub(rf"\g<start>{_HIDDEN}@", text)
     return _PARAMETER.sub(rf"\g<mark>\g<name>={_HIDDEN}", text)
 
 
 def without_secrets(url: str) -> str:
     """The address as it may be stored."""
-    url = _PASSWORD.sub(r"\g<start>@", url)
+    for password in _PASSWORDS:
+        url = password.sub(r"\g<start>@", url)
     url = _LONE_TOKEN.sub(r"\g<start>", url)
     url = _PARAMETER.sub(r"\g<mark>", url)
     base, mark, query = url.partition("?")
@@ -38,6 +48,14 @@ def without_secrets(url: str) -> str:
 def with_secrets(stored: str, known: str | None) -> str:
     """A stored address with the secrets of `known`, where that is the same address."""
     return known if known is not None and without_secrets(known) == stored else stored
+
+
+def with_whole_path(url: str) -> str:
+    """The address of a SQLite file wherever it is opened from."""
+    scheme, mark, path = url.partition(":///")
+    if not mark or not scheme.startswith("sqlite") or not path:
+        return url
+    return f"{scheme}{mark}{Path(path).resolve()}"
 
 
 def with_driver(url: str) -> str:

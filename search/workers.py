@@ -64,7 +64,7 @@ def train_shared(
     started = cluster.connect(address)
     try:
         there = cluster.look()
-        gpu = gpus > 0 and there.has_gpus
+        gpu = gpus > 0 and there.offers_gpus
         need = {"CPU": float(jobs[0].threads or 1), **({"GPU": 1.0} if gpu else {})}
         fit = there.slots(need)
         if fit < workers and not there.grows:

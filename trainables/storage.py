@@ -56,6 +56,16 @@ def read(place: str) -> bytes | None:
         return None
 
 
+def try_out(place: str) -> None:
+    """Raises what goes wrong where files are written, read, looked for in vain and deleted."""
+    folder = join(place, f"bitfront-{os.getpid()}.probe")
+    write(join(folder, "file"), b"bitfront")
+    if read(join(folder, "file")) != b"bitfront":
+        raise OSError("what was written is not there")
+    read(join(folder, "none"))  # S3 refuses those who may not list a bucket
+    forget(folder)
+
+
 def forget(place: str) -> None:
     """Delete a folder and what is in it; none there is well."""
     system, path = _file_system(place)

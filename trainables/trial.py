@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import traceback
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,8 @@ from trainables.memory import limit_memory
 from trainables.task import TrialSpec
 
 STATE_FILE = "state.pt"
+# How long the storage of checkpoints is waited for when a trial begins.
+FETCH_SECONDS = 60.0
 
 
 class Trial(tune.Trainable):
@@ -50,6 +53,7 @@ class Trial(tune.Trainable):
         self._training: Any = None
         self._resumed_from = 0
         self._just_resumed = False
+        self._not_read: str | None = None
         self._state, self._stored = places(str(config["folder"]))
         self._every = int(config.get("checkpoint_every", 1))
 
@@ -72,7 +76,7 @@ class Trial(tune.Trainable):
         stages = StageCache(Path(config["stages"])) if "stages" in config else None
         self._training = Training(spec, *search_data(spec.task), device, stages=stages)
         if self._stored is not None:
-            fetch(self._stored, self._state)
+            self._not_read = fetch(self._stored, self._state)
         if load_state(self._training, self._state):
             self._resumed_from = self._training.epochs_done
             self._just_resumed = True
@@ -101,6 +105,8 @@ class Trial(tune.Trainable):
             self._just_resumed = False
         if not training.done and training.epochs_done % self._every == 0:
             metrics |= self._save()
+        if self._not_read is not None:
+            metrics["not_saved"], self._not_read = self._not_read, None
         if self._config.get("measure"):
             memory = gpu.gpu_memory(training.device)
             if memory is not None:
@@ -121,8 +127,8 @@ class Trial(tune.Trainable):
             save_state(self._training, self._state)
             if self._stored is not None:
                 storage.write(self._stored, self._state.read_bytes())
-        except (OSError, RuntimeError) as error:  # torch turns a full disk into the latter
-            return {"not_saved": str(error).splitlines()[0][:300]}
+        except Exception as error:  # torch and every object store have faults of their own
+            return {"not_saved": f"{self._stored or self._state}: {_first_line(error)}"}
         return {}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -158,13 +164,28 @@ def places(folder: str) -> tuple[Path, str | None]:
     return here / STATE_FILE, storage.join(folder, STATE_FILE)
 
 
-def fetch(stored: str, state: Path) -> None:
-    """The checkpoint of this trial on this disk, and no other's."""
+def fetch(stored: str, state: Path, patience: float = FETCH_SECONDS) -> str | None:
+    """The checkpoint of this trial on this disk, and no other's. A storage that is away is waited
+    for; when it stays away the trial begins anew, to the same end. What is wrong is returned."""
     state.unlink(missing_ok=True)
-    content = storage.read(stored)
+    deadline, pause = time.monotonic() + patience, 0.5
+    while True:
+        try:
+            content = storage.read(stored)
+            break
+        except Exception as error:  # every object store has faults of its own
+            if time.monotonic() + pause > deadline:
+                return f"{stored}: {_first_line(error)}"
+        time.sleep(pause)
+        pause = min(10.0, 2 * pause)
     if content is not None:
         state.parent.mkdir(parents=True, exist_ok=True)
         state.write_bytes(content)
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
 _built = 0

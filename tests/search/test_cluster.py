@@ -182,6 +182,25 @@ def test_a_search_no_node_can_take_is_an_error_before_the_first_trial(searched):
         searched("resources.gpus=2")
 
 
+def test_auto_waits_for_gpus_that_an_autoscaler_may_bring():
+    """A cluster that is scaled to zero must not train on the CPUs of its GPU nodes."""
+    head = {"CPU": 0.0}
+    assert Cluster((head,), grows=True, may_have={"CPU": 64, "GPU": 8}).offers_gpus
+    assert not Cluster((head,), grows=True, may_have={"CPU": 64}).offers_gpus
+    assert not Cluster((CPUS,)).offers_gpus
+    assert Cluster((GPUS,)).offers_gpus
+    with pytest.raises(UserError, match="write how many a trial takes"):
+        _ = Cluster((head,), grows=True).offers_gpus
+
+
+def test_what_was_measured_once_is_taken_up_on_a_cluster_without_nodes(make_space, tmp_path):
+    config, space = make_space("resources.gpus=auto")
+    session = Session(config, space, SearchFolder(tmp_path), None, True)
+    session.ledger.note("gpu_share", {"gpus": 0.25, "peak": 1, "total": 8})
+    session.settle_gpus(Cluster(({"CPU": 0.0},), grows=True, may_have={"GPU": 8}).offers_gpus)
+    assert session.gpus == 0.25
+
+
 def test_auto_means_none_where_there_are_no_gpus(make_space, tmp_path):
     config, space = make_space("resources.gpus=auto")
     session = Session(config, space, SearchFolder(tmp_path), None, True)

@@ -284,3 +284,14 @@ def test_a_ledger_on_postgresql_is_read_as_its_driver_knows_it(make_space):
         assert reader.reference == ledger.reference
     finally:
         server.remove()
+
+
+def test_a_journal_is_read_by_those_who_may_not_write(make_space, url, tmp_path, monkeypatch):
+    """A colleague's running search: most of it may still be in the journal."""
+    ledger = Ledger(url, *make_space())
+    ledger.ask()
+    assert (tmp_path / "ledger.db-wal").exists()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert "mode=ro" in read_only(url)
+    (tmp_path / "ledger.db-wal").rename(tmp_path / "elsewhere")
+    assert "immutable=1" in read_only(url)

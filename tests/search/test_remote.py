@@ -162,6 +162,15 @@ def test_addresses_of_the_wrong_kind_say_what_is_wanted(tmp_path):
 
 
 def test_no_password_goes_where_the_dashboard_shows_it():
-    assert secret_free("postgresql://me@db/ledger") == "postgresql://me@db/ledger"
-    with pytest.raises(UserError, match="pgpass"):
-        secret_free("postgresql://me:secret@db/ledger")
+    words = ["--ledger", "postgresql://me@db/ledger", "--set", "tracking.uri=http://server:5000"]
+    assert secret_free(words) == words
+    for word in (
+        "postgresql://me:secret@db/ledger",
+        "postgresql://db/ledger?user=me&password=secret",
+        "tracking.uri=https://me:secret@server",
+        "s3://id:secret@bucket/place",
+    ):
+        with pytest.raises(UserError, match="pgpass") as told:
+            secret_free(["--option", word])
+        assert "secret@" not in str(told.value)
+        assert "=secret" not in str(told.value)

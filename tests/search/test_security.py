@@ -33,6 +33,9 @@ TRACKING = f"http://me:{SECRET}@127.0.0.1:9/mlflow?token={SECRET}"
     ("text", "shown", "stored"),
     [
         ("postgresql://me:p@ss@db/x", "postgresql://me:***@db/x", "postgresql://me@db/x"),
+        ("postgresql://me:a/b=@db/x", "postgresql://me:***@db/x", "postgresql://me@db/x"),
+        ("postgresql://db:5432/x?o=a@b", "postgresql://db:5432/x?o=a@b", "postgresql://db:5432/x?o=a@b"),
+        ("http://host:5000/a@b", "http://host:5000/a@b", "http://host:5000/a@b"),
         ("https://abc123@server/", "https://***@server/", "https://server/"),
         ("http://s/?a=1&api_token=x&b=2", "http://s/?a=1&api_token=***&b=2", "http://s/?a=1&b=2"),
         ("s3://b/k?AWSAccessKeyId=x", "s3://b/k?AWSAccessKeyId=***", "s3://b/k"),

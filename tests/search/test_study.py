@@ -2,9 +2,12 @@
 
 import optuna
 import pytest
+from optuna.exceptions import StorageInternalError
+from sqlalchemy.exc import OperationalError
 
 from search.bounds import violations
 from search.config import SAMPLERS as NAMES
+from search.launch import prepare
 from search.samplers import SAMPLERS
 from search.storage import LedgerStorage
 from search.study import Ledger, read_entries
@@ -223,3 +226,44 @@ def test_a_ledger_whose_tables_somebody_else_is_making_is_opened_a_little_later(
     ledger = Ledger(url, *make_space())
     assert len(met) == 2
     assert ledger.ask() is not None
+
+
+def test_two_searches_of_one_name_do_not_share_a_study(make_space, url):
+    """As when two people, or one whose folder is new, use one database."""
+    first = Ledger(url, *make_space(), owner="one")
+    first.ask()
+    with pytest.raises(UserError, match="another search called 'tiny'"):
+        Ledger(url, *make_space(), owner="two")
+    assert len(Ledger(url, *make_space(), owner="one").entries) == 1
+
+
+def test_a_search_claims_what_is_not_its_own_file_alone(tmp_path, make_config):
+    own = prepare(make_config(), tmp_path)
+    assert own.owner is None
+    shared = prepare(make_config("name=shared"), tmp_path, "sqlite:///other.db")
+    assert shared.owner == shared.identity
+
+
+def test_a_file_is_found_from_every_folder(tmp_path, make_config, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BITFRONT_LEDGER", "")
+    folder = prepare(make_config(), tmp_path, "sqlite:///other.db")
+    monkeypatch.delenv("BITFRONT_LEDGER")
+    monkeypatch.chdir("/")
+    assert folder.ledger_url == f"sqlite:///{tmp_path / 'other.db'}"
+
+
+def test_a_new_network_is_noted_although_the_database_restarts(make_space, url, monkeypatch):
+    ledger = Ledger(url, *make_space())
+    usual, away = ledger.study.set_user_attr, [True]
+
+    def restarting(key, value):
+        if away and key == "networks":
+            away.pop()
+            raise StorageInternalError("away") from OperationalError("", {}, Exception("restart"))
+        usual(key, value)
+
+    monkeypatch.setattr(ledger.study, "set_user_attr", restarting)
+    assert ledger.ask() is not None
+    assert ledger.noted("networks")
+    assert not away

@@ -1,6 +1,7 @@
 """The pieces that keep a search alive, each alone: a database that is away, a disk that is full, a
 trial that takes too much memory. Whole searches under faults are in `test_chaos`."""
 
+import io
 import multiprocessing
 import os
 import threading
@@ -14,6 +15,7 @@ from benchmarks.rig import POSTGRES, Postgres, small_disk
 from search.driver import Session
 from search.home import SearchFolder
 from search.study import LedgerLostError, persistently, read_entries
+from trainables.registry import UserError
 from trainables.trial import Trial
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
@@ -125,7 +127,7 @@ def test_a_trial_on_a_full_disk_goes_on_without_its_checkpoint(make_space, tmp_p
     session.finish(entry.id, results[-1])
     assert session.ledger.entries[entry.id].state == "complete"
     assert len(said) == 1
-    assert "checkpoints cannot be written" in said[0]
+    assert "checkpoints cannot be kept" in said[0]
 
 
 @needs_root
@@ -261,3 +263,40 @@ def test_a_trial_may_take_so_much_memory_and_no_more():
     assert told == "oom"
     assert 10 <= size <= 20
     assert afterwards == 40
+
+
+class Gone(io.StringIO):
+    """A terminal that was closed, or a log on a full disk."""
+
+    def write(self, text):
+        raise BrokenPipeError("nobody listens")
+
+
+def test_a_search_goes_on_when_nobody_listens_any_more(make_space, tmp_path):
+    session = Session(*make_space(), SearchFolder(tmp_path), None)
+    session.progress.out = Gone()
+    entry = session.ask()
+    row = {"epoch": 3, "val_accuracy": 0.9}
+    session.report(entry.id, row)
+    session.finish(entry.id, {**row, "history": [row]})
+    session.progress.say("something")
+    session.progress.stop()
+    assert session.ledger.entries[entry.id].state == "complete"
+
+
+def test_an_object_store_with_faults_of_its_own_ends_no_search(make_space, tmp_path, monkeypatch):
+    class AzureError(Exception):
+        pass
+
+    def refuse(place):
+        raise AzureError("away")
+
+    monkeypatch.setattr("trainables.storage.forget", refuse)
+    config, space = make_space("storage=memory://shared")
+    session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
+    entry = session.ask()
+    row = {"epoch": 3, "val_accuracy": 0.9}
+    session.finish(entry.id, {**row, "history": [row]})
+    assert session.ledger.entries[entry.id].state == "complete"
+    with pytest.raises(UserError, match=r"storage memory://shared cannot be used: away"):
+        session.try_storage()

@@ -7,8 +7,9 @@ import pytest
 from mlflow import MlflowClient
 
 from search.driver import Session
+from search.extras import Extra
 from search.home import SearchFolder
-from search.runs import flat_params, run_name, tracking_uri
+from search.runs import flat_params, log_extras, run_name, tracking_uri
 from search.tracking import Tracker
 
 
@@ -356,3 +357,50 @@ def test_a_disk_that_was_full_when_the_store_was_made_spoils_nothing(
     assert list(folder.path.parent.glob("*.part*")) == []
     tracker._flush()
     assert tracker.behind == 0
+
+
+def test_epochs_that_a_killed_driver_did_not_deliver_reach_mlflow(make_space, folder):
+    """Epoch 1 was told, epoch 2 was on its way; another driver takes the trial up at epoch 3."""
+    session, tracker = begin(make_space, folder, "task.epochs=4", thread=False)
+    entry = session.ask()
+    session.report(entry.id, rows(1)[0])
+    tracker._flush()
+    session.report(entry.id, rows(2)[1])
+    again, tracker = begin(make_space, folder, "task.epochs=4", thread=False)
+    assert again.ask().id == entry.id
+    again.report(entry.id, {**rows(3)[-1], "history": rows(3)})
+    tracker._flush()
+    again.report(entry.id, {**rows(4)[-1], "history": rows(4)})
+    again.finish(entry.id, {**rows(4)[-1], "history": rows(4)})
+    tracker._flush()
+    client, (run,) = runs_of(tracker)
+    told = client.get_metric_history(run.info.run_id, "val_accuracy")
+    assert [m.step for m in told] == [1, 2, 3, 4]
+
+
+def test_what_was_cut_off_is_made_again_and_nothing_is_left_running(make_space, folder):
+    _, tracker = begin(make_space, folder, thread=False)
+    tracker._flush()
+    client = tracker._client
+    ids = (tracker.experiment_id, tracker.parent_id, folder.identity)
+    extra = Extra("key", "final", "final of t", metrics={"loss": 0.5})
+    tags = {"bitfront.extra": "key", "bitfront.kind": "final", "bitfront.search_id": ids[2]}
+    client.create_run(ids[0], tags=tags)  # and its maker was killed
+    log_extras(client, *ids, [extra])
+    log_extras(client, *ids, [extra])
+    _, (made,) = runs_of(tracker, "final")
+    assert made.info.status == "FINISHED"
+    assert made.data.metrics == {"loss": 0.5}
+
+
+def test_a_parent_whose_maker_was_killed_is_described_by_the_next(make_space, folder, monkeypatch):
+    _, tracker = begin(make_space, folder, thread=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(MlflowClient, "log_batch", lambda *args, **kwargs: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            tracker._flush()
+    _, tracker = begin(make_space, folder, thread=False)
+    tracker._flush()
+    client, (parent,) = runs_of(tracker, "search")
+    assert parent.data.params["dataset"] == "digits"
+    assert "search.yaml" in {a.path for a in client.list_artifacts(parent.info.run_id)}
