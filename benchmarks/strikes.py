@@ -139,6 +139,7 @@ def node_killed(stage: Stage) -> Iterator[None]:
 
     with _own_cluster(stage, nodes=2):
         stage.fire = fire
+        stage.pace = LONG
         yield
 
 

@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import os
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ TOUCH = 0.001
 # A trial larger than the one that was measured must fit too.
 MARGIN = 1.2
 MOST_ON_ONE_GPU = 16
+# How long a cluster that has just been started is given to tell whether it grows.
+TELLING_SECONDS = 30.0
 
 Amounts = Mapping[str, float]
 
@@ -56,9 +59,9 @@ class Cluster:
             return self.has_gpus
         if self.may_have is None:
             raise UserError(
-                "resources.gpus: auto: no GPU is there yet, and the autoscaler does not say "
-                "whether it has any",
-                "write how many a trial takes: 1, a fraction, or 0",
+                "no GPU is there yet, and the autoscaler does not say whether it has any",
+                "write how many a trial takes in resources.gpus (1, a fraction, 0), "
+                "or let a node with GPUs come up first",
             )
         return self.may_have.get("GPU", 0) > 0
 
@@ -173,6 +176,18 @@ def look() -> Cluster:
     nodes = tuple(node["Resources"] for node in ray.nodes() if node["Alive"])
     grows = _autoscales()
     return Cluster(nodes, grows, _most() if grows else None)
+
+
+def offers_gpus() -> bool:
+    """Of the cluster this process is connected to. One that has just been started has not told yet
+    whether it grows."""
+    deadline = time.monotonic() + TELLING_SECONDS
+    while True:
+        there = look()
+        silent = not there.has_gpus and there.grows and there.may_have is None
+        if not silent or time.monotonic() > deadline:
+            return there.offers_gpus
+        time.sleep(0.5)
 
 
 def _most() -> Amounts | None:

@@ -136,7 +136,7 @@ def run_tasks(
     started = cluster.connect(address)
     try:
         there = cluster.look()
-        gpus = resources.whole_gpus if resources.gpus != "auto" or there.offers_gpus else 0.0
+        gpus = resources.whole_gpus if resources.gpus != "auto" or cluster.offers_gpus() else 0.0
         need = cluster.needs(resources, gpus)
         there.check(need)
         own = {name: n for name, n in need.items() if name not in ("CPU", "GPU")}
@@ -211,7 +211,7 @@ def _settle(session: Session) -> None:
     session.try_storage()
     there = cluster.look()
     if session.config.resources.gpus == "auto":
-        session.settle_gpus(there.offers_gpus)
+        session.settle_gpus(cluster.offers_gpus())
     need = cluster.needs(session.config.resources, session.gpus)
     if there.check(need) is not None:
         # A cluster that has just been started has not told yet whether it grows.

@@ -63,8 +63,8 @@ def train_shared(
 
     started = cluster.connect(address)
     try:
+        gpu = gpus > 0 and cluster.offers_gpus()
         there = cluster.look()
-        gpu = gpus > 0 and there.offers_gpus
         need = {"CPU": float(jobs[0].threads or 1), **({"GPU": 1.0} if gpu else {})}
         fit = there.slots(need)
         if fit < workers and not there.grows:
