@@ -110,6 +110,7 @@ def driver_killed(stage: Stage) -> Iterator[None]:
         return True
 
     stage.fire, stage.restarts = fire, True
+    stage.pace = 0.4  # a driver and its workers take long to come back
     yield
 
 
