@@ -237,10 +237,11 @@ def test_two_searches_of_one_name_do_not_share_a_study(make_space, url):
     assert len(Ledger(url, *make_space(), owner="one").entries) == 1
 
 
-def test_a_search_claims_what_is_not_its_own_file_alone(tmp_path, make_config):
+def test_a_search_claims_what_is_not_its_own_file_alone(tmp_path, make_config, monkeypatch):
+    monkeypatch.setenv("BITFRONT_LEDGER", "")  # `prepare` sets it for good
     own = prepare(make_config(), tmp_path)
     assert own.owner is None
-    shared = prepare(make_config("name=shared"), tmp_path, "sqlite:///other.db")
+    shared = prepare(make_config("name=shared"), tmp_path, f"sqlite:///{tmp_path}/other.db")
     assert shared.owner == shared.identity
 
 
