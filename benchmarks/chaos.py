@@ -119,8 +119,7 @@ def search_under(name: str, cluster: Cluster, folder: Path, seed: int, reference
     try:
         with FAULTS[name](stage):
             run(stage)
-            here = stage.cluster
-            problems = broken(user, reference, here.folder, here.token, stage.store, stage.may_fail)
+            problems = broken(user, reference, stage.cluster, stage.store, stage.may_fail)
     except (DriverError, AssertionError, subprocess.TimeoutExpired) as error:
         problems = [str(error)]
         traceback.print_exc()

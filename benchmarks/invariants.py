@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.faulty import audit
-from benchmarks.rig import User, processes
+from benchmarks.rig import Cluster, User, processes
 
 ENDED = ("complete", "pruned", "failed")
 ORPHAN_SECONDS = 30.0
@@ -43,25 +43,24 @@ def undisturbed(search: str) -> list[Any]:
 def broken(
     user: User,
     reference: Iterable[Any],
-    chaos: Path,
-    token: str,
+    cluster: Cluster,
     tracking: str | None = None,
     may_fail: dict[str, str] | None = None,
 ) -> list[str]:
     """Every invariant that does not hold, a line each.
 
-    `reference` are the trials of the same search undisturbed, `tracking` the MLflow store,
-    `token` what the environment of every process of the cluster carries. `may_fail` are the
-    trials that were made to fail, and the reason they must give."""
+    `reference` are the trials of the same search undisturbed, `tracking` the MLflow store.
+    `may_fail` are the trials that were made to fail, and the reason they must give."""
     entries = user.entries()
     expected = {e.id: e for e in reference}
     found = ended_once(entries, expected, may_fail or {})
     found += same_values(entries, expected)
     found += same_front(user, entries, expected)
-    found += nothing_trained_again(entries, chaos)
+    found += nothing_trained_again(entries, cluster.folder)
     if tracking is not None:
         found += told_once(entries, tracking)
-    found += no_orphans(token)
+    found += no_orphans(cluster.token)
+    found += small_logs(cluster)
     if (user.search.path / "trials").exists():
         found.append("checkpoints of ended trials are left on disk")
     return found
@@ -169,3 +168,11 @@ def no_orphans(token: str, seconds: float = ORPHAN_SECONDS) -> list[str]:
         if time.monotonic() > deadline:
             return [f"process {pid} is left: {title[:80]}" for pid, title in left.items()]
         time.sleep(0.2)
+
+
+def small_logs(cluster: Cluster) -> list[str]:
+    """What trials print fills no disk."""
+    from trainables.log import LOG_MB
+
+    sizes = {log.name: log.stat().st_size / 1e6 for log in cluster.logs()}
+    return [f"{name} has {size:,.0f} MB" for name, size in sizes.items() if size > LOG_MB]

@@ -103,6 +103,8 @@ class Cluster:
         self.port = free_port()
         self.nodes: dict[int, subprocess.Popen[Any]] = {}
         folder.mkdir(parents=True, exist_ok=True)
+        # Ray's logs and sockets, whose paths may not be long; they go with the cluster.
+        self.temporary = Path(tempfile.mkdtemp(prefix="ray"))
 
     @property
     def address(self) -> str:
@@ -125,7 +127,8 @@ class Cluster:
 
     def start_head(self) -> None:
         command = ["--head", f"--port={self.port}", f"--num-cpus={self.head_cpus}"]
-        self._start(0, [*command, "--include-dashboard=false"])
+        command += [f"--temp-dir={self.temporary}", "--include-dashboard=false"]
+        self._start(0, command)
 
     def start_node(self, node: int, cpus: int = 1) -> None:
         self._start(node, [f"--address={self.address}", f"--num-cpus={cpus}"])
@@ -158,9 +161,14 @@ class Cluster:
         titles = processes(token).items()
         return [pid for pid, title in titles if title.startswith("ray::ResourceTrainable")]
 
+    def logs(self) -> list[Path]:
+        """What its workers printed."""
+        return list(self.temporary.glob("session_*/logs/worker-*"))
+
     def stop(self) -> None:
         for node in sorted(self.nodes, reverse=True):
             self.kill(node)
+        shutil.rmtree(self.temporary, ignore_errors=True)
 
 
 def kill(pid: int) -> None:

@@ -16,6 +16,7 @@ from search.front import Objective
 from search.urls import without_secrets
 from search.yaml_source import Source
 from trainables.kinds import KINDS, METRIC_NAMES, Kind, Metric, kind_of
+from trainables.log import LOG_MB
 from trainables.parameters import Value
 from trainables.registry import UserError, did_you_mean
 from trainables.task import Evaluation, Strict, Task
@@ -132,6 +133,9 @@ class ResourceSpec(Strict):
     memory: Annotated[float, Field(gt=0)] | None = None
     """GB of host memory a trial may take beyond what its worker had before; more is a failure of
     that trial (oom) and not of its neighbours"""
+    log_mb: Annotated[float, Field(gt=0)] | None = LOG_MB
+    """MB of what trials print that Ray's log of their worker may hold; one that is larger begins
+    anew, so that the end of what was printed is kept. null: it grows as long as the disk does"""
 
     @property
     def whole_gpus(self) -> float:

@@ -264,6 +264,7 @@ class Session:
             "gpus": self.gpus,
             "measure": self._measuring,
             "memory": resources.memory,
+            "log_mb": resources.log_mb,
         }
 
     @property

@@ -15,6 +15,7 @@ from typing import Any
 
 from search import cluster
 from search.recipe import SeedJob, train_seed
+from trainables.log import LOG_MB, limit_log
 from trainables.peers import Peers, check_shareable
 from trainables.registry import UserError
 
@@ -128,6 +129,7 @@ def _worker(config: dict[str, Any]) -> None:
     """What every worker does: fetch the last state, train, send what it wrote."""
     import ray
 
+    limit_log(LOG_MB)
     job, keeper = config["job"], config["keeper"]
     with tempfile.TemporaryDirectory(prefix="bitfront-worker-") as folder:
         mine = replace(job, out=folder)

@@ -20,6 +20,7 @@ from ray import tune
 
 from trainables import gpu, storage
 from trainables.data import lend
+from trainables.log import limit_log
 from trainables.memory import limit_memory
 from trainables.task import TrialSpec
 
@@ -66,6 +67,8 @@ class Trial(tune.Trainable):
         _collect_garbage()
         config = self._config
         limit_memory(config.get("memory"))
+        if _is_worker():
+            limit_log(config.get("log_mb"))
         torch.set_num_threads(max(1, int(config.get("threads", 1))))
         device = device_from_resources(float(config.get("gpus", 0)))
         if device.type == "cuda":
@@ -149,6 +152,11 @@ class Trial(tune.Trainable):
         self._training = None
         if self._stored is not None:
             shutil.rmtree(self._state.parent, ignore_errors=True)
+
+
+def _is_worker() -> bool:
+    """Of Ray, which is started by asking when it is not there."""
+    return ray.is_initialized() and ray.get_runtime_context().worker.mode == ray.WORKER_MODE
 
 
 def _arrays(reference: Any) -> Any:

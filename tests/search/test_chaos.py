@@ -53,7 +53,7 @@ def test_a_search_on_three_nodes_survives_the_loss_of_one(tmp_path, reference):
         out, _ = process.communicate(timeout=200)
         assert process.returncode == 0, out
         store = f"sqlite:///{user.folder / 'runs' / 'mlflow.db'}"
-        assert broken(user, reference, cluster.folder, cluster.token, store) == []
+        assert broken(user, reference, cluster, store) == []
         assert any(e.lives for e in user.entries())
     finally:
         user.leave()
@@ -93,7 +93,7 @@ def test_a_search_survives_its_driver_a_damaged_checkpoint_a_silent_trial_and_no
             assert process.returncode == 0, out
         store = f"sqlite:///{tmp_path / 'server.db'}"
         hung = {silent: "hung"}
-        assert broken(user, reference, cluster.folder, cluster.token, store, hung) == []
+        assert broken(user, reference, cluster, store, hung) == []
     finally:
         user.leave()
         cluster.stop()

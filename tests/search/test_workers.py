@@ -75,3 +75,32 @@ def test_workers_continue_from_the_last_epoch(two_cpus, tmp_path):
 def test_more_workers_than_fit_are_refused(two_cpus, tmp_path):
     with pytest.raises(UserError, match="2 fit"):
         train_recipe(recipe("bnn", "BBB"), tmp_path, workers=4)
+
+
+def test_what_a_worker_prints_fills_no_disk(two_cpus):
+    import ray
+
+    @ray.remote
+    def chatty(megabytes):
+        import os
+        import time
+
+        from trainables import log
+
+        log.limit_log(5.0)
+        line, most = b"x" * 999_999 + b"\n", 0
+        for _ in range(megabytes):
+            os.write(1, line)
+            most = max(most, os.fstat(1).st_size)
+            time.sleep(0.01)
+        time.sleep(4 * log.LOOK_SECONDS)
+        os.write(1, b"the end\n")
+        return most / 1e6, os.readlink("/proc/self/fd/1")
+
+    most, log = ray.get(chatty.remote(300))
+    assert most < 150  # what half a second is enough for, and not three hundred
+    with open(log, "rb") as file:
+        text = file.read()
+    assert len(text) < 5_100_000
+    assert b"are gone (resources.log_mb: 5)" in text
+    assert text.endswith(b"the end\n")

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 import torch
 
 from trainables.methods import METHODS
@@ -75,6 +77,13 @@ def test_ray_can_drive_it(make_spec, tmp_path: Path) -> None:
     assert [r["training_iteration"] for r in results] == [1, 2]
     assert [r["done"] for r in results] == [False, True]
     trial.stop()
+
+
+def test_what_is_no_worker_of_ray_keeps_its_output(make_spec, tmp_path: Path) -> None:
+    """A trial in the user's own process prints to the user's own file."""
+    run(Trial(config=config_of(make_spec(epochs=1), tmp_path, log_mb=1e-6)))
+    assert not ray.is_initialized()
+    assert "bitfront-log" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_the_results_are_those_of_training(make_spec, start, finish, tmp_path: Path) -> None:
