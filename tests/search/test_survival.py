@@ -4,7 +4,10 @@ trial that takes too much memory. Whole searches under faults are in `test_chaos
 import io
 import multiprocessing
 import os
+import socket
 import threading
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +21,7 @@ from search.study import LedgerLostError, persistently, read_entries
 from trainables.registry import UserError
 from trainables.trial import Trial
 
+NOBODY = 65534
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
 
 
@@ -61,6 +65,43 @@ def test_a_write_that_can_never_succeed_is_not_repeated():
     with pytest.raises(StorageInternalError):
         write()
     assert persistently(failing(1, None)) == 1
+
+
+def test_an_epoch_told_while_the_ledger_stays_away_ends_the_search_and_not_the_trial(
+    make_space, tmp_path
+):
+    """Tune would take any other exception for the trial's own, and train it again."""
+    from search.tuner import LedgerSearcher
+
+    session = Session(*make_space(), SearchFolder(tmp_path), None, quiet=True)
+    searcher = LedgerSearcher(session, SimpleNamespace(free=lambda running: True))
+    searcher.suggest("ray-1")
+
+    def lost(memory):
+        raise LedgerLostError("connection refused")
+
+    session._measuring, session._pack = True, lost
+    with pytest.raises(KeyboardInterrupt) as ended:
+        searcher.on_trial_result("ray-1", {"epoch": 1, "gpu_memory": (1, 2)})
+    assert isinstance(ended.value.__cause__, LedgerLostError)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_somebody_who_may_only_read_sees_that_a_search_runs():
+    with TemporaryDirectory() as shared:
+        folder = SearchFolder(Path(shared) / "search")
+        with folder.locked():
+            Path(shared).chmod(0o755)
+            folder.path.chmod(0o755)
+            (folder.path / "lock").chmod(0o644)
+            os.seteuid(NOBODY)
+            try:
+                assert not os.access(folder.path / "lock", os.W_OK, effective_ids=True)
+                assert folder.running
+                assert folder.driver == (socket.gethostname(), os.getpid())
+            finally:
+                os.seteuid(0)
+        assert not folder.running
 
 
 def test_a_trial_that_was_written_although_the_answer_was_lost_is_in_the_ledger_once(
