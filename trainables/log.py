@@ -30,8 +30,13 @@ def limit_log(megabytes: float | None) -> None:
 def _look() -> None:
     while True:
         time.sleep(LOOK_SECONDS)
-        if _limit is not None:
-            shorten(STREAMS, _limit)
+        shorten_log()
+
+
+def shorten_log() -> None:
+    """Now, whoever ends next: what the last half second printed would stay."""
+    if _limit is not None:
+        shorten(STREAMS, _limit)
 
 
 def shorten(streams: Sequence[int], megabytes: float) -> None:

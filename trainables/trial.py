@@ -20,7 +20,7 @@ from ray import tune
 
 from trainables import gpu, storage
 from trainables.data import lend
-from trainables.log import limit_log
+from trainables.log import limit_log, shorten_log
 from trainables.memory import limit_memory
 from trainables.task import TrialSpec
 
@@ -92,6 +92,8 @@ class Trial(tune.Trainable):
         except Exception as error:
             self._training = None
             return failure(error)
+        finally:
+            shorten_log()
 
     def _epoch(self) -> dict[str, Any]:
         training = self._training
