@@ -375,3 +375,9 @@ def namespaces_work() -> bool:
     if os.getuid() != 0 or shutil.which("ip") is None:
         return False
     return subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode == 0
+
+
+def mounts_work() -> bool:
+    """Whether this machine lets a process have disks that others do not see."""
+    command = ["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return os.getuid() == 0 and subprocess.run(command, capture_output=True).returncode == 0

@@ -124,7 +124,8 @@ class ResourceSpec(Strict):
     concurrent: Annotated[int, Field(ge=1)] | None = None
     """trials at once; as many as fit when not given"""
     retries: Annotated[int, Field(ge=0)] = 2
-    """how often a trial whose worker died is continued"""
+    """how often a trial whose worker died is continued without having come further; one that has
+    trained another epoch since has all its lives again"""
     checkpoint_every: Annotated[int, Field(ge=1)] = 1
     """epochs between checkpoints of a trial"""
     report_within: Annotated[float, Field(gt=0)] | None = None

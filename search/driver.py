@@ -70,6 +70,7 @@ class Session:
         self._stopped: dict[str, float] = {}
         self._spared: dict[str, float] = {}
         self._curves: dict[str, list[dict[str, float]]] = {}
+        self._losses: dict[str, tuple[int, int]] = {}
         for entry in self.ledger.entries.values():
             self._count(entry)
             if self.stopping is not None:
@@ -190,33 +191,37 @@ class Session:
 
     def _note(self, trial_id: str, result: dict[str, Any]) -> None:
         """Keep the curve of a running trial. A worker that took up a trial from a checkpoint sends
-        all of it once."""
+        all of it once; one that found none begins anew."""
         if "history" in result:
             self._curves[trial_id] = [_metrics(row) for row in result["history"]]
         else:
-            self._curves.setdefault(trial_id, []).append(_metrics(result))
+            before = [
+                row for row in self._curves.get(trial_id, ()) if row["epoch"] < result["epoch"]
+            ]
+            self._curves[trial_id] = [*before, _metrics(result)]
 
     def fail(self, trial_id: str, reason: str, message: str) -> None:
         history = self._curves.get(trial_id, [])
         self._end(trial_id, "failed", history=history, failure=reason, message=redacted(message))
 
-    def recovered(self, trial_id: str) -> None:
-        """The worker of a trial died and another one took the trial over."""
-        self.ledger.entries[trial_id].lives += 1
-
     def comes_back(self, trial_id: str) -> bool:
-        """Whether a trial that has no worker any more has a life left; then it is asked for
-        again."""
-        entry = self.ledger.entries[trial_id]
-        if entry.lives >= self.config.resources.retries:
+        """Whether a trial whose worker died is asked for again: it has come further since another
+        one died, or has a life left. Machines that are taken back cost a long trial nothing."""
+        curve = self._curves.get(trial_id, [])
+        reached = int(curve[-1]["epoch"]) if curve else 0
+        furthest, losses = self._losses.get(trial_id, (0, 0))
+        losses = losses + 1 if reached <= furthest else 1
+        self._losses[trial_id] = (max(reached, furthest), losses)
+        if losses > self.config.resources.retries:
             return False
-        entry.lives += 1
+        self.ledger.entries[trial_id].lives += 1
         self.ledger.hand_back(trial_id)
         return True
 
     def _end(self, trial_id: str, state: str, **details: Any) -> None:
         entry = self.ledger.tell(trial_id, state, **details)
         self._curves.pop(trial_id, None)
+        self._losses.pop(trial_id, None)
         changed = self._count(entry)
         self.folder.forget_trial(trial_id)
         if self._storage is not None:

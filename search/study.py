@@ -294,31 +294,30 @@ class Ledger:
         entry = self.entries[trial_id]
         if entry.state != "running":
             return entry
-        entry.metrics, entry.history = dict(metrics or {}), list(history or [])
-        entry.failure, entry.message = failure, message
-        entry.ended = time.time()
+        measured, rows = dict(metrics or {}), list(history or [])
+        values = None
         if state == "complete":
-            known = {**entry.costs, **entry.metrics}
+            known = {**entry.costs, **measured}
             values = [float(known.get(name, math.nan)) for name in self.config.objectives]
-            if all(map(math.isfinite, values)):
-                entry.values = values
-            else:
-                state, failure = "failed", "nan"
-                entry.failure = failure
-        entry.state = state
-        self._counts["running"] -= 1
-        self._counts[state] += 1
-        del self._open[trial_id]
-        disk = self._disk_ids[trial_id]
+            if not all(map(math.isfinite, values)):
+                state, failure, values = "failed", "nan", None
         result = {
-            "metrics": entry.metrics,
-            "history": _columns(entry.history),
+            "metrics": measured,
+            "history": _columns(rows),
             "failure": failure,
             "message": message,
             "lives": entry.lives,
         }
+        disk = self._disk_ids[trial_id]
         optuna_state = next(TrialState[s] for s, name in STATES.items() if name == state)
-        persistently(lambda: self._ended(disk, optuna_state, entry.values, result))
+        # Before anything else: a trial whose end cannot be written has not ended.
+        persistently(lambda: self._ended(disk, optuna_state, values, result))
+        entry.metrics, entry.history, entry.values = measured, rows, values
+        entry.failure, entry.message = failure, message
+        entry.state, entry.ended = state, time.time()
+        self._counts["running"] -= 1
+        self._counts[state] += 1
+        del self._open[trial_id]
         number = self._mirror_numbers[trial_id]
         mirrored = self.mirror.get_trials(deepcopy=False)[number]._trial_id
         self.mirror._storage.set_trial_user_attr(mirrored, "result", result)

@@ -45,6 +45,8 @@ from trainables.trial import Trial
 
 # Nodes come and go: how often the cluster is looked at again.
 LOOK_SECONDS = 5.0
+# Nodes without a worker to spare start one, which takes seconds.
+TIDY_SECONDS = 30.0
 
 
 class Room:
@@ -180,7 +182,8 @@ def run_trials(session: Session, address: str | None = None) -> None:
                 storage_path=str(storage),
                 verbose=0,
                 callbacks=[Watcher(searcher, resources.report_within)],
-                failure_config=tune.FailureConfig(max_failures=resources.retries),
+                # A trial whose worker died is asked for again by the session, which counts.
+                failure_config=tune.FailureConfig(max_failures=0),
                 checkpoint_config=tune.CheckpointConfig(
                     checkpoint_frequency=0, checkpoint_at_end=False
                 ),
@@ -192,6 +195,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
         try:
             with _quiet_ray(), _terminated_gently():
                 tuner.fit()
+            _tidy_other_nodes(session)
         except KeyboardInterrupt as interrupt:
             if isinstance(interrupt.__cause__, LedgerLostError):
                 raise interrupt.__cause__ from None
@@ -203,6 +207,22 @@ def run_trials(session: Session, address: str | None = None) -> None:
     finally:
         if started:
             ray.shutdown()
+
+
+def _tidy_other_nodes(session: Session) -> None:
+    """Delete checkpoints of ended trials where nodes have disks of their own: those whose worker
+    was killed, and the last one of every other worker. A node that does not answer keeps them."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    here = ray.get_runtime_context().get_node_id()
+    nodes = [n["NodeID"] for n in ray.nodes() if n["Alive"] and n["NodeID"] != here]
+    if not nodes or session.running or session.config.storage is not None:
+        return
+    forget = ray.remote(num_cpus=0, max_retries=0)(shutil.rmtree)
+    places = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
+    folder = session.folder.path / "trials"
+    asked = [forget.options(scheduling_strategy=place).remote(folder, True) for place in places]
+    ray.wait(asked, num_returns=len(asked), timeout=TIDY_SECONDS)
 
 
 def _settle(session: Session) -> None:

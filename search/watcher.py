@@ -53,7 +53,6 @@ class Watcher(Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._heard[trial.trial_id] = (trial, time.monotonic())
-        self._hung.discard(trial.trial_id)
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -63,17 +62,12 @@ class Watcher(Callback):
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._heard.pop(trial.trial_id, None)
 
-    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._heard.pop(trial.trial_id, None)
-        self.searcher.session.recovered(self.searcher.trials[trial.trial_id])
-
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._heard.pop(trial.trial_id, None)
         entry_id = self.searcher.trials.pop(trial.trial_id, None)
         if entry_id is None:
             return
         if self.searcher.session.comes_back(entry_id):
-            # Tune gives up a trial whose worker dies before its first epoch, whatever its lives.
             return
         reason, message = "lost worker", last_words(trial)
         if "OutOfMemory" in message or "low on memory" in message:

@@ -42,8 +42,13 @@ class Trial(tune.Trainable):
         for name, references in (lent or {}).items():
             lend(name, partial(_arrays, references[0]))
         self._begin(config)
+        if self._stored is not None:
+            forget_dead(self._state.parent.parent)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """The trial before is over and in the ledger, and this disk may be out of the driver's
+        reach."""
+        shutil.rmtree(self._state.parent, ignore_errors=True)
         self._begin(new_config)
         return True
 
@@ -172,6 +177,17 @@ def places(folder: str) -> tuple[Path, str | None]:
         return Path(folder) / STATE_FILE, None
     here = Path(tempfile.gettempdir()) / f"bitfront-{os.getuid()}" / str(os.getpid())
     return here / STATE_FILE, storage.join(folder, STATE_FILE)
+
+
+def forget_dead(folder: Path) -> None:
+    """Delete the files of workers that were killed, which lie below their process ids."""
+    for path in folder.glob("*"):
+        try:
+            os.kill(int(path.name), 0)
+        except ProcessLookupError:
+            shutil.rmtree(path, ignore_errors=True)
+        except PermissionError:  # the number is somebody else's now
+            continue
 
 
 def fetch(stored: str, state: Path, patience: float = FETCH_SECONDS) -> str | None:

@@ -1,11 +1,21 @@
 """Searches that something happens to: real nodes, servers, disks and signals. What must hold
 afterwards is in `benchmarks.invariants`; `benchmarks.chaos` does the same at random moments."""
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks import faulty
 from benchmarks.invariants import broken, undisturbed
-from benchmarks.rig import Cluster, User, free_port, kill, tracking_server, wait_for
+from benchmarks.rig import (
+    Cluster,
+    User,
+    free_port,
+    kill,
+    mounts_work,
+    tracking_server,
+    wait_for,
+)
 
 SEARCH = """\
 name: chaos
@@ -94,6 +104,35 @@ def test_a_search_survives_its_driver_a_damaged_checkpoint_a_silent_trial_and_no
         store = f"sqlite:///{tmp_path / 'server.db'}"
         hung = {silent: "hung"}
         assert broken(user, reference, cluster, store, hung) == []
+    finally:
+        user.leave()
+        cluster.stop()
+
+
+@pytest.mark.skipif(not mounts_work(), reason="this machine lets us mount nothing")
+@pytest.mark.timeout(900)
+def test_a_search_on_nodes_with_disks_of_their_own_leaves_no_checkpoint_there(tmp_path, reference):
+    """No storage is shared: a worker is killed, and what it leaves is out of the driver's reach."""
+    runs = tmp_path / "user" / "runs"
+    runs.mkdir(parents=True)
+    mount = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs tmpfs {runs} && exec "$@"', "sh"]
+    cluster = Cluster(tmp_path / "cluster", head_cpus=0, inside=lambda node: mount if node else [])
+    faulty.tell(cluster.folder, pace=0.3)
+    user = User(tmp_path / "user", SEARCH, cluster.env, cluster.address)
+    try:
+        cluster.start_head()
+        cluster.start_node(1, cpus=2)
+        there = Path(f"/proc/{cluster.nodes[1].pid}/root{runs}")
+        process = user.start("run", "chaos.yaml")
+        wait_for(lambda: list(there.glob("chaos/trials/*/*.pt")), 200, "a checkpoint", process)
+        kill(cluster.trial_workers()[0])
+        out, _ = process.communicate(timeout=300)
+        assert process.returncode == 0, out
+        store = f"sqlite:///{runs / 'mlflow.db'}"
+        assert broken(user, reference, cluster, store) == []
+        assert (there / "chaos").exists()
+        assert not (there / "chaos" / "trials").exists()
+        assert any(e.lives for e in user.entries())
     finally:
         user.leave()
         cluster.stop()

@@ -38,7 +38,7 @@ def failing(times, cause):
     """A write that does not succeed before its `times`-th attempt."""
     attempts = []
 
-    def write():
+    def write(*_):
         attempts.append(1)
         if len(attempts) < times:
             raise StorageInternalError("rolled back") from cause
@@ -207,7 +207,6 @@ def watched(monkeypatch):
     monkeypatch.setattr(watcher.ray, "kill", killed.append)
     session = SimpleNamespace(
         fail=lambda *said: heard.append(said),
-        recovered=lambda trial: heard.append(trial),
         comes_back=lambda trial: False,
     )
     searcher = SimpleNamespace(session=session, trials={"t1": "abcd"})
@@ -237,16 +236,59 @@ def test_a_silent_worker_is_ended_once_and_its_trial_fails_as_hung(watched):
 
 
 def test_a_worker_that_died_by_itself_is_no_silent_one(watched):
-    watched.watch.on_trial_recover(1, [], watched.trial)
+    watched.watch.on_trial_error(1, [], watched.trial)
     passing(watched, 30)
     assert watched.killed == []
-    watched.watch.on_trial_start(1, [], watched.trial)
-    watched.watch.on_trial_error(1, [], watched.trial)
-    assert watched.heard == ["abcd", ("abcd", "lost worker", "no word of why")]
+    assert watched.heard == [("abcd", "lost worker", "no word of why")]
 
 
-def test_a_trial_whose_worker_died_before_it_began_is_asked_for_again(make_space, tmp_path):
-    """Ray Tune ends such a trial as an error, however many failures it may have."""
+def test_a_trial_that_comes_further_between_losses_has_all_its_lives_again(make_space, tmp_path):
+    """Machines that are taken back again and again end no long trial; one that dies in the same
+    epoch every time is ended."""
+    config, space = make_space("resources.retries=2", "task.epochs=9")
+    session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
+    trial = session.ask().id
+    for epoch in range(1, 7):
+        session.report(trial, {"epoch": epoch, "val_accuracy": 0.5})
+        assert session.comes_back(trial), f"lost for the {epoch}. time"
+        assert session.ask().id == trial
+    for epoch in (1, 2):  # its checkpoint was lost too: what it does again takes it no further
+        session.report(trial, {"epoch": epoch, "val_accuracy": 0.5})
+    assert session.comes_back(trial)
+    assert not session.comes_back(trial)
+    assert session.ledger.entries[trial].lives == 7
+
+
+def test_a_trial_that_begins_anew_has_no_epoch_twice(make_space, tmp_path):
+    session = Session(*make_space(), SearchFolder(tmp_path), None, quiet=True)
+    trial = session.ask().id
+    for epoch in (1, 2, 1, 2, 3):
+        session.report(trial, {"epoch": epoch, "val_accuracy": 0.5})
+    session.fail(trial, "error", "told to")
+    assert [row["epoch"] for row in session.ledger.entries[trial].history] == [1, 2, 3]
+
+
+def test_a_trial_whose_end_cannot_be_written_keeps_its_checkpoint(
+    make_space, tmp_path, monkeypatch
+):
+    config, space = make_space()
+    session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
+    entry = session.ask()
+    state = session.folder.trial_folder(entry.id) / "state.pt"
+    state.parent.mkdir(parents=True)
+    state.write_bytes(b"two epochs")
+    away = OperationalError("update", {}, Exception("connection refused"))
+    monkeypatch.setattr("search.study.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(session.ledger, "_ended", failing(1000, away))
+    with pytest.raises(LedgerLostError):
+        session.finish(entry.id, {"epoch": 3, "val_accuracy": 0.9})
+    session.close()
+    assert state.exists()
+    assert session.ledger.entries[entry.id].state == "running"
+    assert [e.state for e in read_entries(session.folder.ledger_url, config.name)] == ["running"]
+
+
+def test_a_trial_whose_worker_died_is_asked_for_again_as_often_as_it_may(make_space, tmp_path):
     from search.tuner import LedgerSearcher, Searcher
     from search.watcher import Watcher
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import torch
 from trainables.methods import METHODS
 from trainables.task import TrialSpec
 from trainables.training import DivergedError, Training
-from trainables.trial import STATE_FILE, Trial, reason_of
+from trainables.trial import STATE_FILE, Trial, forget_dead, reason_of
 
 DROPOUT = {"name": "mlp", "depth": 3, "width": 24, "dropout": 0.3}
 IMAGES = {"name": "cresnet", "depth": 8, "width": 8}
@@ -295,3 +296,28 @@ def test_threads_are_those_granted(make_spec, tmp_path: Path) -> None:
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def test_the_next_trial_of_a_worker_deletes_the_checkpoint_of_the_one_before(
+    make_spec, tmp_path: Path
+) -> None:
+    """On a disk of its own, where the driver cannot."""
+    trial = Trial(config=config_of(make_spec(epochs=2), tmp_path / "one"))
+    run(trial)
+    assert (tmp_path / "one" / STATE_FILE).exists()
+    trial.cleanup()
+    assert (tmp_path / "one" / STATE_FILE).exists(), "an interrupted trial wants it"
+    trial.reset(config_of(make_spec(epochs=2, seed=1), tmp_path / "two"))
+    assert not (tmp_path / "one").exists()
+
+
+def test_files_of_workers_that_were_killed_are_deleted_by_the_next_one(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    for process in (ended.pid, os.getpid()):
+        (tmp_path / str(process)).mkdir()
+    forget_dead(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [str(os.getpid())]
