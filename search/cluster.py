@@ -27,6 +27,8 @@ MARGIN = 1.2
 MOST_ON_ONE_GPU = 16
 # How long a cluster that has just been started is given to tell whether it grows.
 TELLING_SECONDS = 30.0
+# How long the head of a cluster is given to answer.
+GREETING_SECONDS = 20.0
 
 Amounts = Mapping[str, float]
 
@@ -159,14 +161,36 @@ def connect(address: str | None) -> bool:
             "a driver that stays wants auto or HOST:PORT on a node, or ray://HEAD:10001",
         )
     try:
+        _greet(address)
         ray.init(address=address, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         raise UserError(
             f"no Ray cluster answers at '{address}': {str(error).splitlines()[0]}",
             "start one with: ray start --head; a cluster with tokens wants RAY_AUTH_MODE=token; "
             "from a machine that is no node of it: bitfront submit --address http://HEAD:8265",
         ) from None
     return True
+
+
+def _greet(address: str) -> None:
+    """Raises ConnectionError where no head answers or it knows no such token: Ray itself would go
+    on trying for minutes."""
+    import grpc
+    from ray._private.grpc_utils import init_grpc_channel
+    from ray._private.services import canonicalize_bootstrap_address
+    from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
+
+    head = canonicalize_bootstrap_address(address)
+    if head is None:  # `auto`, and nothing was started here: Ray says so
+        return
+    with init_grpc_channel(head) as channel:
+        service = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
+        try:
+            service.CheckAlive(gcs_service_pb2.CheckAliveRequest(), timeout=GREETING_SECONDS)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.UNAUTHENTICATED:
+                raise ConnectionError("it knows no such token") from None
+            raise ConnectionError(error.details().rpartition(": ")[2]) from None
 
 
 def look() -> Cluster:

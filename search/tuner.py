@@ -218,7 +218,7 @@ def _tidy_other_nodes(session: Session) -> None:
     nodes = [n["NodeID"] for n in ray.nodes() if n["Alive"] and n["NodeID"] != here]
     if not nodes or session.running or session.config.storage is not None:
         return
-    forget = ray.remote(num_cpus=0, max_retries=0)(shutil.rmtree)
+    forget: Any = ray.remote(num_cpus=0, max_retries=0)(shutil.rmtree)
     places = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
     folder = session.folder.path / "trials"
     asked = [forget.options(scheduling_strategy=place).remote(folder, True) for place in places]
