@@ -91,6 +91,9 @@ def build_parser() -> argparse.ArgumentParser:
     at_head(submit, required=True)
     submit.add_argument("--ledger", metavar="URL", help="SQLAlchemy URL, reachable from the head")
     submit.add_argument(
+        "--warm-start", metavar="NAME", help="begin with the front of another search on the head"
+    )
+    submit.add_argument(
         "--installed", action="store_true", help="run what the cluster has, do not send this code"
     )
 

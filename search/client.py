@@ -68,8 +68,9 @@ def run_there(args: Namespace) -> int:
     """The verb with its options on the head; its exit code."""
     words, path = run_words(args)
     file = (path.name, path.read_text(encoding="utf-8")) if path is not None else None
-    if args.quiet:
-        words.append("--quiet")
+    for flag in ("quiet", "dry_run", "json"):
+        if getattr(args, flag, False):
+            words.append(f"--{flag.replace('_', '-')}")
     if args.home:
         words += ["--home", args.home]
     import ray

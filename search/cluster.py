@@ -7,6 +7,8 @@ import json
 import logging
 import math
 import os
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -85,12 +87,33 @@ class Cluster:
         if self.slots(need) > 0:
             return None
         wanted = f"a trial wants {amounts_text(need)}, and no node has that"
+        never = self._never(need)
+        if never:
+            raise UserError(
+                f"a trial wants {amounts_text(need)}, and no node the autoscaler may add has "
+                f"{' or '.join(never)}: Ray has {self.text()}",
+                "the cluster's file says what nodes there may be; see resources in the YAML",
+            )
         if self.grows:
             return f"{wanted} yet: waiting for the autoscaler; the cluster has {self.text()}"
         hint = "lower resources.cpus or resources.gpus, or use a larger cluster"
         if all(self.total(name) >= amount for name, amount in need.items()):
             hint = "a trial runs on one node, however many there are: lower resources"
         raise UserError(f"{wanted}: Ray has {self.text()}", hint)
+
+    def _never(self, need: Amounts) -> list[str]:
+        """What a cluster that grows will not have however large it becomes, as far as it says. Some
+        autoscalers know no types of accelerators."""
+        if not self.grows or self.may_have is None:
+            return []
+        most = {name: max(n, self.total(name)) for name, n in self.may_have.items()}
+        types = any(name.startswith(ACCELERATOR) for name in most)
+        return [
+            name
+            for name, amount in need.items()
+            if most.get(name, self.total(name)) < amount
+            and (types or not name.startswith(ACCELERATOR))
+        ]
 
     def text(self) -> str:
         """`2 nodes with 4 CPUs, 1 node with 8 CPUs and 1 GPU (A100)`."""
@@ -145,6 +168,18 @@ def connect(address: str | None) -> bool:
 
     if ray.is_initialized():
         return False
+    terminated = signal.getsignal(signal.SIGTERM)
+    try:
+        _init(address)
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, terminated)  # Ray's own shows its stack and aborts
+    return True
+
+
+def _init(address: str | None) -> None:
+    import ray
+
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
         ray.init(
@@ -154,7 +189,7 @@ def connect(address: str | None) -> bool:
             object_store_memory=OBJECT_STORE_BYTES,
             **quiet,
         )
-        return True
+        return
     if address.startswith(("http://", "https://")):
         raise UserError(
             f"--address {address} is a dashboard; a search is sent there with bitfront submit",
@@ -169,7 +204,6 @@ def connect(address: str | None) -> bool:
             "start one with: ray start --head; a cluster with tokens wants RAY_AUTH_MODE=token; "
             "from a machine that is no node of it: bitfront submit --address http://HEAD:8265",
         ) from None
-    return True
 
 
 def _greet(address: str) -> None:
@@ -186,7 +220,8 @@ def _greet(address: str) -> None:
     with init_grpc_channel(head) as channel:
         service = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
         try:
-            service.CheckAlive(gcs_service_pb2.CheckAliveRequest(), timeout=GREETING_SECONDS)
+            question = gcs_service_pb2.CheckAliveRequest()  # type: ignore[attr-defined]
+            service.CheckAlive(question, timeout=GREETING_SECONDS)
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.UNAUTHENTICATED:
                 raise ConnectionError("it knows no such token") from None

@@ -19,6 +19,7 @@ from trainables.kinds import KINDS, METRIC_NAMES, Kind, Metric, kind_of
 from trainables.log import LOG_MB
 from trainables.parameters import Value
 from trainables.registry import UserError, did_you_mean
+from trainables.storage import is_url
 from trainables.task import Evaluation, Strict, Task
 
 METRICS = tuple(METRIC_NAMES)
@@ -234,6 +235,16 @@ class SearchConfig(Strict):
     """where runs are shown"""
     paper: PaperSpec | None = None
     """published rows: `bitfront compare NAME --paper` prints ours beside them"""
+
+    @field_validator("storage")
+    @classmethod
+    def _where_every_node_finds_it(cls, place: str | None) -> str | None:
+        if place is None or is_url(place):
+            return place
+        path = Path(place).expanduser()
+        if not path.is_absolute():
+            raise ValueError(f"'{place}' is no whole path, and workers run in folders of their own")
+        return str(path)
 
     @model_validator(mode="before")
     @classmethod

@@ -126,8 +126,10 @@ class SearchFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One driver a search. The lock goes with the process, however that ends."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "lock").open("a") as handle:
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = (self.path / "lock").open("a")
+        with handle:
             # Somebody asking `running` holds it for an instant.
             for _ in range(5):
                 try:
@@ -144,6 +146,18 @@ class SearchFolder:
             handle.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
             handle.flush()
             yield
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """A folder that cannot be written is the user's to mend."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be written: {error.strerror or error}",
+            "searches live elsewhere with --home DIR or BITFRONT_HOME",
+        ) from None
 
 
 def find(root: Path, name: str) -> SearchFolder:

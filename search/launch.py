@@ -4,16 +4,27 @@ what is left to do."""
 from __future__ import annotations
 
 import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from search import terminal
 from search.config import MLFLOW_RUN, SearchConfig, from_source
-from search.home import LEDGER, SearchFolder, is_name, stages_folder, write_atomically
+from search.home import (
+    LEDGER,
+    SearchFolder,
+    is_name,
+    stages_folder,
+    write_atomically,
+    writing,
+)
 from search.notes import SMALL_FRONT, note_of
 from search.results import Results, stored_config
 from search.summary import front_summary, next_commands
-from search.urls import with_whole_path
+from search.urls import redacted, with_whole_path, without_secrets
 from search.yaml_source import parse
 from trainables.registry import UserError
 
@@ -62,11 +73,19 @@ def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> 
                 f"search '{config.name}' exists with another configuration: {'; '.join(changed)}",
                 f"give this one a name of its own: --name {config.name}-2",
             )
-    folder.path.mkdir(parents=True, exist_ok=True)
+    with writing(folder.path):
+        folder.path.mkdir(parents=True, exist_ok=True)
     if ledger_url is not None:
+        given = ledger_url != os.environ.get(LEDGER)  # which other searches may use
         ledger_url = with_whole_path(ledger_url)
         if not folder.exists:
             folder.set_ledger_url(ledger_url)
+        elif given and without_secrets(ledger_url) != without_secrets(folder.ledger_url):
+            raise UserError(
+                f"search '{config.name}' has its ledger at {redacted(folder.ledger_url)}, "
+                f"not at {redacted(ledger_url)}",
+                "leave --ledger out, or give this search a name of its own (--name)",
+            )
         os.environ[LEDGER] = ledger_url  # with its password, which is stored nowhere
     return folder
 
@@ -99,7 +118,7 @@ def launch(
     warm_start: Results | None = None,
 ) -> int:
     """Run what the ledger says is left; print the front and what comes next. The exit code."""
-    with folder.locked():
+    with folder.locked(), _terminated_gently():
         write_atomically(folder.config_file, config.dump())
         (folder.path / "exhausted").unlink(missing_ok=True)
         complete = _drive(config, folder, address, quiet, warm_start)
@@ -109,6 +128,27 @@ def launch(
     if not complete:
         return 130
     return 0 if results.front else 1
+
+
+@contextmanager
+def _terminated_gently() -> Iterator[None]:
+    """SIGTERM, from `bitfront stop` or a scheduler that takes the machine back, is a ctrl-C. Its
+    handler is called, not the signal sent: Ray blocks that one in its jobs."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):  # started in the background, where ctrl-C is ignored
+            raise KeyboardInterrupt
+        handler(signal.SIGINT, frame)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _drive(
@@ -219,7 +259,7 @@ def _summary(folder: SearchFolder, quiet: bool) -> tuple[dict[str, str | Path], 
         note = note_of(*told)
         artifacts = write_figures(results)
         note = note_of(*told, picture=SMALL_FRONT in artifacts)
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         if not quiet:
             terminal.show(f"pictures were not made: {type(error).__name__}: {error}")
     return artifacts, note

@@ -15,7 +15,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from search.entry import Entry
-from search.home import write_atomically
+from search.home import NAME, write_atomically
 from search.results import Results
 from search.yaml_source import read as read_yaml
 from trainables.kinds import Kind, Metric, kind_of
@@ -36,9 +36,9 @@ class FinalTraining(Strict):
 
 
 class Provenance(Strict):
-    """Where the recipe came from; nothing is read back from there."""
+    """Where the recipe came from. Where that search is here, final trainings are noted in it."""
 
-    search: str
+    search: Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
     trial: str
     number: int
     bitfront: str

@@ -86,7 +86,10 @@ class Head:
         self.client.delete_job(job)
         printed = lines[lines.index(f"{mark}\n") + 1 :]
         # Ray may note the command itself a little late.
-        return info.driver_exit_code or 0, "".join(line for line in printed if mark not in line)
+        code = info.driver_exit_code
+        if code is None:  # the process that watched it is gone
+            code = 0 if info.status.value == "SUCCEEDED" else 1
+        return code, "".join(line for line in printed if mark not in line)
 
     def _start(self, **job: Any) -> str:
         """Start a job; a head that has just been started needs a while before it takes one."""
@@ -106,14 +109,14 @@ class Head:
             time.sleep(1)
 
     def job_of(self, name: str) -> JobDetails:
-        """The last job that ran a search."""
+        """The job that runs a search, else the last one that did."""
         jobs = [j for j in self.client.list_jobs() if SEARCH in (j.metadata or {})]
         mine = [j for j in jobs if j.metadata and j.metadata[SEARCH] == name]
         if not mine:
             known = sorted({(j.metadata or {})[SEARCH] for j in jobs})
             hint = did_you_mean(name, known) if known else "none has been submitted"
             raise UserError(f"no search '{name}' at {self.address}, {hint}")
-        return max(mine, key=lambda job: job.start_time or 0)
+        return max(mine, key=lambda job: (job.status.value not in ENDED, job.start_time or 0))
 
     def home_of(self, name: str | None) -> str | None:
         """Where a submitted search lives; where searches live, for other ones."""
@@ -156,9 +159,9 @@ def run_words(args: Namespace) -> tuple[list[str], Path | None]:
     file = locate(args.search)
     words = ["run", file.name]
     words += [word for given in args.set or [] for word in ("--set", given)]
-    options = ("name", args.name), ("trials", args.trials), ("data-dir", args.data_dir)
-    for option, value in (*options, ("ledger", args.ledger)):
-        words += [] if value is None else [f"--{option}", str(value)]
+    for option in ("name", "trials", "data_dir", "ledger", "warm_start"):
+        value = getattr(args, option)
+        words += [] if value is None else [f"--{option.replace('_', '-')}", str(value)]
     if args.ledger is not None and with_whole_path(args.ledger) != args.ledger:
         raise UserError("--ledger: a job has a folder of its own, give the whole path of the file")
     return secret_free(words), file

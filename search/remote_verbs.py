@@ -59,7 +59,7 @@ def there(args: Namespace) -> int:
     if args.verb != "doctor":
         names = args.searches if args.verb == "status" else [args.search]
     home = args.home or head.home_of(names[0] if names else None)
-    flags = [f"--{flag}" for flag in ("json", "plot", "csv") if getattr(args, flag, False)]
+    flags = [f"--{flag}" for flag in ("json", "plot", "wide", "csv") if getattr(args, flag, False)]
     if args.verb == "doctor":
         given = {k: getattr(args, k) for k in ("tracking", "storage", "ledger")}
         flags += secret_free([w for k, v in given.items() if v is not None for w in (f"--{k}", v)])

@@ -8,9 +8,7 @@ import gc
 import logging
 import os
 import shutil
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -193,7 +191,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
         # A million objects of torch, Ray and MLflow need not be looked at in every collection.
         gc.freeze()
         try:
-            with _quiet_ray(), _terminated_gently():
+            with _quiet_ray():
                 tuner.fit()
             _tidy_other_nodes(session)
         except KeyboardInterrupt as interrupt:
@@ -257,26 +255,6 @@ def _lent(config: SearchConfig) -> dict[str, list[Any]]:
 def _request(resources: ResourceSpec, config: dict[str, Any]) -> tune.PlacementGroupFactory:
     """What Ray must have free for a trial."""
     return tune.PlacementGroupFactory([cluster.needs(resources, config["gpus"])])
-
-
-@contextlib.contextmanager
-def _terminated_gently() -> Any:
-    """SIGTERM, from `bitfront stop` or a scheduler that takes the machine back, is a ctrl-C. The
-    handler is called, not the signal sent: Ray blocks that one in its jobs."""
-
-    def interrupt(number: int, frame: Any) -> None:
-        handler = signal.getsignal(signal.SIGINT)
-        if callable(handler):
-            handler(signal.SIGINT, frame)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

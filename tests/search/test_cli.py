@@ -138,6 +138,8 @@ def test_cost_prints_the_per_layer_table_and_the_totals(capsys):
         (["run", "quickstart", "--trials", "0"], "search.trials: should be greater"),
         (["validate", "quickstart", "--set", "task.optimizer.lr=.inf"], "task.optimizer.lr"),
         (["run", "quickstart", "--set", "task.dataset=cifar10"], "data directory"),
+        (["run", "quickstart", "--home", "/dev/null/runs"], "cannot be written: Not a directory"),
+        (["validate", "quickstart", "--set", "storage=shared"], "'shared' is no whole path"),
     ],
 )
 def test_a_users_mistake_is_one_line_and_exit_code_2(words, expected, capsys):

@@ -58,6 +58,21 @@ def test_where_nodes_may_come_it_is_a_warning_and_trials_wait_for_them():
     assert Cluster((GPUS,)).room(want(gpus=1)) == 2
 
 
+def test_what_no_node_that_may_come_has_is_an_error_and_no_endless_wait():
+    most = {"CPU": 80.0, "GPU": 10.0, "accelerator_type:A10G": 10.0, "licence": 1.0}
+    growing = Cluster(({"CPU": 0.0},), grows=True, may_have=most)
+    assert "waiting" in growing.check(want(gpus=1, accelerator="A10G", custom={"licence": 1}))
+    for need in (
+        want(gpus=1, accelerator="A100"),
+        want(custom={"license": 1}),
+        want(cpus=100),
+    ):
+        with pytest.raises(UserError, match="no node the autoscaler may add has"):
+            growing.check(need)
+    silent = Cluster(({"CPU": 0.0},), grows=True, may_have={"CPU": 80.0, "GPU": 10.0})
+    assert "waiting" in silent.check(want(gpus=1, accelerator="A100")), "it knows no types"
+
+
 @given(st.integers(1, 80 * 2**30), st.integers(2**30, 80 * 2**30))
 def test_packed_trials_fit_with_a_margin(peak, total):
     share = packed_share(peak, total)

@@ -387,6 +387,25 @@ def test_ctrl_c_keeps_what_there_is_and_diverging_trials_fail_with_their_reason(
     user.check_invariants(8)
 
 
+@pytest.mark.parametrize("seconds", [0.5, 4.0])
+def test_a_driver_that_is_stopped_while_it_starts_ends_as_with_ctrl_c(user, seconds):
+    """Ray's own answer to SIGTERM is a dump of its stack."""
+    process = user.start("run", "e2e.yaml")
+    wait_for(lambda: user.search.driver, 60, "the driver's lock", process)
+    time.sleep(seconds)
+    user.call("stop", "e2e")
+    out, _ = process.communicate(timeout=100)
+    assert process.returncode == 130, out
+    assert "SIGTERM" not in out
+    assert "Traceback" not in out
+
+
+def test_a_ledger_cannot_be_moved(finished):
+    words = ["run", "e2e.yaml", "--ledger", "sqlite:///other.db"]
+    assert "has its ledger at sqlite:///" in finished.call(*words, code=2)
+    assert not (finished.folder / "other.db").exists()
+
+
 def test_two_drivers_of_one_search_are_kept_apart(user):
     with user.search.locked():
         user.search.config_file.write_text(SEARCH)

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -126,6 +127,9 @@ def test_through_rays_client_the_whole_driver_runs_on_the_head(head):
     assert results.counts()["complete"] == 2
     assert not (head.folder / "here").exists()
     assert "task.epochs" in head.call(*words, "--set", "task.epochs=0", code=2)
+    dry = ["run", "away.yaml", "--name", "dry", "--dry-run", "--address", head.client]
+    assert "points" in head.call(*dry)
+    assert not (head.home / "dry").exists()
 
 
 @pytest.mark.timeout(600)
@@ -174,3 +178,49 @@ def test_no_password_goes_where_the_dashboard_shows_it():
             secret_free(["--option", word])
         assert "secret@" not in str(told.value)
         assert "=secret" not in str(told.value)
+
+
+def test_every_option_of_a_verb_goes_to_the_head(tmp_path, monkeypatch):
+    """Options that only say where or how it is sent stay here."""
+    from search import cli, remote_verbs
+    from search.remote import run_words
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "away.yaml").write_text(YAML)
+    given = ["--set", "task.epochs=2", "--name", "n", "--trials", "3", "--data-dir", "/d"]
+    given += ["--ledger", "postgresql://me@db/ledger", "--warm-start", "other"]
+    for verb in ("run", "submit"):
+        args = cli.build_parser().parse_args([verb, "away.yaml", *given, "--address", "there"])
+        words, file = run_words(args)
+        assert words == ["run", "away.yaml", *given]
+        assert file == Path("away.yaml")
+    heard = []
+
+    def call(*said):
+        heard.append(said)
+        return 0, ""
+
+    there = SimpleNamespace(home_of=lambda name: None, call=call)
+    monkeypatch.setattr(remote_verbs, "_head", lambda address: there)
+    flags = ["--json", "--plot", "--wide", "--csv"]
+    args = cli.build_parser().parse_args(["front", "x", *flags, "--address", "http://there"])
+    assert remote_verbs.there(args) == 0
+    assert heard == [(["front", "x", *flags], None)]
+
+
+def test_the_job_that_runs_is_the_one_that_is_meant():
+    """A second submit of a running search is refused, and ends later than the first began."""
+    from search.remote import Head
+
+    def job(status, start):
+        told = {"bitfront_search": "x"}
+        return SimpleNamespace(
+            metadata=told, status=SimpleNamespace(value=status), start_time=start
+        )
+
+    jobs = [job("FAILED", 1), job("RUNNING", 2), job("FAILED", 3)]
+    head = Head.__new__(Head)
+    head.client = SimpleNamespace(list_jobs=lambda: jobs)
+    assert head.job_of("x") is jobs[1]
+    del jobs[1]
+    assert head.job_of("x") is jobs[1]

@@ -134,6 +134,18 @@ def test_no_name_leaves_its_folder(name, make_config, tmp_path):
         SearchFolder(tmp_path).trial_folder(name)
 
 
+def test_a_recipe_of_somebody_else_writes_to_no_folder_outside_the_home(tmp_path):
+    from search.recipe import load_recipe
+
+    spec = {"task": {"dataset": "digits", "model": {"name": "mlp"}}, "method": "bnn", "plan": "FF"}
+    origin = {"search": "../outside", "trial": "t", "number": 0, "bitfront": "1", "exported": "x"}
+    recipe = {"bitfront_recipe": 1, "name": "r", "spec": spec, "final": {"epochs": 1, "seeds": [0]}}
+    file = tmp_path / "recipe.yaml"
+    file.write_text(yaml.safe_dump({**recipe, "provenance": origin}))
+    with pytest.raises(UserError, match=r"provenance\.search"):
+        load_recipe(file)
+
+
 def test_a_search_outside_the_home_is_not_found_by_dots(make_config, tmp_path):
     (tmp_path / "search.yaml").write_text(make_config().dump())
     (tmp_path / "home").mkdir()
