@@ -18,6 +18,9 @@ set -euo pipefail
 
 venv=${BITFRONT_VENV:-$HOME/bitfront/.venv} # CHANGE: where bitfront is installed, on a shared disk
 export BITFRONT_HOME=${BITFRONT_HOME:-$HOME/bitfront-runs} # CHANGE: on a shared disk too
+# A shared disk is no place for SQLite. With a database the ledger is safe from two jobs, or a job and
+# a login node, at once; its password is in ~/.pgpass. Without one: look at a search when it has ended.
+# export BITFRONT_LEDGER=postgresql://me@db.example.org/bitfront # CHANGE
 export PATH="$venv/bin:$PATH"
 
 # A password of this job's own: others on the network cannot run code here.

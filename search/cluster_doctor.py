@@ -14,6 +14,7 @@ from typing import Any
 
 from search import node_probe
 from search.cluster import connect, look
+from search.disks import network_disk
 from search.doctor import Check
 from search.urls import redacted, with_driver
 from trainables import storage as shared
@@ -196,9 +197,10 @@ def check_ledger(url: str) -> Check:
         folder = Path(url.removeprefix("sqlite:///")).parent
         if not os.access(folder, os.W_OK):
             return Check("ledger", "FAIL", f"{shown}: {folder} cannot be written", "mkdir it")
-        if _file_system_of(folder).startswith(("nfs", "cifs", "smb", "fuse.s3", "lustre")):
+        disk = network_disk(folder)
+        if disk is not None:
             advice = "SQLite corrupts on network disks: a local disk of the head, or PostgreSQL"
-            return Check("ledger", "FAIL", f"{shown} is on a network disk", advice)
+            return Check("ledger", "FAIL", f"{shown} is on a network disk ({disk})", advice)
     try:
         with create_engine(with_driver(url)).connect() as connection:
             connection.execute(text("SELECT 1"))
@@ -208,14 +210,3 @@ def check_ledger(url: str) -> Check:
         advice += "pip install 'bitfront[postgres]'"
         return Check("ledger", "FAIL", f"{shown}: {first}", advice)
     return Check("ledger", "PASS", f"{shown} answers")
-
-
-def _file_system_of(folder: Path, mounts: Path = Path("/proc/mounts")) -> str:
-    """Its type as the kernel names it: that of the longest mount point above it."""
-    try:
-        table = mounts.read_text()
-    except OSError:
-        return ""
-    rows = [line.split()[1:3] for line in table.splitlines()]
-    above = [row for row in rows if folder.resolve().is_relative_to(row[0])]
-    return max(above, key=lambda row: len(row[0]))[1] if above else ""

@@ -3,6 +3,7 @@ before anything starts; errors name file, line, key and the nearest valid word."
 
 from __future__ import annotations
 
+import os
 import re
 from importlib import resources
 from pathlib import Path
@@ -13,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from search import yaml_source
 from search.front import Objective
-from search.urls import without_secrets
+from search.urls import with_secrets, without_secrets
 from search.yaml_source import Source
 from trainables.kinds import KINDS, METRIC_NAMES, Kind, Metric, kind_of
 from trainables.log import LOG_MB
@@ -22,6 +23,8 @@ from trainables.registry import UserError, did_you_mean
 from trainables.storage import is_url
 from trainables.task import Evaluation, Strict, Task
 
+# Where checkpoints go when the YAML does not say: a cluster knows, and its YAMLs need not.
+STORAGE = "BITFRONT_STORAGE"
 METRICS = tuple(METRIC_NAMES)
 COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "parameters")
 # The dearest full-precision network itself should count, so the reference point lies beyond it.
@@ -230,7 +233,7 @@ class SearchConfig(Strict):
     """what one trial takes"""
     storage: str | None = None
     """where running trials keep their checkpoints: a folder all nodes mount, or a URL (s3://...,
-    gs://..., file://...); the search's own folder when not given"""
+    gs://..., file://...); BITFRONT_STORAGE, else the search's own folder, when not given"""
     tracking: TrackingSpec = Field(default_factory=TrackingSpec)
     """where runs are shown"""
     paper: PaperSpec | None = None
@@ -337,6 +340,7 @@ def from_source(
     if name is not None:
         source.data["name"] = name
     _expand_short_limits(source.data)
+    source.data["storage"] = _place(source.data.get("storage"), os.environ.get(STORAGE))
     try:
         config = SearchConfig.model_validate(source.data)
     except ValidationError as error:
@@ -354,6 +358,13 @@ def from_source(
     if problems:
         raise ConfigError(problems)
     return _settled(config)
+
+
+def _place(given: Any, known: str | None) -> Any:
+    """Where checkpoints go: what the YAML says, with the secrets that are stored nowhere."""
+    if given is None:
+        return known or None
+    return with_secrets(given, known) if isinstance(given, str) else given
 
 
 def teacher_path(text: str) -> Path:

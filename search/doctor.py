@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from search.home import home
+from search.disks import network_disk
+from search.home import LEDGER, home
 from search.results import stored_config
 from search.urls import redacted
 
@@ -114,6 +115,10 @@ def _disk(root: Path) -> Check:
         return Check(
             "searches", "FAIL", f"{root} cannot be written", "give another one: --home DIR"
         )
+    disk = network_disk(existing)
+    if disk is not None and not os.environ.get(LEDGER):
+        advice = "SQLite may corrupt there: a local disk (--home DIR), or --ledger postgresql://..."
+        return Check("searches", "WARN", f"{text}, a network disk ({disk})", advice)
     if free < ENOUGH_DISK:
         return Check("searches", "WARN", text, "checkpoints and MLflow artifacts need room")
     return Check("searches", "PASS", text)

@@ -13,6 +13,7 @@ from typing import Any
 
 from search import terminal
 from search.config import MLFLOW_RUN, SearchConfig, from_source
+from search.disks import network_disk
 from search.home import (
     LEDGER,
     SearchFolder,
@@ -119,6 +120,12 @@ def launch(
 ) -> int:
     """Run what the ledger says is left; print the front and what comes next. The exit code."""
     with folder.locked(), _terminated_gently():
+        disk = network_disk(folder.path)
+        if disk is not None and folder.owner is None and not quiet:
+            terminal.show(
+                f"{folder.path} is on a network disk ({disk}), where SQLite may corrupt when two "
+                "machines use it: better a local disk (--home DIR) or --ledger postgresql://..."
+            )
         write_atomically(folder.config_file, config.dump())
         (folder.path / "exhausted").unlink(missing_ok=True)
         complete = _drive(config, folder, address, quiet, warm_start)

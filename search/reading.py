@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
 SQLITE = "sqlite:///"
+# In the head of a SQLite file that has no write-ahead journal.
+ROLLBACK = b"\x01"
 # What a file says that a driver has made but not written to yet.
 NOT_YET = "no such table"
 OPEN = ("RUNNING", "WAITING")
@@ -153,8 +155,10 @@ def read_only(url: str) -> str:
 def _reading_mode(path: Path) -> str:
     # SQLite looks for a journal in a file of its own, which it cannot make where it may not write;
     # without one there is nothing to look for.
-    journal = path.with_name(f"{path.name}-wal").exists()
-    return "mode=ro" if journal or os.access(path.parent, os.W_OK) else "immutable=1"
+    if os.access(path.parent, os.W_OK) or path.with_name(f"{path.name}-wal").exists():
+        return "mode=ro"
+    with path.open("rb") as file:
+        return "mode=ro" if file.read(19)[18:] == ROLLBACK else "immutable=1"
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import optuna
@@ -22,6 +23,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from search.bounds import reference_point, violations
 from search.config import SearchConfig
+from search.disks import network_disk
 from search.entry import STATES, Entry, stored_entry, without_plan
 from search.environment import environment
 from search.networks import Networks
@@ -392,11 +394,14 @@ def open_storage(url: str) -> BaseStorage:
                 raise UserError(f"the ledger cannot be opened: {reason}") from None
             time.sleep(0.1)
     if url.startswith("sqlite"):
+        # Many read while one writes; but not through memory that another machine does not share.
+        there = network_disk(Path(url.partition(":///")[2]).parent) is not None
+        journal, synchronous = ("DELETE", "FULL") if there else ("WAL", "NORMAL")
 
         @event.listens_for(storage.engine, "connect")
         def set_pragmas(connection: Any, record: Any) -> None:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute(f"PRAGMA journal_mode={journal}")
+            connection.execute(f"PRAGMA synchronous={synchronous}")
 
         storage.engine.dispose()
     return optuna.storages.get_storage(storage)

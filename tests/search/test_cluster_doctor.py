@@ -1,5 +1,7 @@
 """The verdicts about a cluster, on answers nodes may give."""
 
+import sqlite3
+
 import pytest
 
 from benchmarks.rig import free_port
@@ -7,12 +9,13 @@ from search.cluster_doctor import (
     Node,
     _answers,
     _clock,
-    _file_system_of,
     _versions,
     check_cluster,
     check_ledger,
     check_storage,
 )
+from search.disks import file_system_of, network_disk
+from search.doctor import _disk
 from search.node_probe import NodeProbe
 
 
@@ -65,11 +68,46 @@ def test_a_ledger_must_answer_and_no_password_is_shown(tmp_path):
     assert "hunter2" not in away.found + away.advice
 
 
-def test_the_file_system_of_a_folder_is_that_of_the_nearest_mount(tmp_path):
+@pytest.fixture
+def network(tmp_path, monkeypatch):
+    """A folder that is said to be on a network disk."""
     mounts = tmp_path / "mounts"
-    mounts.write_text(f"disk / ext4 rw 0 0\nserver:/x {tmp_path} nfs4 rw 0 0\n")
-    assert _file_system_of(tmp_path / "a", mounts) == "nfs4"
-    assert _file_system_of(tmp_path.parent, mounts) == "ext4"
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    mounts.write_text(
+        f"disk / ext4 rw 0 0\nauto {shared} autofs rw 0 0\nserver:/x {shared} nfs4 rw 0 0\n"
+    )
+    monkeypatch.setattr("search.disks.MOUNTS", mounts)
+    return shared
+
+
+def test_the_file_system_of_a_folder_is_that_of_the_nearest_mount(network):
+    assert file_system_of(network / "a") == "nfs4"
+    assert network_disk(network / "a") == "nfs4"
+    assert file_system_of(network.parent) == "ext4"
+    assert network_disk(network.parent) is None
+
+
+def test_sqlite_on_a_network_disk_is_told_of_and_needs_no_shared_memory(network, make_space):
+    from search.driver import Session
+    from search.home import SearchFolder
+    from search.reading import LedgerReader, read_only
+
+    assert check_ledger(f"sqlite:///{network}/ledger.db").verdict == "FAIL"
+    assert "a network disk (nfs4)" in _disk(network).found
+    assert _disk(network).verdict == "WARN"
+    (network / "tiny").mkdir()
+    (network.parent / "tiny").mkdir()
+    for root, journal in ((network, "delete"), (network.parent, "wal")):
+        config, space = make_space()
+        session = Session(config, space, SearchFolder(root / "tiny"), None, quiet=True)
+        entry = session.ask()
+        reader = LedgerReader(session.folder.ledger_url, config.name)
+        reader.read()
+        assert [e.id for e in reader.entries] == [entry.id]
+        with sqlite3.connect(root / "tiny" / "ledger.db") as connection:
+            assert connection.execute("PRAGMA journal_mode").fetchone() == (journal,)
+        assert "mode=ro" in read_only(session.folder.ledger_url)
 
 
 @pytest.mark.timeout(60)

@@ -123,6 +123,20 @@ def test_the_command_line_keeps_secrets_to_itself(tmp_path, tiny_yaml):
     assert files_with_secret(tmp_path) == []
 
 
+def test_where_checkpoints_go_may_come_from_the_environment_and_so_do_its_secrets(
+    make_config, monkeypatch
+):
+    place = f"s3://id:{SECRET}@bucket/place"
+    monkeypatch.setenv("BITFRONT_STORAGE", place)
+    assert make_config().storage == place
+    assert make_config("storage=/mnt/other").storage == "/mnt/other"
+    stored = yaml.safe_load(make_config().dump())["storage"]
+    assert stored == "s3://id@bucket/place"
+    assert make_config(f"storage={stored}").storage == place
+    monkeypatch.setenv("BITFRONT_STORAGE", "~/shared")
+    assert make_config().storage == str(Path.home() / "shared")
+
+
 @pytest.mark.parametrize("name", ["..", ".", "../x", "a/b", "/etc", "", "a\n", "-x", "a\0b"])
 def test_no_name_leaves_its_folder(name, make_config, tmp_path):
     assert not is_name(name)
