@@ -250,8 +250,12 @@ def offers_gpus() -> bool:
 
 
 def _most() -> Amounts | None:
+    """What all nodes that may come have together; None where a kind of them does not say."""
     from ray._private.state import state
 
+    config = state.get_cluster_config()
+    if config is None or not all(kind.resources for kind in config.node_group_configs):
+        return None
     return state.get_max_resources_from_cluster_config()
 
 
