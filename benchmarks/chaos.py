@@ -71,7 +71,9 @@ def _take_turn(stage: Stage, words: list[str], trials: int, deadline: float) -> 
         reader.join(30)
         if process.returncode == 0:
             return
-        asked_for = stage.restarts and stage.strikes > before
+        # Before its first trial a driver may say that it cannot begin.
+        cannot = process.returncode == 2 and not stage.user.entries()
+        asked_for = (stage.restarts or cannot) and stage.strikes > before
         if not asked_for or time.monotonic() > deadline:
             told = "".join(said)[-2000:]
             raise DriverError(f"the driver ended with {process.returncode}: {told}")

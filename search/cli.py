@@ -4,6 +4,7 @@ needs it runs, so that help answers at once."""
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
@@ -31,6 +32,8 @@ READ_THERE = ("status", "stop", "front")
 ANSWERING = ("status", "front")
 # Verbs with a driver that stays where it was started, or with Ray's client on the head.
 STAYING = ("run", "resume", "extend")
+# Of a disk that is full, or that takes nothing any more.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -290,7 +293,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in NO_ROOM:
+            place = f" ({error.filename})" if error.filename else ""
+            print(f"error: {error.strerror}{place}", file=sys.stderr)
+            return 2
         # A bug; but its traceback may quote an address.
         print(redacted(traceback.format_exc()), end="", file=sys.stderr)
         return 1

@@ -172,7 +172,7 @@ def connect(address: str | None) -> bool:
     try:
         _init(address)
     finally:
-        if threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread() and terminated is not None:
             signal.signal(signal.SIGTERM, terminated)  # Ray's own shows its stack and aborts
     return True
 

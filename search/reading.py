@@ -157,8 +157,11 @@ def _reading_mode(path: Path) -> str:
     # without one there is nothing to look for.
     if os.access(path.parent, os.W_OK) or path.with_name(f"{path.name}-wal").exists():
         return "mode=ro"
-    with path.open("rb") as file:
-        return "mode=ro" if file.read(19)[18:] == ROLLBACK else "immutable=1"
+    try:
+        with path.open("rb") as file:
+            return "mode=ro" if file.read(19)[18:] == ROLLBACK else "immutable=1"
+    except OSError:  # SQLite says what is wrong with it
+        return "mode=ro"
 
 
 @contextmanager

@@ -193,7 +193,8 @@ def run_trials(session: Session, address: str | None = None) -> None:
         try:
             with _quiet_ray():
                 tuner.fit()
-            _tidy_other_nodes(session)
+                with contextlib.suppress(Exception):  # nothing there is worth a finished search
+                    _tidy_other_nodes(session)
         except KeyboardInterrupt as interrupt:
             if isinstance(interrupt.__cause__, LedgerLostError):
                 raise interrupt.__cause__ from None

@@ -3,6 +3,7 @@ keeps the logs of workers as long as the cluster lives, and lets them grow."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import threading
@@ -45,6 +46,7 @@ def shorten(streams: Sequence[int], megabytes: float) -> None:
     for stream in streams:
         status = os.fstat(stream)
         if stat.S_ISREG(status.st_mode) and status.st_size > megabytes * 1e6:
-            os.ftruncate(stream, 0)
             gone = f"{status.st_size / 1e6:,.0f} MB that were printed before are gone"
-            os.write(stream, f"[bitfront] {gone} (resources.log_mb: {megabytes:g})\n".encode())
+            with contextlib.suppress(OSError):  # the disk is full: nobody can print then
+                os.ftruncate(stream, 0)
+                os.write(stream, f"[bitfront] {gone} (resources.log_mb: {megabytes:g})\n".encode())

@@ -187,6 +187,16 @@ def test_a_ledger_on_a_full_disk_is_written_when_there_is_room_again(make_space,
         assert [(e.state, len(e.history)) for e in stored] == [("complete", 399)]
 
 
+@needs_root
+def test_a_search_that_cannot_begin_on_a_full_disk_says_so_in_a_line(tmp_path, capsys):
+    from search.cli import main
+
+    with small_disk(tmp_path / "tiny", "2m") as disk:
+        fill(disk)
+        assert main(["run", "quickstart", "--home", str(disk)]) == 2
+    assert capsys.readouterr().err.startswith("error: No space left on device")
+
+
 class Clock:
     """Time that passes when it is told to."""
 
