@@ -195,10 +195,10 @@ class Session:
         if "history" in result:
             self._curves[trial_id] = [_metrics(row) for row in result["history"]]
         else:
-            before = [
-                row for row in self._curves.get(trial_id, ()) if row["epoch"] < result["epoch"]
-            ]
-            self._curves[trial_id] = [*before, _metrics(result)]
+            curve = self._curves.setdefault(trial_id, [])
+            while curve and curve[-1]["epoch"] >= result["epoch"]:
+                curve.pop()
+            curve.append(_metrics(result))
 
     def fail(self, trial_id: str, reason: str, message: str) -> None:
         history = self._curves.get(trial_id, [])
