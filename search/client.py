@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -36,7 +37,7 @@ class CommandThere:
         import ray
 
         context = ray.get_runtime_context()
-        folder = Path(tempfile.mkdtemp(prefix="bitfront-"))
+        self.folder = folder = Path(tempfile.mkdtemp(prefix="bitfront-"))
         if file is not None:
             (folder / file[0]).write_text(file[1], encoding="utf-8")
         home = os.environ.get("BITFRONT_HOME") or "~/bitfront-runs"
@@ -56,9 +57,13 @@ class CommandThere:
             )
 
     def read(self, start: int) -> tuple[str, int | None]:
-        """What was printed after `start` characters, and the exit code once there is one."""
+        """What was printed after `start` characters, and the exit code once there is one, which
+        ends it: the files are gone then."""
         code = self.process.poll()
-        return self.printed.read_text(encoding="utf-8")[start:], code
+        text = self.printed.read_text(encoding="utf-8")[start:]
+        if code is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return text, code
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGTERM)  # Ray's processes block SIGINT

@@ -7,15 +7,16 @@ import json
 import logging
 import math
 import os
-import signal
-import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 from search.config import ResourceSpec
+from search.interrupts import held_back
 from trainables.registry import UserError
 
 OBJECT_STORE_BYTES = 256 * 1024**2
@@ -168,13 +169,25 @@ def connect(address: str | None) -> bool:
 
     if ray.is_initialized():
         return False
-    terminated = signal.getsignal(signal.SIGTERM)
     try:
-        _init(address)
-    finally:
-        if threading.current_thread() is threading.main_thread() and terminated is not None:
-            signal.signal(signal.SIGTERM, terminated)  # Ray's own shows its stack and aborts
+        with held_back(), _without_handlers_of_ray():  # interrupted while it starts, Ray aborts
+            _init(address)
+    except BaseException:
+        ray.shutdown()
+        raise
     return True
+
+
+@contextmanager
+def _without_handlers_of_ray() -> Iterator[None]:
+    """Ray's leave at a SIGTERM, and show a stack of C++ first. Workers keep them."""
+    from ray._private import ray_constants, utils
+
+    with (
+        mock.patch.object(utils, "set_sigterm_handler"),
+        mock.patch.object(ray_constants, "RAY_DISABLE_FAILURE_SIGNAL_HANDLER", True),
+    ):
+        yield
 
 
 def _init(address: str | None) -> None:

@@ -4,10 +4,6 @@ what is left to do."""
 from __future__ import annotations
 
 import os
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +18,7 @@ from search.home import (
     write_atomically,
     writing,
 )
+from search.interrupts import ending_gently
 from search.notes import SMALL_FRONT, note_of
 from search.results import Results, stored_config
 from search.summary import front_summary, next_commands
@@ -119,7 +116,7 @@ def launch(
     warm_start: Results | None = None,
 ) -> int:
     """Run what the ledger says is left; print the front and what comes next. The exit code."""
-    with folder.locked(), _terminated_gently():
+    with folder.locked(), ending_gently():
         disk = network_disk(folder.path)
         if disk is not None and folder.owner is None and not quiet:
             terminal.show(
@@ -135,27 +132,6 @@ def launch(
     if not complete:
         return 130
     return 0 if results.front else 1
-
-
-@contextmanager
-def _terminated_gently() -> Iterator[None]:
-    """SIGTERM, from `bitfront stop` or a scheduler that takes the machine back, is a ctrl-C. Its
-    handler is called, not the signal sent: Ray blocks that one in its jobs."""
-
-    def interrupt(number: int, frame: Any) -> None:
-        handler = signal.getsignal(signal.SIGINT)
-        if not callable(handler):  # started in the background, where ctrl-C is ignored
-            raise KeyboardInterrupt
-        handler(signal.SIGINT, frame)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _drive(

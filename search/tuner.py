@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
+from unittest import mock
 
 # Read by Ray when it is imported. Its own loggers, snapshots and progress tables cost time per
 # trial and tell nothing the ledger does not know.
@@ -35,6 +36,7 @@ from ray.tune.search import Searcher
 from search import cluster
 from search.config import ResourceSpec, SearchConfig
 from search.driver import Session
+from search.interrupts import handlers_restored, obey
 from search.schedulers import FrontScheduler
 from search.study import LedgerLostError
 from search.watcher import Watcher, ending_all_when_lost
@@ -86,6 +88,7 @@ class LedgerSearcher(Searcher):
     def suggest(self, trial_id: str) -> Any:
         if not self.room.free(self._gpus[t] for t in self.trials):
             return None
+        obey()
         entry = None
         if not self._over or self.session.ledger.interrupted():
             with ending_all_when_lost():
@@ -191,7 +194,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
         # A million objects of torch, Ray and MLflow need not be looked at in every collection.
         gc.freeze()
         try:
-            with _quiet_ray():
+            with handlers_restored(), _quiet_ray():
                 tuner.fit()
                 with contextlib.suppress(Exception):  # nothing there is worth a finished search
                     _tidy_other_nodes(session)
@@ -260,13 +263,17 @@ def _request(resources: ResourceSpec, config: dict[str, Any]) -> tune.PlacementG
 
 @contextlib.contextmanager
 def _quiet_ray() -> Any:
-    """Ray's own warnings about trials that errored are in the ledger, with reasons."""
+    """Ray's own warnings about trials that errored are in the ledger, with reasons. Its count of
+    callbacks goes nowhere, and imports MLflow and all its other loggers before the first trial."""
+    from ray.air._internal import usage
+
     loggers = [logging.getLogger(name) for name in ("ray.tune", "ray.train", "ray")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.CRITICAL)
     try:
-        yield
+        with mock.patch.object(usage, "tag_callbacks"):
+            yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)

@@ -99,12 +99,12 @@ class User:
         self.env["PYTHONFAULTHANDLER"] = "1"
         (folder / "e2e.yaml").write_text(SEARCH)
 
-    def start(self, *words):
+    def start(self, *words, program=BITFRONT):
         """A running command."""
         if words[0] in ("run", "resume", "extend"):
             words = (*words, "--address", self.address)
         return subprocess.Popen(
-            [*BITFRONT, *words],
+            [*program, *words],
             cwd=self.folder,
             env=self.env,
             stdout=subprocess.PIPE,
@@ -398,6 +398,40 @@ def test_a_driver_that_is_stopped_while_it_starts_ends_as_with_ctrl_c(user, seco
     assert process.returncode == 130, out
     assert "SIGTERM" not in out
     assert "Traceback" not in out
+
+
+# bitfront, which gets a SIGTERM so many seconds after Ray begins to start or to join a cluster
+STRUCK = """
+import importlib, os, signal, sys, threading
+from search.cli import main
+
+module, name, seconds = sys.argv[1].split()
+owner = importlib.import_module(module)
+struck = getattr(owner, name)
+
+def strike(*args, **options):
+    threading.Timer(float(seconds), os.kill, (os.getpid(), signal.SIGTERM)).start()
+    return struck(*args, **options)
+
+setattr(owner, name, strike)
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "moment",
+    ["ray init 0", *(f"ray._private.worker connect {s}" for s in (0, 0.02, 0.1, 0.3))],
+)
+def test_a_driver_that_is_stopped_while_it_joins_a_cluster_ends_as_with_ctrl_c(user, moment):
+    """Ray leaves with 15 then, and its C++ shows a stack; both for less than a second."""
+    program = [sys.executable, "-c", STRUCK, moment]
+    process = user.start("run", "e2e.yaml", program=program)
+    out, _ = process.communicate(timeout=100)
+    assert process.returncode == 130, out
+    assert "SIGTERM" not in out
+    assert "Traceback" not in out
+    assert "bitfront resume e2e" in out
+    assert not user.search.driver
 
 
 def test_a_ledger_cannot_be_moved(finished):
