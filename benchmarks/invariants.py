@@ -124,7 +124,7 @@ def told_once(entries: list[Any], tracking: str) -> list[str]:
     nothing of any kind RUNNING."""
     from mlflow import MlflowClient
 
-    from search.tracking import STATUS
+    from search.mirror import STATUS
 
     client = MlflowClient(tracking)
     experiments = [e.experiment_id for e in client.search_experiments()]

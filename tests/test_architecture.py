@@ -45,14 +45,14 @@ def test_only_the_trainable_knows_ray_and_nothing_there_knows_optuna_or_mlflow()
         assert "ray" not in tops or path.name == "trial.py", path
 
 
-def test_only_tracking_and_its_viewers_know_mlflow():
+def test_only_the_mirror_and_its_viewers_know_mlflow():
     knowing = {
         path.name
         for package in PACKAGES
         for path in files_of(package)
         if any(m.split(".")[0] == "mlflow" for m in imports_of(path))
     }
-    assert knowing == {"tracking.py", "runs.py", "ui.py", "doctor.py"}
+    assert knowing == {"mirror.py", "runs.py", "ui.py", "doctor.py"}
 
 
 def test_only_final_training_loads_a_test_set():

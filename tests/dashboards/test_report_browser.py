@@ -204,10 +204,10 @@ def _tracked_search(home: Path):
         session.report(entry.id, rows[0])
         session.finish(entry.id, {**rows[1], "history": rows})
     deadline = time.monotonic() + 200
-    while tracker.parent_id is None and time.monotonic() < deadline:
+    while tracker.behind and time.monotonic() < deadline:
         time.sleep(0.1)  # importing MLflow takes as long as the machine is busy
     assert tracker.close("complete", *_summary(folder, quiet=False)) is None
-    return tracker.experiment_id, tracker.parent_id
+    return tracker.mirror.experiment_id, tracker.mirror.parent_id
 
 
 def _wait_until_up(base, server):

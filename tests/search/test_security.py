@@ -17,6 +17,7 @@ from benchmarks.rig import free_port, listens, wait_for
 from search.config import ConfigError
 from search.home import LEDGER, SearchFolder, find, is_name
 from search.launch import fetched, prepare
+from search.mirror import Mirror
 from search.results import Results, stored_config
 from search.runs import tracking_uri
 from search.study import entry_of
@@ -191,13 +192,9 @@ def test_an_artifact_is_fetched_into_its_own_folder_only(artifact, make_config, 
 
 @pytest.mark.parametrize("name", ["..", "../../x", "/etc"])
 def test_an_experiment_keeps_its_artifacts_in_the_home(name, make_space, tmp_path):
-    from mlflow import MlflowClient
-
     config, _ = make_space(f"tracking.experiment={json.dumps(name)}")
-    tracker = Tracker(config, "id", tmp_path)
-    tracker._make_database(MlflowClient)
-    client = MlflowClient(tracker.uri)
-    place = client.get_experiment(tracker._experiment(client)).artifact_location
+    mirror = Mirror(config, "id", tmp_path, f"sqlite:///{tmp_path / 'mlflow.db'}")
+    place = mirror.client.get_experiment(mirror.experiment_id).artifact_location
     assert place.startswith((tmp_path / "mlartifacts").as_uri() + "/")
     assert ".." not in place.split("/")
 

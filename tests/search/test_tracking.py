@@ -9,6 +9,7 @@ from mlflow import MlflowClient
 from search.driver import Session
 from search.extras import Extra
 from search.home import SearchFolder
+from search.mirror import Mirror
 from search.runs import flat_params, log_extras, run_name, tracking_uri
 from search.tracking import Tracker
 
@@ -47,7 +48,7 @@ def train(session, entry, epochs=3, first=1):
 def runs_of(tracker, kind="trial"):
     client = MlflowClient(tracker.uri)
     query = f"tags.`bitfront.kind` = '{kind}'"
-    return client, client.search_runs([tracker.experiment_id], query, max_results=1000)
+    return client, client.search_runs([tracker.mirror.experiment_id], query, max_results=1000)
 
 
 def test_a_search_is_a_parent_run_with_a_child_run_a_trial(make_space, folder):
@@ -211,14 +212,14 @@ def test_a_server_that_goes_when_only_the_end_is_left_is_tried_again(
     monkeypatch.setattr("search.tracking.RETRY_SECONDS", 0.1)
     session, tracker = begin(make_space, folder)
     train(session, session.ask())
-    usual, failures = Tracker._finish_parent, [ConnectionError("reset")]
+    usual, failures = Mirror.finish, [ConnectionError("reset")]
 
     def finish(self, *told):
         if failures:
             raise failures.pop()
         usual(self, *told)
 
-    monkeypatch.setattr(Tracker, "_finish_parent", finish)
+    monkeypatch.setattr(Mirror, "finish", finish)
     assert tracker.close("complete", {}, "") is None
     _, (parent,) = runs_of(tracker, "search")
     assert parent.info.status == "FINISHED"
@@ -230,14 +231,14 @@ def test_a_run_that_mlflow_refuses_does_not_hold_up_the_others(make_space, folde
     tracker.start([])
     monkeypatch.setattr("search.tracking.CLOSE_SECONDS", 4)
     bad = session.ask()
-    original = Tracker._deliver
+    original = Mirror.deliver
 
     def refuse(self, entry, *more):
         if entry.id == bad.id:
             raise ValueError("refused")
         original(self, entry, *more)
 
-    monkeypatch.setattr(Tracker, "_deliver", refuse)
+    monkeypatch.setattr(Mirror, "deliver", refuse)
     train(session, bad)
     train(session, session.ask())
     assert "refused" in tracker.close("complete", {}, "")
@@ -295,13 +296,13 @@ def test_a_run_whose_answer_was_lost_is_not_made_twice(make_space, folder):
     session, tracker = begin(make_space, folder, thread=False)
     entry = session.ask()
     tracker._connect()
-    create = tracker._client.create_run
+    create = tracker.mirror.client.create_run
 
     def lose_the_answer(*args, **kwargs):
         create(*args, **kwargs)
         raise ConnectionError("the server went away")
 
-    tracker._client.create_run = lose_the_answer
+    tracker.mirror.client.create_run = lose_the_answer
     tracker.start(session.ledger.entries.values())
     train(session, entry)
     assert tracker.close("complete", {}, "") is None
@@ -381,8 +382,8 @@ def test_epochs_that_a_killed_driver_did_not_deliver_reach_mlflow(make_space, fo
 def test_what_was_cut_off_is_made_again_and_nothing_is_left_running(make_space, folder):
     _, tracker = begin(make_space, folder, thread=False)
     tracker._flush()
-    client = tracker._client
-    ids = (tracker.experiment_id, tracker.parent_id, folder.identity)
+    client = tracker.mirror.client
+    ids = (tracker.mirror.experiment_id, tracker.mirror.parent_id, folder.identity)
     extra = Extra("key", "final", "final of t", metrics={"loss": 0.5})
     tags = {"bitfront.extra": "key", "bitfront.kind": "final", "bitfront.search_id": ids[2]}
     client.create_run(ids[0], tags=tags)  # and its maker was killed
