@@ -36,6 +36,7 @@ from benchmarks.table import RESULTS, Row, append_csv, format_table
 
 PATIENCE = 1800.0
 HASTY = 0.2
+INTERRUPTED = 130
 RESULT = RESULTS / "chaos.csv"
 PRODUCT = ("search", "spaces", "trainables")
 
@@ -74,8 +75,10 @@ def _take_turn(stage: Stage, words: list[str], trials: int, deadline: float) -> 
         # Before its first trial a driver may say that it cannot begin.
         cannot = process.returncode == 2 and not stage.user.entries()
         asked_for = (stage.restarts or cannot) and stage.strikes > before
+        told = "".join(said)[-2000:]
+        if stage.gently and (process.returncode != INTERRUPTED or "Traceback" in told):
+            asked_for = False
         if not asked_for or time.monotonic() > deadline:
-            told = "".join(said)[-2000:]
             raise DriverError(f"the driver ended with {process.returncode}: {told}")
         if stage.user.search.exists:  # it may have been struck before it was there
             words = ["resume", "chaos"]

@@ -84,6 +84,8 @@ class Stage:
     may_fail: dict[str, str] = field(default_factory=dict)
     restarts: bool = False
     """whether a strike ends the driver, which is started again then"""
+    gently: bool = False
+    """whether it ends as with ctrl-C"""
     strikes: int = 0
     """so far"""
 
@@ -111,6 +113,23 @@ def driver_killed(stage: Stage) -> Iterator[None]:
 
     stage.fire, stage.restarts = fire, True
     stage.pace = 0.4  # a driver and its workers take long to come back
+    yield
+
+
+@fault("driver stopped")
+def driver_stopped(stage: Stage) -> Iterator[None]:
+    """ctrl-C or SIGTERM at any moment, at times a second one while the driver ends; the search is
+    resumed"""
+
+    def fire() -> bool:
+        holder = stage.user.search.driver if stage.user.search.exists else None
+        if holder is None:  # nothing has begun that could be lost
+            return False
+        os.kill(holder[1], stage.rng.choice((signal.SIGINT, signal.SIGTERM)))
+        return True
+
+    stage.fire, stage.restarts, stage.gently = fire, True, True
+    stage.pace = 0.4
     yield
 
 

@@ -108,6 +108,7 @@ def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+@ending_gently()
 def launch(
     config: SearchConfig,
     folder: SearchFolder,
@@ -116,7 +117,7 @@ def launch(
     warm_start: Results | None = None,
 ) -> int:
     """Run what the ledger says is left; print the front and what comes next. The exit code."""
-    with folder.locked(), ending_gently():
+    with folder.locked():
         disk = network_disk(folder.path)
         if disk is not None and folder.owner is None and not quiet:
             terminal.show(
