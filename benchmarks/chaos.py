@@ -76,12 +76,18 @@ def _take_turn(stage: Stage, words: list[str], trials: int, deadline: float) -> 
         cannot = process.returncode == 2 and not stage.user.entries()
         asked_for = (stage.restarts or cannot) and stage.strikes > before
         told = "".join(said)[-2000:]
-        if stage.gently and (process.returncode != INTERRUPTED or "Traceback" in told):
+        if stage.gently and not _ended_gently(process.returncode, told):
             asked_for = False
         if not asked_for or time.monotonic() > deadline:
             raise DriverError(f"the driver ended with {process.returncode}: {told}")
         if stage.user.search.exists:  # it may have been struck before it was there
             words = ["resume", "chaos"]
+
+
+def _ended_gently(code: int, told: str) -> bool:
+    """As with ctrl-C. A second signal may come when it has said so and is leaving."""
+    left = code in (-signal.SIGINT, -signal.SIGTERM) and "nterrupted" in told
+    return (code == INTERRUPTED or left) and "Traceback" not in told
 
 
 def _ended(process: subprocess.Popen[str]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 from search.config import ResourceSpec
+from search.garbage import uncollected
 from search.interrupts import held_back
 from trainables.registry import UserError
 
@@ -173,9 +174,18 @@ def connect(address: str | None) -> bool:
         with held_back(), _without_handlers_of_ray():  # interrupted while it starts, Ray aborts
             _init(address)
     except BaseException:
-        ray.shutdown()
+        leave()
         raise
     return True
+
+
+def leave() -> None:
+    """Disconnect; stop what `connect` started. A reference to an object of Ray's that another
+    thread collects while Ray goes would end the process, without a word."""
+    import ray
+
+    with uncollected():
+        ray.shutdown()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from search import node_probe
-from search.cluster import connect, look
+from search.cluster import connect, leave, look
 from search.disks import network_disk
 from search.doctor import Check
 from search.urls import redacted, with_driver
@@ -37,8 +37,6 @@ class Node:
 
 def check_cluster(address: str, storage: str | None = None) -> list[Check]:
     """Everything that is asked of the cluster; the connection is closed again."""
-    import ray
-
     try:
         connect(address)
     except UserError as error:
@@ -50,7 +48,7 @@ def check_cluster(address: str, storage: str | None = None) -> list[Check]:
             checks.append(check_storage(storage, nodes))
         return checks
     finally:
-        ray.shutdown()
+        leave()
 
 
 def _ask_nodes() -> list[Node]:

@@ -153,7 +153,7 @@ def run_tasks(
         raise
     finally:
         if started:
-            ray.shutdown()
+            cluster.leave()
 
 
 def run_trials(session: Session, address: str | None = None) -> None:
@@ -208,7 +208,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
             shutil.rmtree(storage, ignore_errors=True)
     finally:
         if started:
-            ray.shutdown()
+            cluster.leave()
 
 
 def _tidy_other_nodes(session: Session) -> None:

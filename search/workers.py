@@ -60,8 +60,6 @@ def train_shared(
         check_shareable(job.spec, workers)
     if not jobs:
         return
-    import ray
-
     started = cluster.connect(address)
     try:
         gpu = gpus > 0 and cluster.offers_gpus()
@@ -78,7 +76,7 @@ def train_shared(
             _train(job, workers, need, note)
     finally:
         if started:
-            ray.shutdown()
+            cluster.leave()
 
 
 def _train(job: SeedJob, workers: int, need: dict[str, float], note: Callable[[str], None]) -> None:
