@@ -140,8 +140,8 @@ def test_a_click_on_a_point_shows_its_plan_its_curve_and_its_command(live, open_
     page.wait_for_selector("#curve .scatterlayer .point")
     assert page.locator("#curve .scatterlayer .point").count() == len(entry.history)
     page.wait_for_function(
-        "document.querySelector('#curve svg').clientWidth"
-        " <= document.querySelector('aside').clientWidth"
+        "document.querySelector('#curve svg')?.clientWidth"
+        " <= document.querySelector('aside')?.clientWidth"
     )
     assert watched.errors == []
 
@@ -193,7 +193,7 @@ def test_a_zoom_survives_a_new_trial(live, open_page):
     zoomed = x_range(page)
     live.end_trial()
     page.wait_for_function(
-        f"document.querySelector('#tiles').innerText.includes('{live.ended} of')"
+        f"document.querySelector('#tiles')?.innerText.includes('{live.ended} of')"
     )
     page.wait_for_timeout(500)
     assert x_range(page) == zoomed
@@ -217,10 +217,12 @@ def test_a_broken_ledger_is_a_sentence(live, open_page):
     broken = SearchFolder(live.root / "broken")
     write_atomically(broken.config_file, live.config.dump().replace("name: tiny", "name: broken"))
     page = opened(live, open_page).page
-    page.wait_for_function("document.querySelector('#sentence').innerText.includes('no trial yet')")
+    page.wait_for_function(
+        "document.querySelector('#sentence')?.innerText.includes('no trial yet')"
+    )
     (broken.path / "ledger.db").write_bytes(b"no database, though it is long enough to be one" * 99)
     page.wait_for_function(
-        "document.querySelector('#sentence').innerText.includes('cannot be read')"
+        "document.querySelector('#sentence')?.innerText.includes('cannot be read')"
     )
     assert page.locator("#figure-0").is_hidden()
 
@@ -248,7 +250,7 @@ def test_the_page_follows_a_real_search(browser, open_page, tmp_path):
     page = watched.page
     page.set_default_timeout(4 * PATIENCE)  # Ray starts slowly on a busy machine
     page.wait_for_function(
-        "document.querySelector('#sentence').innerText.includes('No search has been run')"
+        "document.querySelector('#sentence')?.innerText.includes('No search has been run')"
     )
     search = subprocess.Popen(run, env=environment)
     try:
@@ -256,7 +258,7 @@ def test_the_page_follows_a_real_search(browser, open_page, tmp_path):
         assert "running" in page.locator("#tiles").inner_text()
         wait_for_points(page, 8)
         assert search.wait(4 * PATIENCE / 1000) == 0
-        page.wait_for_function("document.querySelector('#tiles').innerText.includes('complete')")
+        page.wait_for_function("document.querySelector('#tiles')?.innerText.includes('complete')")
         assert watched.errors == []
     finally:
         for process in (search, page_process):
