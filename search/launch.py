@@ -124,6 +124,8 @@ def launch(
                 f"{folder.path} is on a network disk ({disk}), where SQLite may corrupt when two "
                 "machines use it: better a local disk (--home DIR) or --ledger postgresql://..."
             )
+        if folder.exists:
+            Results.of(folder)  # a damaged one is told before anything is changed
         write_atomically(folder.config_file, config.dump())
         (folder.path / "exhausted").unlink(missing_ok=True)
         complete = _drive(config, folder, address, quiet, warm_start)
