@@ -126,8 +126,9 @@ def launch(
             )
         if folder.exists:
             Results.of(folder)  # a damaged one is told before anything is changed
-        write_atomically(folder.config_file, config.dump())
-        (folder.path / "exhausted").unlink(missing_ok=True)
+        with writing(folder.path):
+            write_atomically(folder.config_file, config.dump())
+            (folder.path / "exhausted").unlink(missing_ok=True)
         complete = _drive(config, folder, address, quiet, warm_start)
     results = Results.of(folder)
     if not quiet:

@@ -26,6 +26,7 @@ _TAGS = {_TAG + name for name in ("null", "bool", "int", "float", "str", "seq", 
 _UNUSED = {_TAG + name for name in ("timestamp", "value")}
 # YAML 1.1 wants `1.0e-3`, people write `1e-3`.
 _EXPONENT = re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$")
+_BREAKS = re.compile("[\x85\u2028\u2029]")
 _NUMBER_STARTS = list("-+0123456789")
 
 
@@ -88,6 +89,10 @@ def check_format(found: Any, known: int, what: str) -> None:
 # --- YAML ---------------------------------------------------------------------------------------
 
 
+class _SizeError(yaml.MarkedYAMLError):
+    pass
+
+
 class _Loader(yaml.SafeLoader):
     """The plain types of YAML, with `1e-3` a number and a date the text it is. Bounded."""
 
@@ -120,7 +125,7 @@ class _Loader(yaml.SafeLoader):
             raise ConstructorError(None, None, problem, node.start_mark) from None
         if type(made) is int and abs(made) > LARGEST_INTEGER:
             problem = f"{quoted(node.value)} is too large a number (a text goes in quotes)"
-            raise ConstructorError(None, None, problem, node.start_mark)
+            raise _SizeError(problem=problem, problem_mark=node.start_mark)
         return made
 
 
@@ -143,11 +148,17 @@ class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
+    def represent_text(self, data: str) -> yaml.ScalarNode:
+        # PyYAML folds these like the ends of lines, which they are not when they are read.
+        style = '"' if _BREAKS.search(data) else None
+        return self.represent_scalar(_TAG + "str", data, style=style)
+
 
 _PlainLoader.yaml_implicit_resolvers = {
     start: [(tag, pattern) for tag, pattern in known if pattern is not _EXPONENT]
     for start, known in _Loader.yaml_implicit_resolvers.items()
 }
+_Dumper.add_representer(str, _Dumper.represent_text)
 _Dumper.add_implicit_resolver(_TAG + "float", _EXPONENT, _NUMBER_STARTS)
 
 
@@ -179,10 +190,6 @@ def load_yaml(
         raise kind(f"{name}{line} {fault}: {problem}") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{name} {fault}: {_first_line(error)}") from None
-
-
-class _SizeError(yaml.MarkedYAMLError):
-    pass
 
 
 def _refuse_size(mark: Any) -> None:
