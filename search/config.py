@@ -9,7 +9,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
-import yaml
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from search import yaml_source
@@ -22,10 +21,13 @@ from trainables.parameters import Value
 from trainables.registry import UserError, did_you_mean
 from trainables.storage import is_url
 from trainables.task import Evaluation, Strict, Task
+from trainables.text_files import check_format, dump_yaml
 
 # Where checkpoints go when the YAML does not say: a cluster knows, and its YAMLs need not.
 STORAGE = "BITFRONT_STORAGE"
 METRICS = tuple(METRIC_NAMES)
+# Of search.yaml; version 0.1 wrote none.
+SEARCH_FORMAT = 1
 COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "parameters")
 # The dearest full-precision network itself should count, so the reference point lies beyond it.
 REFERENCE_FACTOR = 1.1
@@ -214,6 +216,8 @@ class PaperSpec(Strict):
 class SearchConfig(Strict):
     """A space + objectives + a budget of trials."""
 
+    bitfront_search: int = SEARCH_FORMAT
+    """format of this file; one of a newer bitfront is refused"""
     name: str
     """of the search, its folder and its parent run; default: the file's name"""
     description: str = ""
@@ -287,7 +291,7 @@ class SearchConfig(Strict):
 
     def dump(self) -> str:
         """The resolved configuration as YAML, every default written out, secrets left out."""
-        return yaml.safe_dump(self.open_data(), sort_keys=False, allow_unicode=True)
+        return dump_yaml(self.open_data())
 
     def open_data(self) -> dict[str, Any]:
         """The configuration as plain data that anybody may see."""
@@ -336,6 +340,7 @@ def from_source(
     default_name: str = "search",
 ) -> SearchConfig:
     yaml_source.override(source, assignments or [])
+    check_format(source.data.get("bitfront_search"), SEARCH_FORMAT, f"{source.name}: the search")
     source.data.setdefault("name", default_name)
     if name is not None:
         source.data["name"] = name

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from search.disks import network_disk
 from search.home import LEDGER, home
-from search.results import stored_config
+from search.results import newest_readable, stored_config
 from search.urls import redacted
 
 PACKAGES = ("torch", "torchvision", "ray", "optuna", "mlflow", "safetensors", "scikit-learn")
@@ -141,14 +141,13 @@ def _data() -> Check:
 
 def _tracking(root: Path, given: str | None) -> Check:
     """The tracking server; one that is asked about by name must answer."""
-    from search.home import list_searches
     from search.runs import tracking_uri
 
-    searches = list_searches(root)
+    newest = newest_readable(root)
     if given is not None:
         uri = given
-    elif searches:
-        uri = tracking_uri(stored_config(searches[-1]), root)
+    elif newest is not None:
+        uri = tracking_uri(stored_config(newest), root)
     else:
         uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root / 'mlflow.db'}"
     if given is None and uri.startswith("sqlite") and not (root / "mlflow.db").exists():

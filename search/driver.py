@@ -17,7 +17,7 @@ from search.home import SearchFolder, stages_folder
 from search.progress import Progress
 from search.results import ideal_point
 from search.stopping import EarlyStopping
-from search.study import Ledger
+from search.study import Ledger, ledger_errors
 from search.tracking import Tracker
 from search.urls import redacted
 from spaces.space import Space
@@ -59,7 +59,8 @@ class Session:
     ) -> None:
         self.config = config
         self.folder = folder
-        self.ledger = Ledger(folder.ledger_url, config, space, first, folder.owner)
+        with ledger_errors(config.name):
+            self.ledger = Ledger(folder.ledger_url, config, space, first, folder.owner)
         self.tracker = tracker
         self.front = Front(config.front_objectives)
         self.best: float | None = None

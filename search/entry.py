@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import zip_longest
@@ -11,8 +11,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from search.home import is_name
-from trainables.registry import UserError
+from trainables.plan import LEVELS
+from trainables.registry import UserError, quoted
 from trainables.task import TrialSpec
+from trainables.text_files import LARGEST_INTEGER
 
 # By the names Optuna writes.
 STATES = {
@@ -64,8 +66,10 @@ class Entry:
                 self.stored = check(self.stored)  # type: ignore[arg-type]
             except ValidationError:
                 raise UserError(
-                    f"trial {self.number} of the ledger is of another version"
+                    f"trial {self.number} of the ledger is damaged, or of another version"
                 ) from None
+            if not set(self.stored.plan) <= set(LEVELS):
+                raise UserError(f"trial {self.number} of the ledger is damaged: its plan")
         return self.stored
 
     @property
@@ -85,9 +89,12 @@ def stored_entry(
     ended: datetime | None,
 ) -> Entry:
     """A trial from what the ledger has of it; `known` are its attributes there."""
-    if not is_name(known["id"]):  # it is the name of a folder
-        raise UserError(f"trial {number} of the ledger has no usable id: {known['id']!r}")
+    if not isinstance(known["id"], str) or not is_name(known["id"]):  # the name of a folder
+        raise UserError(f"trial {number} of the ledger has no usable id: {quoted(known['id'])}")
     result = known.get("result", {})
+    wrong = _wrong(number, known, result, values)
+    if wrong is not None:
+        raise UserError(f"trial {quoted(number)} of the ledger is damaged: {wrong}")
     return Entry(
         id=known["id"],
         number=number,
@@ -105,6 +112,41 @@ def stored_entry(
         started=started.timestamp() if started else None,
         ended=ended.timestamp() if ended else None,
     )
+
+
+def _wrong(
+    number: Any, known: Mapping[str, Any], result: Any, values: list[float] | None
+) -> str | None:
+    """What of a trial is not as it was written; everything else may rely on its types."""
+    if type(number) is not int:
+        return "its number"
+    if not isinstance(known["point"], str):
+        return "point"
+    if not isinstance(known["spec"], str | dict):
+        return "spec"
+    if not isinstance(known["costs"], dict) or not are_numbers(known["costs"].values()):
+        return "costs"
+    if not are_numbers(values or []):
+        return "values"
+    if not isinstance(result, dict):
+        return "result"
+    metrics, columns = result.get("metrics", {}), result.get("history", {})
+    if not isinstance(metrics, dict) or not are_numbers(metrics.values()):
+        return "metrics"
+    if not isinstance(columns, dict) or not all(
+        isinstance(column, list) and are_numbers(v for v in column if v is not None)
+        for column in columns.values()
+    ):
+        return "history"
+    texts = (result.get(key) for key in ("failure", "message"))
+    if not all(text is None or isinstance(text, str) for text in texts):
+        return "message"
+    return None if type(result.get("lives", 0)) is int else "lives"
+
+
+def are_numbers(values: Iterable[Any]) -> bool:
+    """Whether all are numbers that a float can hold."""
+    return all(type(v) is float or (type(v) is int and abs(v) <= LARGEST_INTEGER) for v in values)
 
 
 def without_plan(params: Mapping[str, Any]) -> dict[str, Any]:

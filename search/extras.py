@@ -3,15 +3,18 @@ stages trials start from, final trainings. Read from the files each of them leav
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from search.entry import Entry
 from search.finals import final_trainings
 from search.home import SearchFolder, stages_folder
+from trainables.registry import UserError
+from trainables.text_files import parse_json, read_json
 
 KINDS = ("selector", "stage", "final")
 
@@ -38,8 +41,10 @@ def extras_of(folder: SearchFolder, entries: Iterable[Entry]) -> list[Extra]:
 def _selectors(folder: SearchFolder) -> list[Extra]:
     found = []
     for file in sorted(folder.path.glob("selection-*.json")):
-        data = json.loads(file.read_text(encoding="utf-8"))
-        spec, task = data["spec"], data["spec"]["task"]
+        spec = _selection_spec(file)
+        if spec is None:
+            continue
+        task = spec["task"]
         found.append(
             Extra(
                 key=file.stem,
@@ -58,6 +63,16 @@ def _selectors(folder: SearchFolder) -> list[Extra]:
             )
         )
     return found
+
+
+def _selection_spec(file: Path) -> dict[str, Any] | None:
+    """What the selector looked at; None for a file that is damaged, which concerns no trial."""
+    from trainables.selectors import SelectionSpec
+
+    try:
+        return SelectionSpec.model_validate(read_json(file)["spec"]).model_dump(mode="json")
+    except (UserError, ValidationError, KeyError, TypeError):
+        return None
 
 
 def _stages(folder: SearchFolder, entries: Iterable[Entry]) -> list[Extra]:
@@ -100,8 +115,10 @@ def _stage_notes(file: Path) -> tuple[str, dict[str, Any]]:
         with safe_open(str(file), framework="np") as opened:
             metadata = opened.metadata() or {}
         spec = TrialSpec.model_validate_json(metadata["spec"])
-        return spec.fingerprint(length=64), json.loads(metadata["notes"])
-    except (SafetensorError, OSError, KeyError, ValueError):
+        notes = parse_json(metadata["notes"], str(file))
+        measured = {k: v for k, v in notes.items() if type(v) in (int, float)}
+        return spec.fingerprint(length=64), measured
+    except (SafetensorError, OSError, KeyError, ValueError, AttributeError, UserError):
         return "", {}
 
 
@@ -123,5 +140,5 @@ def _finals(folder: SearchFolder) -> list[Extra]:
             ended=final.ended,
             seconds=final.seconds,
         )
-        for final in final_trainings(folder)
+        for final in final_trainings(folder, skip_damaged=True)
     ]

@@ -6,7 +6,11 @@ import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from search.home import SearchFolder
+from trainables.registry import UserError
+from trainables.text_files import NoSuchFileError, parse_json, read_text
 
 FILE = "finals.jsonl"
 
@@ -32,20 +36,46 @@ class FinalTraining:
         return f"{self.recipe}/{self.epochs}/{self.seed}"
 
 
-def final_trainings(folder: SearchFolder) -> list[FinalTraining]:
-    """The latest of every recipe and seed."""
+def final_trainings(folder: SearchFolder, skip_damaged: bool = False) -> list[FinalTraining]:
+    """The latest of every recipe and seed. A damaged line is an error, or left out."""
+    path = folder.path / FILE
     try:
-        lines = (folder.path / FILE).read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
+        text = read_text(path)
+    except NoSuchFileError:
         return []
-    found = [FinalTraining(**json.loads(line)) for line in lines if line.strip()]
+    check = TypeAdapter(FinalTraining)
+    found = []
+    # What follows the last end of a line was cut off while it was written.
+    for number, line in enumerate(text.split("\n")[:-1], 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(check.validate_python(parse_json(line, FILE)))
+        except (UserError, ValidationError) as error:
+            if skip_damaged:
+                continue
+            reason = "not a line of JSON"
+            if isinstance(error, ValidationError):
+                first = error.errors()[0]
+                reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            raise UserError(f"{path}:{number} damaged: {reason}") from None
     return list({final.key: final for final in found}.values())
 
 
 def note_finals(folder: SearchFolder, finals: list[FinalTraining]) -> Path:
     """Add them; the same one twice is kept twice and read once."""
     path = folder.path / FILE
+    _drop_half_a_line(path)
     with path.open("a", encoding="utf-8") as out:
         for final in finals:
             out.write(json.dumps(asdict(final)) + "\n")
     return path
+
+
+def _drop_half_a_line(path: Path) -> None:
+    """The next line must not be glued to one that was cut off when a disk was full."""
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        content = file.read()
+        file.truncate(content.rfind(b"\n") + 1)

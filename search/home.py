@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from search.urls import with_secrets, without_secrets
-from trainables.registry import UserError, did_you_mean
+from trainables.registry import UserError, did_you_mean, quoted
+from trainables.text_files import NoSuchFileError, read_json, read_text
 
 DEFAULT_HOME = "bitfront-runs"
 # The database of the ledger, as a SQLAlchemy URL: where its password may come from.
@@ -62,12 +63,14 @@ class SearchFolder:
     @property
     def ledger_url(self) -> str:
         """SQLite beside the YAML, unless the search was started on another database."""
+        file = self.path / "ledger.json"
         try:
-            stored = json.loads((self.path / "ledger.json").read_text())["url"]
-        except FileNotFoundError:
-            stored = None
-        if stored is None:
+            told = read_json(file)
+        except NoSuchFileError:
             return f"sqlite:///{self.path / 'ledger.db'}"
+        stored = told.get("url") if isinstance(told, dict) else None
+        if not isinstance(stored, str):
+            raise UserError(f"{file}: damaged: it names no database")
         return with_secrets(stored, os.environ.get(LEDGER))
 
     @property
@@ -88,7 +91,10 @@ class SearchFolder:
         file = self.path / "identity"
         if not file.exists():
             write_atomically(file, uuid.uuid4().hex[:12])
-        return file.read_text().strip()
+        found = read_text(file).strip()
+        if not is_name(found):
+            raise UserError(f"{file}: damaged: {quoted(found)} is no identity of a search")
+        return found
 
     def trial_folder(self, trial_id: str) -> Path:
         if not is_name(trial_id):
@@ -102,10 +108,11 @@ class SearchFolder:
     @property
     def running(self) -> bool:
         """Whether a driver holds the lock now."""
-        file = self.path / "lock"
-        if not file.exists():
+        try:
+            handle = (self.path / "lock").open()
+        except OSError:  # not there, or no file
             return False
-        with file.open() as handle:
+        with handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
@@ -118,10 +125,11 @@ class SearchFolder:
         if not self.running:
             return None
         try:
-            told = json.loads((self.path / "lock").read_text())
-            return told["host"], told["pid"]
-        except (ValueError, KeyError, OSError):  # the lock is there, its holder not yet
+            told = read_json(self.path / "lock")
+            host, pid = told["host"], told["pid"]
+        except (UserError, KeyError, TypeError):  # the lock is there, its holder not yet
             return None
+        return (host, pid) if isinstance(host, str) and type(pid) is int and pid > 0 else None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -172,7 +180,14 @@ def find(root: Path, name: str) -> SearchFolder:
 
 def list_searches(root: Path) -> list[SearchFolder]:
     folders = (SearchFolder(file.parent) for file in root.glob("*/search.yaml"))
-    return sorted(folders, key=lambda f: f.config_file.stat().st_mtime)
+    return sorted(folders, key=lambda f: _written_at(f.config_file))
+
+
+def _written_at(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:  # deleted since, or a link to nowhere
+        return 0.0
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -124,8 +124,11 @@ def launch(
                 f"{folder.path} is on a network disk ({disk}), where SQLite may corrupt when two "
                 "machines use it: better a local disk (--home DIR) or --ledger postgresql://..."
             )
-        write_atomically(folder.config_file, config.dump())
-        (folder.path / "exhausted").unlink(missing_ok=True)
+        if folder.exists:
+            Results.of(folder)  # a damaged one is told before anything is changed
+        with writing(folder.path):
+            write_atomically(folder.config_file, config.dump())
+            (folder.path / "exhausted").unlink(missing_ok=True)
         complete = _drive(config, folder, address, quiet, warm_start)
     results = Results.of(folder)
     if not quiet:

@@ -52,6 +52,12 @@ class Networks:
         if data is None:
             return cls()
         layouts = [[PlanLayer(*layer) for layer in layers] for layers in data["layouts"]]
+        texts = (text for layers in data["layouts"] for layer in layers for text in layer)
+        indices = data["by_network"].values()
+        if not all(isinstance(text, str) for text in texts) or not all(
+            type(index) is int and 0 <= index < len(layouts) for index in indices
+        ):
+            raise ValueError("its networks")
         return cls(layouts, data["by_network"])
 
 

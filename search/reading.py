@@ -11,13 +11,23 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from search.entry import Entry, stored_entry
+from search.entry import Entry, are_numbers, stored_entry
 from search.garbage import uncollected
 from search.networks import Networks
-from search.records import Query, Record, drawn, query_of, read_records, study_id, study_notes
+from search.records import (
+    FORMAT_KEY,
+    Query,
+    Record,
+    check_ledger_format,
+    drawn,
+    query_of,
+    read_records,
+    study_id,
+    study_notes,
+)
 from search.urls import with_driver
 from trainables.registry import UserError
 
@@ -30,6 +40,16 @@ ROLLBACK = b"\x01"
 # What a file says that a driver has made but not written to yet.
 NOT_YET = "no such table"
 OPEN = ("RUNNING", "WAITING")
+# What comes of rows that are not as they were written: wrong types, bad JSON, missing keys.
+DAMAGED = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
 # What it says where its journal must be put right.
 RECOVERY = "readonly database"
 
@@ -74,6 +94,10 @@ class LedgerReader:
                 if NOT_YET in reason:
                     return gone
                 raise UserError(f"the ledger of '{self.name}' cannot be read: {reason}") from None
+            except DAMAGED as error:
+                raise UserError(
+                    f"the ledger of '{self.name}' is damaged: {_reason(error)}"
+                ) from None
             self._seen = stamp
             return changed or gone
 
@@ -93,13 +117,15 @@ class LedgerReader:
             study = study_id(query, self.name)
             if study is None:
                 return False
+            if self.reference is None:  # a ledger of a later version may differ in anything
+                check_ledger_format(study_notes(query, study).get(FORMAT_KEY), self.name)
             found = read_records(query, study, self._last, self._open_trials, plans=False)
             fresh = [r for r in found if self._is_new(r)]
             if fresh or self.reference is None:
                 notes = study_notes(query, study)
-                self.reference = notes.get("reference")
+                self.reference = _checked_reference(notes.get("reference"))
                 self.networks = Networks.from_json(notes.get("networks"))
-                self.environment = notes.get("environment", {})
+                self.environment = _texts(notes.get("environment", {}))
         for record in fresh:
             self._entries[record.number] = _entry(record, self.name)
             self._last = max(self._last, record.trial_id)
@@ -206,6 +232,18 @@ def _entry(record: Record, name: str) -> Entry:
         raise UserError(
             f"the ledger of '{name}' cannot be read: trial {record.number} is of another version"
         ) from None
+    except UserError as error:
+        raise UserError(f"the ledger of '{name}' cannot be read: {error.message}") from None
+
+
+def _checked_reference(stored: Any) -> list[float] | None:
+    if stored is None or (isinstance(stored, list) and are_numbers(stored)):
+        return stored
+    raise ValueError("its reference point")
+
+
+def _texts(stored: Any) -> dict[str, str]:
+    return {str(key): str(value) for key, value in stored.items()}
 
 
 def _reason(error: Exception) -> str:

@@ -11,19 +11,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from search.entry import Entry
 from search.home import NAME, write_atomically
 from search.results import Results
+from search.yaml_source import Source
 from search.yaml_source import read as read_yaml
 from trainables.kinds import Kind, Metric, kind_of
 from trainables.registry import UserError
 from trainables.task import Strict, TrialSpec
+from trainables.text_files import check_format, dump_yaml, read_json
 
 if TYPE_CHECKING:
     from trainables.peers import Peers
+
+
+RECIPE_FORMAT = 1
 
 
 class FinalTraining(Strict):
@@ -98,8 +102,7 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
         f"{recipe.expected['flops']:,.0f} FLOPs (MixBin convention).\n"
         f"# Final training: bitfront train {path.name}\n"
     )
-    body = yaml.safe_dump(recipe.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-    write_atomically(path, head + body)
+    write_atomically(path, head + dump_yaml(recipe.model_dump(mode="json")))
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -108,6 +111,8 @@ def load_recipe(path: Path) -> Recipe:
         raise UserError(
             f"{path}: not a recipe", "make one with: bitfront export SEARCH --budget 40%"
         )
+    check_format(source.data["bitfront_recipe"], RECIPE_FORMAT, f"{path}: the recipe")
+    _mend_trial(source)
     try:
         return Recipe.model_validate(source.data)
     except ValidationError as error:
@@ -115,6 +120,13 @@ def load_recipe(path: Path) -> Recipe:
         where = source.where(item["loc"])
         key = ".".join(str(p) for p in item["loc"])
         raise UserError(f"{where} {key}: {item['msg']}") from None
+
+
+def _mend_trial(source: Source) -> None:
+    """Version 0.1 wrote ids such as 38580e12 without quotes, which makes a number of them."""
+    provenance = source.data.get("provenance")
+    if isinstance(provenance, dict) and isinstance(provenance.get("trial"), int | float):
+        provenance["trial"] = source.written[("provenance", "trial")]
 
 
 @dataclass
@@ -337,9 +349,10 @@ def train_seed(
 
 def _finished(file: Path, identity: str) -> SeedResult | None:
     try:
-        stored = json.loads(file.read_text())
-        if stored.pop("identity") == identity and Path(stored["checkpoint"]).is_file():
-            return SeedResult(**stored)
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        stored = read_json(file)
+        if isinstance(stored, dict) and stored.pop("identity", None) == identity:
+            found = TypeAdapter(SeedResult).validate_python(stored)
+            return found if Path(found.checkpoint).is_file() else None
+    except (UserError, ValidationError):  # not there, or damaged: the seed is trained again
         pass
     return None

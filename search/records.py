@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from search.entry import PLAN_SETTINGS
+from trainables.text_files import check_format
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
@@ -27,6 +28,9 @@ INTERNAL = ("trial_system_attributes", "trial_system_attribute_id", ["key", "val
 NOT_OF_PLANS = f"AND (param_name NOT LIKE 'plan.%' OR param_name IN {PLAN_SETTINGS})"
 # Databases take so many values in one statement.
 MOST_OPEN = 500
+# Which format a ledger has, among the notes of its study; version 0.1 wrote none.
+FORMAT_KEY = "format"
+LEDGER_FORMAT = 1
 INFINITE = {"INF_POS": math.inf, "INF_NEG": -math.inf}
 
 
@@ -69,6 +73,10 @@ def study_notes(query: Query, study: int) -> dict[str, Any]:
         "WHERE attributes.study_id = :study"
     )
     return {key: json.loads(text) for key, text in query(statement, {"study": study})}
+
+
+def check_ledger_format(found: Any, name: str) -> None:
+    check_format(found, LEDGER_FORMAT, f"the ledger of '{name}'")
 
 
 def read_records(

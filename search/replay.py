@@ -65,11 +65,12 @@ def find_trial(root: Path, text: str) -> tuple[Results, Entry]:
         raise UserError(f"unknown search '{name}'", "bitfront status lists them")
     found = []
     for folder in folders:
-        results = Results.of(folder)
         try:
+            results = Results.of(folder)
             found.append((results, results.find(trial)))
-        except UserError:
-            continue
+        except UserError:  # not there, or damaged: the others are looked at
+            if name:
+                raise
     if not found:
         raise UserError(f"no trial '{trial}' in {root}", "bitfront front SEARCH lists trials")
     if len(found) > 1:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from dashboards.figures import FrontPoint, Labels
 from dashboards.pairs import PairPoint
-from search.config import METRICS, REFERENCE_FACTOR, SearchConfig
+from search.config import COSTS, METRICS, REFERENCE_FACTOR, SEARCH_FORMAT, SearchConfig
 from search.confirm import merged, probabilities
 from search.entry import Entry
 from search.front import Front, Objective, hypervolume, hypervolume_share
 from search.garbage import uncollected
-from search.home import SearchFolder, is_name
+from search.home import SearchFolder, is_name, list_searches
 from search.networks import Networks
 from search.reading import LedgerReader
 from search.stopping import StoppingReport, report
 from trainables.kinds import Metric
-from trainables.registry import UserError, did_you_mean
+from trainables.registry import UserError, did_you_mean, quoted
+from trainables.text_files import MOST_YAML_BYTES, check_format, load_yaml, read_text
 
 COST_LABELS = {
     "flops": "FLOPs, MixBin convention",
@@ -33,16 +35,93 @@ COST_LABELS = {
 }
 
 
+# At the beginning of a line: a key of the search itself.
+FORMAT_LINE = re.compile(r"^bitfront_search:", re.MULTILINE)
+
+
+def newest_readable(root: Path) -> SearchFolder | None:
+    """The newest search whose YAML can be read; of damaged ones alone, the newest."""
+    searches = list_searches(root)
+    for folder in reversed(searches):
+        try:
+            stored_config(folder)
+            return folder
+        except UserError:
+            continue
+    return searches[-1] if searches else None
+
+
 def stored_config(folder: SearchFolder) -> SearchConfig:
+    file = folder.config_file
+    text = read_text(file, MOST_YAML_BYTES)
+    # Version 0.1 wrote no format, and left 1e5 without quotes where it was a text.
+    old = FORMAT_LINE.search(text) is None
+    data, _ = load_yaml(text, str(file), plain=old, fault="damaged: not valid YAML")
+    if not isinstance(data, dict):
+        raise UserError(f"{file}: damaged: not a mapping of keys")
+    check_format(data.get("bitfront_search"), SEARCH_FORMAT, f"{file}: the search")
     try:
-        data = yaml.safe_load(folder.config_file.read_text(encoding="utf-8"))
         config = SearchConfig.model_validate(data)
-    except (yaml.YAMLError, ValidationError, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{folder.config_file}: damaged, or of another version: {reason}") from None
-    if not is_name(config.name):
-        raise UserError(f"{folder.config_file}: '{config.name}' is no name of a search")
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise UserError(f"{file}: damaged, or of another version: {reason}") from None
+    wrong = _unknown_name(config)
+    if wrong is not None:
+        raise UserError(f"{file}: damaged, or of another version: {wrong}")
     return config
+
+
+def _unknown_name(config: SearchConfig) -> str | None:
+    """What everything that shows a search relies on, without building its space."""
+    if not is_name(config.name):
+        return f"{quoted(config.name)} is no name of a search"
+    try:
+        known = {metric.name for metric in config.kind.metrics}
+    except UserError as error:
+        return error.message
+    unknown = (set(config.objectives) - known - set(COSTS)) | (set(config.limits) - set(COSTS))
+    if unknown:
+        return f"{quoted(min(unknown))} is no metric or cost"
+    if not set(config.objectives) & known:
+        return "no metric among its objectives"
+    if config.paper is not None and config.paper.metric not in known:
+        return f"{quoted(config.paper.metric)} is no metric"
+    return None
+
+
+def _check_trials(entries: list[Entry], config: SearchConfig) -> None:
+    """Every trial has the numbers its search is about."""
+    metrics = {name for name in config.objectives if name not in COSTS}
+    costs = {"flops", "flops_pct", "parameters"} | (set(config.objectives) - metrics)
+    for entry in entries:
+        wrong = None
+        if not costs <= set(entry.costs) or entry.costs["flops_pct"] <= 0:
+            wrong = "costs"
+        elif entry.state == "complete" and not metrics <= set(entry.metrics):
+            wrong = "metrics"
+        elif entry.state == "complete" and (
+            entry.values is None or len(entry.values) != len(config.objectives)
+        ):
+            wrong = "values"
+        if wrong is not None:
+            raise UserError(
+                f"the ledger of '{config.name}' cannot be read: trial {entry.number} of the ledger "
+                f"is damaged: {wrong}"
+            )
+
+
+def _checked_reference(reference: list[float] | None, config: SearchConfig) -> list[float]:
+    """What hypervolumes are measured from: worse than a perfect network in everything."""
+    objectives = config.front_objectives
+    if reference is None:
+        raise UserError(f"the ledger of '{config.name}' is damaged: it has no reference point")
+    if len(reference) != len(objectives) or not all(
+        o.sign * r > o.sign * i
+        for o, r, i in zip(objectives, reference, ideal_point(config), strict=True)
+    ):
+        raise UserError(f"the ledger of '{config.name}' is damaged: its reference point")
+    return reference
 
 
 @dataclass
@@ -72,8 +151,10 @@ class Results:
     def from_reader(
         cls, folder: SearchFolder, config: SearchConfig, reader: LedgerReader
     ) -> Results:
-        # No reference: stopped before the first trial.
-        reference = reader.reference or [0.0] * len(config.objectives)
+        reference = [0.0] * len(config.objectives)
+        if reader.entries or reader.reference:  # neither: stopped before the first trial
+            _check_trials(reader.entries, config)
+            reference = _checked_reference(reader.reference, config)
         results = cls.from_entries(folder, config, reader.entries, reference)
         results.networks, results.environment = reader.networks, reader.environment
         return results

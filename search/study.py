@@ -13,7 +13,7 @@ import random
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +27,7 @@ from search.disks import network_disk
 from search.entry import STATES, Entry, stored_entry, without_plan
 from search.environment import environment
 from search.networks import Networks
+from search.records import FORMAT_KEY, LEDGER_FORMAT, check_ledger_format
 from search.samplers import Problem, distribution, make_sampler
 from search.urls import with_driver
 from spaces.space import Space, random_value
@@ -79,7 +80,9 @@ class Ledger:
             load_if_exists=True,
             sampler=optuna.samplers.RandomSampler(),
         )
+        check_ledger_format(self.study.user_attrs.get(FORMAT_KEY), config.name)
         self._claim(owner)
+        self.study.set_user_attr(FORMAT_KEY, LEDGER_FORMAT)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # experimental, and only for Optuna's own dashboard
             self.study.set_metric_names(list(config.objectives))
@@ -337,6 +340,23 @@ class Ledger:
         with contextlib.suppress(UpdateFinishedTrialError):
             self.storage.set_trial_user_attr(disk, "result", result)
             self.storage.set_trial_state_values(disk, state, values)
+
+
+@contextlib.contextmanager
+def ledger_errors(name: str) -> Iterator[None]:
+    """What Optuna says of a damaged database, in a sentence: it has a dozen ways."""
+    from optuna.exceptions import OptunaError
+
+    from search.reading import DAMAGED, database_errors
+
+    try:
+        yield
+    except (OptunaError, *database_errors(), *DAMAGED) as error:
+        cause = error.__cause__ if isinstance(error, OptunaError) and error.__cause__ else error
+        reason = (str(cause).splitlines() or [""])[0]
+        raise UserError(
+            f"the ledger of '{name}' cannot be read: {type(cause).__name__}: {reason}"
+        ) from error
 
 
 def persistently(write: Callable[[], T], patience: float | None = None) -> T:

@@ -12,9 +12,9 @@ import webbrowser
 from pathlib import Path
 
 from search import terminal
-from search.home import SearchFolder, list_searches
+from search.home import SearchFolder
 from search.notes import REPORT
-from search.results import stored_config
+from search.results import newest_readable, stored_config
 from search.runs import tracking_uri
 from trainables.registry import UserError
 
@@ -22,8 +22,7 @@ START_SECONDS = 180
 
 
 def serve(root: Path, folder: SearchFolder | None, host: str, port: int, open_browser: bool) -> int:
-    searches = list_searches(root)
-    folder = folder or (searches[-1] if searches else None)
+    folder = folder or newest_readable(root)
     if folder is None:
         raise UserError(f"no search has been run in {root}", "start one: bitfront run")
     uri = tracking_uri(stored_config(folder), root)

@@ -9,7 +9,7 @@ import sys
 import time
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from search import home, terminal
 from trainables.registry import UserError
@@ -117,30 +117,35 @@ def preview(args: Namespace) -> int:
 
 
 def status(args: Namespace) -> int:
-    from search.results import Results
     from search.summary import status_table
 
     root = home.home(args.home)
     folders = [home.find(root, n) for n in args.searches] or home.list_searches(root)
-    found: list[tuple[str, Results | UserError]] = []
-    for folder in folders:
-        try:
-            found.append((folder.name, Results.of(folder)))
-        except UserError as error:  # the others are still worth a look
-            found.append((folder.name, error))
+    found = [(folder.name, *_told(folder)) for folder in folders]
     if args.json:
-        reports = [
-            {"search": name, "error": each.message}
-            if isinstance(each, UserError)
-            else each.status_json()
-            for name, each in found
-        ]
+        reports = [report for _, _, report in found]
         terminal.show_json(reports[0] if len(args.searches) == 1 else reports)
     elif found:
-        terminal.show(status_table(found, terminal.coloured()))
+        shown = [(name, each) for name, each, _ in found]
+        terminal.show(status_table(shown, terminal.coloured()))
     else:
         terminal.show(f"no search has been run in {root}; start one: bitfront run")
-    return int(any(isinstance(each, UserError) for _, each in found))
+    return int(any(isinstance(each, UserError) for _, each, _ in found))
+
+
+def _told(folder: home.SearchFolder) -> tuple[Results | UserError, dict[str, Any]]:
+    """A search and its report. One that is damaged costs the others nothing."""
+    from search.results import Results
+
+    try:
+        results = Results.of(folder)
+        return results, results.status_json()
+    except UserError as error:
+        told = error
+    except Exception as error:  # whatever is in a folder, the others are worth a look
+        reason = (str(error).splitlines() or [""])[0]
+        told = UserError(f"{folder.path}: damaged: {type(error).__name__}: {reason}")
+    return told, {"search": folder.name, "error": told.message}
 
 
 def stop(args: Namespace) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,19 +9,9 @@ from typing import Any
 import yaml
 
 from trainables.registry import UserError
+from trainables.text_files import MOST_YAML_BYTES, TooLargeError, load_yaml, read_text
 
 Path_ = tuple[str | int, ...]
-
-
-class _Loader(yaml.SafeLoader):
-    """safe_load, with `1e-3` a number as in YAML 1.2 (YAML 1.1 wants `1.0e-3`)."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$"),
-    list("-+0123456789"),
-)
 
 
 # Keys that a single word may stand for, and what the word is then.
@@ -43,6 +32,8 @@ class Source:
     data: dict[str, Any]
     lines: dict[Path_, int] = field(default_factory=dict)
     overridden: set[Path_] = field(default_factory=set)
+    written: dict[Path_, str] = field(default_factory=dict)
+    """single values as they stand in the file"""
 
     def where(self, path: Path_) -> str:
         """`file:line` of the key, or of the nearest one above it that is written down."""
@@ -55,26 +46,11 @@ class Source:
 
 
 def read(path: Path) -> Source:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from None
-    return parse(text, str(path))
+    return parse(read_text(path, MOST_YAML_BYTES), str(path))
 
 
 def parse(text: str, name: str) -> Source:
-    try:
-        node = yaml.compose(text, Loader=_Loader)
-        data = yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise UserError(f"{name}{line} not valid YAML: {problem}") from None
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{name} not valid YAML: {error}") from None
+    data, node = load_yaml(text, name)
     if not isinstance(data, dict):
         raise UserError(f"{name}:1 a search is a mapping of keys, not {type(data).__name__}")
     source = Source(name, data)
@@ -83,10 +59,12 @@ def parse(text: str, name: str) -> Source:
 
 
 def value(text: str) -> Any:
-    """A value as it would be read from a file: for `--set key=value`."""
+    """A value as it would be read from a file: for `--set key=value`. What is no YAML is text."""
     try:
-        return yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError:
+        return load_yaml(text, "--set")[0]
+    except TooLargeError:
+        raise
+    except UserError:
         return text
 
 
@@ -106,6 +84,8 @@ def _note_lines(node: Any, path: Path_, source: Source) -> None:
     elif isinstance(node, yaml.SequenceNode):
         for index, child in enumerate(node.value):
             _note_lines(child, (*path, index), source)
+    elif isinstance(node, yaml.ScalarNode):
+        source.written[path] = node.value
 
 
 def override(source: Source, assignments: list[str]) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-import yaml
 from pydantic import ValidationError
 from torch import Tensor, nn
 
@@ -32,6 +31,7 @@ from trainables.pretraining import (
 )
 from trainables.registry import UserError
 from trainables.task import DistillSpec, Task, TrialSpec
+from trainables.text_files import MOST_YAML_BYTES, load_yaml, read_text
 from trainables.training import Network, Training, memory_format
 
 # (network, examples, labels) -> loss.
@@ -237,12 +237,10 @@ def _is_packed(path: Path) -> bool:
 def read_recipe(path: Path) -> TrialSpec:
     """What a recipe trains, for as long as its final training."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content, _ = load_yaml(read_text(path, MOST_YAML_BYTES), str(path))
         spec = TrialSpec.model_validate(content["spec"])
         epochs = int(content["final"]["epochs"])
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except (OSError, yaml.YAMLError, ValidationError, KeyError, TypeError, ValueError):
+    except (ValidationError, KeyError, TypeError, ValueError, OverflowError):
         raise UserError(f"{path}: not a recipe") from None
     return spec.model_copy(update={"task": spec.task.model_copy(update={"epochs": epochs})})
 

@@ -24,8 +24,9 @@ from trainables.methods import build_method
 from trainables.models import build_model
 from trainables.plan import BINARY_INPUTS, binary_layers, plan_layers
 from trainables.pruning import as_bitmap
-from trainables.registry import UserError
+from trainables.registry import UserError, quoted
 from trainables.task import TrialSpec
+from trainables.text_files import check_format, parse_json
 from trainables.training import Network, memory_format
 
 FORMAT = "bitfront-packed"
@@ -147,10 +148,15 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
     try:
         spec = TrialSpec.model_validate_json(metadata["spec"])
         model = _rebuild(spec, tensors)
-    except (ValidationError, KeyError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
+        notes = parse_json(metadata["notes"], "notes")
+    except UserError as error:
+        raise UserError(f"{path}: damaged: {error.message}") from None
+    except Exception as error:  # what torch and numpy say of tensors that do not fit has no end
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path}: its tensors do not fit its own description: {reason}") from None
-    return model, spec, json.loads(metadata["notes"])
+    if not isinstance(notes, dict):
+        raise UserError(f"{path}: damaged: its notes")
+    return model, spec, notes
 
 
 def describe(path: Path) -> TrialSpec:
@@ -171,8 +177,11 @@ def _metadata(path: Path) -> dict[str, str]:
         metadata = file.metadata() or {}
     if metadata.get("format") != FORMAT:
         raise UserError(f"{path}: a safetensors file, but not one that bitfront packed")
-    if metadata.get("version") != str(VERSION):
-        raise UserError(f"{path}: packed by another version of bitfront: {metadata.get('version')}")
+    version = str(metadata.get("version"))
+    if version.isdecimal() and len(version) < 9:
+        check_format(int(version), VERSION, f"{path}: the packed checkpoint")
+    if version != str(VERSION):
+        raise UserError(f"{path}: packed by another version of bitfront: {quoted(version)}")
     return metadata
 
 
@@ -183,7 +192,7 @@ def _opened(path: Path) -> Iterator[Any]:
             yield file
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise UserError(f"{path}: not a packed checkpoint, or damaged: {error}") from None
 
 

@@ -10,14 +10,20 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+# A message quotes its input. Of one that is very long, both ends are enough.
+LONGEST_LINE = 600
+MOST_LINES = 40
+LONGEST_QUOTE = 120
+
 
 class UserError(Exception):
     """A mistake of the person at the keyboard: shown as one line and a hint, exit code 2."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
+        message = bounded(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = None if hint is None else bounded(hint)
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n  {self.hint}"
@@ -27,10 +33,43 @@ class UnknownNameError(UserError):
     """A name that no registry entry, key or layer has."""
 
 
+def bounded(message: str) -> str:
+    """A message of a length that fits a terminal, whatever input it repeats, and that can be
+    printed everywhere."""
+    lines = message.splitlines() or [""]
+    shown = [_without_middle(line, LONGEST_LINE) for line in lines[:MOST_LINES]]
+    if len(lines) > MOST_LINES:
+        shown.append(f"... and {len(lines) - MOST_LINES} lines more")
+    return "\n".join(shown).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def quoted(value: object) -> str:
+    """A value as a message repeats it: in quotes, and short."""
+    text = value if isinstance(value, str) else _written(value)
+    short = _without_middle(text, LONGEST_QUOTE)
+    return repr(short) if isinstance(value, str) else short
+
+
+def _written(value: object) -> str:
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a list in itself
+        return f"a very large {type(value).__name__}"
+
+
+def _without_middle(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    tail = most // 3
+    head = most - tail
+    return f"{text[:head]} ... ({len(text) - most:,} characters left out) ... {text[-tail:]}"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The tail of an error message: the nearest valid word, or the list when nothing is near."""
     names = sorted(set(known))
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    # Nothing is near a word of thousands of letters, and finding that out takes seconds.
+    near = difflib.get_close_matches(word[:LONGEST_QUOTE], names, n=1, cutoff=0.5)
     if near:
         return f"did you mean '{near[0]}'?"
     if not names:

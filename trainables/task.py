@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from trainables.parameters import Value
+from trainables.registry import quoted
+from trainables.text_files import LARGEST_INTEGER
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Augmentation = Literal["default", "none", "crop-flip", "affine-flip", "resized-crop-flip"]
@@ -23,6 +25,15 @@ class Strict(BaseModel):
     model_config = ConfigDict(
         extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True
     )
+
+    @model_validator(mode="after")
+    def _numbers_are_of_this_world(self) -> Self:
+        """Also where digits stand in quotes: what is larger could not be read back."""
+        for name in self.model_fields_set:
+            value = getattr(self, name)
+            if type(value) is int and abs(value) > LARGEST_INTEGER:
+                raise ValueError(f"{name}: {quoted(str(value))} is too large a number")
+        return self
 
 
 class ModelSpec(BaseModel):

@@ -140,7 +140,7 @@ def test_a_spec_of_another_version_is_told_when_it_is_read(make_space, url, tmp_
         database.execute(
             "UPDATE trial_user_attributes SET value_json = '{\"task\": 1}' WHERE key = 'spec'"
         )
-    with pytest.raises(UserError, match="trial 0 of the ledger is of another version"):
+    with pytest.raises(UserError, match="trial 0 of the ledger is damaged, or of another version"):
         LedgerReader(url, "tiny").read()
 
 
