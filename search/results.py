@@ -17,6 +17,7 @@ from search.entry import Entry
 from search.front import Front, Objective, hypervolume, hypervolume_share
 from search.garbage import uncollected
 from search.home import SearchFolder, is_name
+from search.mistakes import first_mistake
 from search.networks import Networks
 from search.reading import LedgerReader
 from search.stopping import StoppingReport, report
@@ -39,6 +40,9 @@ def stored_config(folder: SearchFolder) -> SearchConfig:
         config = SearchConfig.model_validate(data)
     except (yaml.YAMLError, ValidationError, OSError) as error:
         reason = str(error).splitlines()[0]
+        if isinstance(error, ValidationError):
+            path, told = first_mistake(error, data)
+            reason = f"{'.'.join(map(str, path))}: {told}"
         raise UserError(f"{folder.config_file}: damaged, or of another version: {reason}") from None
     if not is_name(config.name):
         raise UserError(f"{folder.config_file}: '{config.name}' is no name of a search")

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -42,6 +43,14 @@ def count(value: float) -> str:
         if value >= limit:
             return f"{value / limit:.3g} {suffix}"
     return f"{value:,.0f}"
+
+
+def filled(text: str, indent: str = "  ") -> str:
+    """Wrapped at the terminal's width between words, paths and names whole; lines that follow are
+    indented."""
+    return textwrap.fill(
+        text, width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def shortened(text: str, room: int) -> str:

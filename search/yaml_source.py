@@ -12,6 +12,9 @@ import yaml
 from trainables.registry import UserError
 
 Path_ = tuple[str | int, ...]
+EXAMPLES = (
+    "a search needs at least task.dataset and task.model: README.md and docs/yaml.md show some"
+)
 
 
 class _Loader(yaml.SafeLoader):
@@ -75,8 +78,11 @@ def parse(text: str, name: str) -> Source:
         raise UserError(f"{name}{line} not valid YAML: {problem}") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{name} not valid YAML: {error}") from None
+    if data is None:
+        raise UserError(f"{name}: the file is empty", EXAMPLES)
     if not isinstance(data, dict):
-        raise UserError(f"{name}:1 a search is a mapping of keys, not {type(data).__name__}")
+        what = "a list" if isinstance(data, list) else "a single value"
+        raise UserError(f"{name}:1 should be keys and values such as 'name: x', not {what}")
     source = Source(name, data)
     _note_lines(node, (), source)
     return source

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,6 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from trainables.binary import Accumulator, SignInput, accumulate_fixed, quantize_input
@@ -26,6 +24,7 @@ from trainables.plan import BINARY_INPUTS, binary_layers, plan_layers
 from trainables.pruning import as_bitmap
 from trainables.registry import UserError
 from trainables.task import TrialSpec
+from trainables.tensor_files import write_tensors
 from trainables.training import Network, memory_format
 
 FORMAT = "bitfront-packed"
@@ -129,10 +128,7 @@ def save(
         "notes": json.dumps(notes),
     }
     metadata["sha256"] = _digest(tensors, metadata)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    save_file(tensors, part, metadata)
-    part.replace(path)
+    write_tensors(tensors, path, metadata)
     return payload_bytes(tensors)
 
 
@@ -148,8 +144,8 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
         spec = TrialSpec.model_validate_json(metadata["spec"])
         model = _rebuild(spec, tensors)
     except (ValidationError, KeyError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path}: its tensors do not fit its own description: {reason}") from None
+        reason = "" if isinstance(error, ValidationError) else f": {str(error).splitlines()[0]}"
+        raise UserError(f"{path}: its tensors do not fit its own description{reason}") from None
     return model, spec, json.loads(metadata["notes"])
 
 

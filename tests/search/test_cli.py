@@ -135,7 +135,7 @@ def test_cost_prints_the_per_layer_table_and_the_totals(capsys):
         (["replay", "cafebabe"], "no trial 'cafebabe'"),
         (["export", "../etc", "--knee"], "unknown search"),
         (["cost", "cresnet20", "--shape", "3x0x0"], "write it as 3x32x32"),
-        (["run", "quickstart", "--trials", "0"], "search.trials: should be greater"),
+        (["run", "quickstart", "--trials", "0"], "--trials: give a whole number of at least 1"),
         (["validate", "quickstart", "--set", "task.optimizer.lr=.inf"], "task.optimizer.lr"),
         (["run", "quickstart", "--set", "task.dataset=cifar10"], "data directory"),
         (["run", "quickstart", "--home", "/dev/null/runs"], "cannot be written: Not a directory"),

@@ -31,8 +31,8 @@ def test_a_typo_names_file_line_key_and_the_nearest_word(make_config, tiny_yaml)
     ("assignment", "expected"),
     [
         ("task.epocs=3", "task.epocs: unknown key, did you mean 'epochs'?"),
-        ("task.epochs=many", "task.epochs: should be a valid integer"),
-        ("task.epochs=0", "task.epochs: should be greater than or equal to 1"),
+        ("task.epochs=many", "task.epochs: should be a whole number, got 'many'"),
+        ("task.epochs=0", "task.epochs: should be at least 1"),
         ("task.dataset=digit", "task.dataset: unknown dataset 'digit', did you mean 'digits'?"),
         ("task.model.name=mpl", "unknown model 'mpl', did you mean 'mlp'?"),
         ("task.model.widht=3", "task.model.widht: unknown key, did you mean 'width'?"),
@@ -49,7 +49,7 @@ def test_a_typo_names_file_line_key_and_the_nearest_word(make_config, tiny_yaml)
         ("space.optimizer.lr={float: [1, 0.1]}", "low 1 is above high 0.1"),
         ("space.optimizer.lr={float: [0, 0.1], log: true}", "a log range starts above 0"),
         ("space.optimizer.lr={flaot: [0, 0.1]}", "unknown kind 'flaot', did you mean 'float'?"),
-        ("space.optimizer.lr={float: [-1, 0.1]}", "-1.0 should be greater than 0"),
+        ("space.optimizer.lr={float: [-1, 0.1]}", "should be greater than 0, got -1.0"),
         ("space.optimizer.lr={float: [0.1]}", "give two numbers"),
         ("space.batch_size={choice: []}", "at least one value"),
         ("objectives.acuracy=max", "objectives.acuracy: unknown key"),
@@ -57,7 +57,7 @@ def test_a_typo_names_file_line_key_and_the_nearest_word(make_config, tiny_yaml)
         ("limits.flop=3", "limits.flop: unknown key, did you mean 'flops'?"),
         ("limits.flops={min: 9, max: 3}", "min is above max"),
         ("search.sampler=tpee", "'tpee' is not known, did you mean 'tpe'?"),
-        ("search.trials=0", "search.trials: should be greater than or equal to 1"),
+        ("search.trials=0", "search.trials: should be at least 1"),
         ("resources.cpu=1", "resources.cpu: unknown key, did you mean 'cpus'?"),
         ("tracking.url=x", "tracking.url: unknown key, did you mean 'uri'?"),
         ("name=../up", "letters, digits"),
@@ -214,12 +214,12 @@ def test_a_checkpoint_is_known_by_what_is_in_it(make_config, weights, tmp_path):
 @pytest.mark.parametrize(
     ("assignments", "expected"),
     [
-        (["task.pretrain=-1"], "task.pretrain.epochs: should be greater than or equal to 0"),
+        (["task.pretrain=-1"], "task.pretrain.epochs: should be at least 0"),
         (["task.pretrain.epoch=2"], "task.pretrain.epoch: unknown key, did you mean 'epochs'?"),
         (["task.pretrain=nowhere.pt"], "nowhere.pt: no such file"),
         (["task.pretrain=WEIGHTS", "space.model.width=[16, 8]"], "no weight of the network"),
         (["task.pretrain=WEIGHTS", "task.pretrain.sha256=abc"], "its sha256 differs"),
-        (["space.pretrain.epochs=[0, -2]"], "-2 should be greater than or equal to 0"),
+        (["space.pretrain.epochs=[0, -2]"], "should be at least 0, got -2"),
     ],
 )
 def test_a_start_that_cannot_be_is_found_before_anything_starts(
