@@ -19,12 +19,12 @@ from trainables.registry import UserError, did_you_mean
 
 TOUR = """\
 a first tour:
-  bitfront run                              the embedded quickstart, about a minute
-  bitfront front quickstart --plot          the front as a table and a picture
-  bitfront dashboard                        the same in the browser, while it runs
-  bitfront ui                               all runs in MLflow
-  bitfront export quickstart --budget 40%   a point of the front -> recipe.yaml
-  bitfront train recipe.yaml                final training, packed binary checkpoint
+  bitfront run                             the quickstart, about a minute
+  bitfront front quickstart --plot         the front, a table and a picture
+  bitfront dashboard                       the same in the browser
+  bitfront ui                              all runs in MLflow
+  bitfront export quickstart --budget 40%  a point of the front -> recipe.yaml
+  bitfront train recipe.yaml               final training, packed checkpoint
 """
 
 # Verbs that run on the head of a cluster when they are given its address.
@@ -204,6 +204,8 @@ def build_parser() -> Parser:
 
     export = verb("export", "search.verbs", "points of a front as recipes", json=False)
     export.add_argument("search", help="its name")
+    # argparse would put all ways to choose a point on one line.
+    export.usage = "bitfront export SEARCH --budget 40%% [--epochs N] [--seeds N] [-o PATH]"
     which = export.add_mutually_exclusive_group()
     which.add_argument(
         "--budget",
@@ -329,13 +331,23 @@ def build_parser() -> Parser:
     return parser
 
 
+def _complain(error: UserError) -> None:
+    """The message and its hint; on a terminal no word of them is split."""
+    lines = f"error: {redacted(str(error))}".split("\n")
+    if sys.stderr.isatty():
+        from search.terminal import filled
+
+        lines = [filled(line) for line in lines]
+    print("\n".join(lines), file=sys.stderr)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code: 0 done, 1 not what was hoped for, 2 a mistake in the input, 130 ctrl-C."""
     parser = build_parser()
     try:
         args = parse(parser, argv)
     except UserError as error:
-        print(f"error: {redacted(str(error))}", file=sys.stderr)
+        _complain(error)
         return 2
     if args.version:
         from importlib import metadata
@@ -358,7 +370,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except UserError as error:
-        print(f"error: {redacted(str(error))}", file=sys.stderr)
+        _complain(error)
         return 2
     except BrokenPipeError:
         # The reader of a pipe left (`bitfront front x | head`).

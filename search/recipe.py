@@ -90,9 +90,7 @@ def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[in
     return Recipe(
         name=f"{results.config.name}-{entry.id}",
         spec=entry.spec.model_copy(update={"task": task}),
-        final=FinalTraining(
-            epochs=entry.spec.task.epochs if epochs is None else epochs, seeds=seeds
-        ),
+        final=FinalTraining(epochs=epochs or entry.spec.task.epochs, seeds=seeds),
         expected=expected,
         provenance=Provenance(
             search=results.config.name,

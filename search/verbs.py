@@ -110,7 +110,7 @@ def validate(args: Namespace) -> int:
     if args.json:
         terminal.show_json({"valid": True, "config": config.open_data()})
     else:
-        terminal.show(f"{args.search}: valid, search '{config.name}'")
+        terminal.say(f"{args.search}: valid, search '{config.name}'")
     return 0
 
 
@@ -230,7 +230,7 @@ def export(args: Namespace) -> int:
             usual = out / f"{results.config.name}-{entry.id}.yaml"
             path = save_beside(recipe, usual, args.force)
             if path != usual:
-                terminal.show(f"{usual} has other content and stays as it is: wrote {path}")
+                terminal.say(f"{usual} has other content and stays as it is: wrote {path}")
         terminal.show(f"{len(results.front)} recipes in {out}")
         return 0
     entry = _chosen(results, args)
@@ -245,7 +245,7 @@ def export(args: Namespace) -> int:
     if path != usual:
         terminal.show(f"{usual} has other content and stays as it is")
     share = 100 * entry.costs["flops"] / results.full_flops
-    terminal.show(
+    terminal.say(
         f"{path}: trial {entry.id}, {entry.spec.method} {entry.spec.plan}\n"
         f"  {terminal.expectation(entry, results.config.quality)}\n"
         f"  {terminal.count(entry.costs['flops'])} flops "
@@ -322,7 +322,7 @@ def train(args: Namespace) -> int:
     if out is None:
         out, told = folder_for(recipe, path)
     silent = args.quiet or args.json
-    note = (lambda text: None) if silent else terminal.show
+    note = (lambda text: None) if silent else terminal.say
     stages = home.stages_folder(home.home(args.home))
     if args.address is not None and args.workers is None:
         raise UserError("--address is for --workers N: one worker trains here")
@@ -348,7 +348,8 @@ def train(args: Namespace) -> int:
     except KeyboardInterrupt:
         kept = view.last
         done = f"seed {kept.seed} after epoch {kept.done} of {kept.epochs}" if kept else "nothing"
-        print(f"kept in {out}: {done}; the same command goes on from there", file=sys.stderr)
+        told = f"kept in {out}: {done}; the same command goes on from there"
+        print(terminal.filled(told), file=sys.stderr)
         return 130
     problem = _note_finals(recipe, result, home.home(args.home))
     if problem is not None:
@@ -373,7 +374,7 @@ def train(args: Namespace) -> int:
     spread = f" ± {quality.number(result.spread)}" if len(result.seeds) > 1 else ""
     expected = quality.text(recipe.expected.get(quality.name))
     known = f" (validation {quality.label} in the search: {expected})" if expected != "-" else ""
-    terminal.show(
+    terminal.say(
         f"\ntest {quality.label} {quality.number(result.mean)}{spread}{quality.unit} "
         f"over {len(result.seeds)} seeds, "
         f"{result.epochs} epochs on {result.train_examples} examples{known}"

@@ -12,9 +12,7 @@ import yaml
 from trainables.registry import UserError
 
 Path_ = tuple[str | int, ...]
-EXAMPLES = (
-    "a search needs at least task.dataset and task.model: README.md and docs/yaml.md show some"
-)
+EXAMPLES = "a search needs at least task.dataset and task.model; docs/yaml.md has every key"
 
 
 class _Loader(yaml.SafeLoader):
