@@ -138,7 +138,9 @@ def _told(
     own = [item for item in items if item["type"] in ("value_error", "assertion_error")]
     if own:
         text = str(own[0]["ctx"]["error"]) if "error" in own[0].get("ctx", {}) else own[0]["msg"]
-        return text.removeprefix("Value error, ")
+        text = text.removeprefix("Value error, ")
+        # One of our own sentences, which may quote the value.
+        return text if len(text) <= 300 else f"{text[:MOST_SHOWN]} ... {text[-120:]}"
     wanted = list(dict.fromkeys(w for item in items if (w := _wanted(item))))
     if MAPPING in wanted:
         known = list(keys_at(path)) if first["type"].startswith("model") else []

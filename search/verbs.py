@@ -405,6 +405,7 @@ def _note_finals(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
             seconds=seed.seconds,
             ended=time.time(),
             metrics=seed.metrics,
+            rest=recipe.final.rest,
         )
         for seed in result.seeds
     ]
