@@ -43,7 +43,7 @@ class Owner:
 
     def text(self) -> str:
         half = "" if self.rest == "float32" else f", {self.rest}"
-        return f"the training of {self.recipe} ({self.epochs} epochs{half})"
+        return f"the training of {self.recipe} (epochs: {self.epochs}{half})"
 
 
 def final_spec(recipe: Recipe, seed: int) -> TrialSpec:
@@ -90,15 +90,19 @@ def folder_for(recipe: Recipe, file: Path) -> tuple[Path, str | None]:
     return own, f"{usual} holds {other}, which stays as it is: this one goes to {own}"
 
 
-@contextmanager
-def claimed(folder: Path, recipe: Recipe) -> Iterator[None]:
-    """The folder is this recipe's from now on, and this process the only one that trains in it."""
+def refuse_other(folder: Path, recipe: Recipe) -> None:
     other = other_owner(folder, recipe)
     if other is not None:
         raise UserError(
             f"{folder} holds {other}, which is never overwritten",
             "train into another folder: -o DIR; without -o one is chosen",
         )
+
+
+@contextmanager
+def claimed(folder: Path, recipe: Recipe) -> Iterator[None]:
+    """The folder is this recipe's from now on, and this process the only one that trains in it."""
+    refuse_other(folder, recipe)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _sign(folder, recipe)
@@ -191,6 +195,4 @@ def _sign(folder: Path, recipe: Recipe) -> None:
         mine.replace(file)
     finally:
         mine.unlink(missing_ok=True)
-    other = other_owner(folder, recipe)
-    if other is not None:
-        raise UserError(f"{folder} holds {other}", "train into another folder: -o DIR")
+    refuse_other(folder, recipe)

@@ -164,9 +164,9 @@ def load_recipe(path: Path) -> Recipe:
     try:
         return Recipe.model_validate(source.data)
     except ValidationError as error:
-        path, told = first_mistake(error, source.data)
-        key = ".".join(map(str, path))
-        raise UserError(f"{source.where(path)} {key}: {told}") from None
+        wrong, told = first_mistake(error, source.data)
+        key = ".".join(map(str, wrong))
+        raise UserError(f"{source.where(wrong)} {key}: {told}") from None
 
 
 @dataclass

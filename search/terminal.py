@@ -32,8 +32,10 @@ def show(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Sentences, each line of them wrapped at the terminal's width."""
+    """Sentences, each line of them wrapped at the terminal's width, and shown at once wherever the
+    output goes."""
     show("\n".join(filled(line) for line in text.split("\n")))
+    sys.stdout.flush()
 
 
 def show_json(data: Any) -> None:

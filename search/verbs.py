@@ -304,7 +304,7 @@ def _number(text: str, option: str) -> float:
 
 
 def train(args: Namespace) -> int:
-    from search.final_folder import folder_for
+    from search.final_folder import folder_for, refuse_other
     from search.interrupts import ending_gently, obey
     from search.recipe import check_test_part, load_recipe, train_recipe
     from search.training_progress import TrainingProgress, acknowledging
@@ -326,9 +326,12 @@ def train(args: Namespace) -> int:
     stages = home.stages_folder(home.home(args.home))
     if args.address is not None and args.workers is None:
         raise UserError("--address is for --workers N: one worker trains here")
+    refuse_other(out, recipe)
     check_test_part(recipe, args.data_dir)
     if told is not None:
         note(told)
+    seeds = len(set(recipe.final.seeds))
+    note(f"{recipe.name}: epochs {recipe.final.epochs}, seeds {seeds}, into {out}")
     # Of several workers another thread tells, in which nothing can be interrupted.
     heed = obey if args.workers is None else lambda: None
     view = TrainingProgress(note, None if silent else sys.stdout, heed)

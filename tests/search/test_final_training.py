@@ -79,7 +79,7 @@ def test_another_network_under_the_same_file_name_gets_its_own_folder(here, caps
     (other,) = (p for p in here.iterdir() if p.is_dir() and p.name != "recipe-trained")
     assert other.name.startswith("recipe-trained-")
     assert f"goes to {other.name}" in told
-    assert "the training of quick-38580e12 (1 epochs)" in told
+    assert "the training of quick-38580e12 (epochs: 1)" in told
     plans = {
         folder: {packed.load(f)[1].plan for f in folder.glob("*.safetensors")}
         for folder in (here / "recipe-trained", other)
@@ -368,7 +368,7 @@ def test_ctrl_c_is_acknowledged_and_the_last_epoch_kept(here, number):
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from search.cli import main; sys.exit(main(['train', 'recipe.yaml']))"
     )
-    command = [sys.executable, "-u", "-c", program]
+    command = [sys.executable, "-c", program]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
