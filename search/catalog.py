@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from search import terminal
-from search.terminal import shortened
 from trainables.registry import UserError, did_you_mean
 
 # What a selector is shown when the user names no data.
@@ -24,11 +23,8 @@ def methods(args: Namespace) -> int:
     if args.json:
         terminal.show_json(found)
         return 0
-    rows = [
-        [m["name"], "".join(m["levels"]), shortened(m["doc"], 48), _defaults(m["params"])]
-        for m in found
-    ]
-    terminal.show(terminal.table(["method", "levels", "what", "parameters"], rows, flexible=3))
+    rows = [[m["name"], "".join(m["levels"]), m["doc"], _defaults(m["params"])] for m in found]
+    terminal.show(terminal.table(["method", "levels", "what", "parameters"], rows, prose=(2, 3)))
     terminal.show("\nall parameters, ranges and papers: bitfront methods --json")
     return 0
 
@@ -45,7 +41,7 @@ def selectors(args: Namespace) -> int:
         terminal.show_json(found)
         return 0
     rows = [[s["name"], "yes" if s["trained"] else "no", s["doc"]] for s in found]
-    terminal.show(terminal.table(["selector", "trains", "what"], rows, flexible=2))
+    terminal.show(terminal.table(["selector", "trains", "what"], rows, prose=(2,)))
     terminal.show("\nall parameters and ranges: bitfront selectors --json")
     return 0
 
@@ -65,7 +61,7 @@ def models(args: Namespace) -> int:
         terminal.show_json(found)
         return 0
     rows = [[m["name"], _defaults(m["params"]), m["doc"]] for m in found]
-    terminal.show(terminal.table(["model", "parameters", "what"], rows, flexible=2))
+    terminal.show(terminal.table(["model", "parameters", "what"], rows, prose=(1, 2)))
     return 0
 
 
@@ -105,10 +101,10 @@ def datasets(args: Namespace) -> int:
         for d in found
     ]
     headers = ["dataset", "shape", "classes", "train", "test", "here", "what"]
-    terminal.show(terminal.table(headers, rows, flexible=6))
+    terminal.show(terminal.table(headers, rows, prose=(6,)))
     if not all(d["available"] for d in found):
         where = data_dir or "--data-dir DIR or BITFRONT_DATA"
-        terminal.show(f"\nothers are read from {where}; to get one: bitfront datasets --json")
+        terminal.say(f"\nothers are read from {where}; to get one: bitfront datasets --json")
     return 0
 
 
@@ -176,13 +172,13 @@ def cost(args: Namespace) -> int:
     if kept is not None:
         left, all_of_them = sum(row.kept for row in rows), sum(row.weights for row in rows)
         spent = table.training_cost(plan, kept)
-        terminal.show(
+        terminal.say(
             f"\n{left:,} of {all_of_them:,} weights kept; operations an image as the paper of "
             f"robust pruning counts them (its Table 6):\nforward {spent.training_forward:,.0f} in "
             f"training and {spent.evaluation_forward:,.0f} in evaluation, backward "
             f"{spent.backward:,.0f}"
         )
-    terminal.show(
+    terminal.say(
         "\nflops: MixBin convention, MACs + 3 an output element; B 1/64, W 1/2 of the MACs; "
         "the classifier is not counted\n"
         "ops64: Bi-Real convention, binary MACs / 64 + the rest; bops: MACs x weight bits x "
@@ -325,7 +321,8 @@ def doctor(args: Namespace) -> int:
         terminal.show_json([vars(check) for check in checks])
     else:
         for check in checks:
-            terminal.show(f"{check.verdict:4}  {check.name}: {check.found}")
+            told = f"{check.verdict:4}  {check.name}: {check.found}"
+            terminal.show(terminal.filled(told, " " * 6))
             if check.advice:
-                terminal.show(f"      {check.advice}")
+                terminal.show(terminal.filled(f"      {check.advice}", ""))
     return 1 if any(check.verdict == "FAIL" for check in checks) else 0

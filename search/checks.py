@@ -46,6 +46,14 @@ def check(config: SearchConfig) -> list[KeyProblem]:
                 problems.append(
                     KeyProblem((group, key), f"unknown key, {did_you_mean(key, known)}")
                 )
+    for key, mode in config.objectives.items():
+        wanted = _direction(key)
+        if key in metrics + COSTS and mode != wanted:
+            problems.append(
+                KeyProblem(
+                    ("objectives", key), f"{mode} looks for the worst networks, write {wanted}"
+                )
+            )
     if not config.objectives:
         problems.append(KeyProblem(("objectives",), "a search needs at least one objective"))
     elif not set(config.objectives) & set(METRICS):
@@ -117,6 +125,14 @@ def check(config: SearchConfig) -> list[KeyProblem]:
 
         attempt(("limits",), lambda: check_limits(config, space))
     return problems
+
+
+def _direction(objective: str) -> str:
+    """What is better: costs are to be small, a metric says it itself."""
+    if objective in COSTS:
+        return "min"
+    known = [m for _, kind in KINDS.items() for m in kind.metrics if m.name == objective]
+    return "max" if known and known[0].maximize else "min"
 
 
 def _settle_other(task: Task, dataset: DatasetInfo) -> None:

@@ -11,19 +11,20 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import Any, NoReturn
 
 from search.garbage import ending_soon
 from search.urls import redacted
-from trainables.registry import UserError
+from trainables.registry import UserError, did_you_mean
 
 TOUR = """\
 a first tour:
-  bitfront run                              the embedded quickstart, about a minute
-  bitfront front quickstart --plot          the front as a table and a picture
-  bitfront dashboard                        the same in the browser, while it runs
-  bitfront ui                               all runs in MLflow
-  bitfront export quickstart --budget 40%   a point of the front -> recipe.yaml
-  bitfront train recipe.yaml                final training, packed binary checkpoint
+  bitfront run                             the quickstart, about a minute
+  bitfront front quickstart --plot         the front, a table and a picture
+  bitfront dashboard                       the same in the browser
+  bitfront ui                              all runs in MLflow
+  bitfront export quickstart --budget 40%  a point of the front -> recipe.yaml
+  bitfront train recipe.yaml               final training, packed checkpoint
 """
 
 # Verbs that run on the head of a cluster when they are given its address.
@@ -36,8 +37,67 @@ STAYING = ("run", "resume", "extend")
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+class Parser(argparse.ArgumentParser):
+    """argparse, with our kind of message: one line, the nearest word, exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        message = message.removeprefix("argument ").replace("argument ", "")
+        raise UserError(message, f"{self.prog} --help tells more")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            what = "verb" if action.dest == "verb" else argparse._get_action_name(action)
+            word = str(value)[:60]
+            hint = did_you_mean(word, action.choices)
+            raise argparse.ArgumentError(None, f"unknown {what} '{word}', {hint}")
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1, as counts of anything are."""
+    return _whole(text, 1)
+
+
+def port(text: str) -> int:
+    return _whole(text, 0, 65535)
+
+
+def _whole(text: str, least: int, most: int | None = None) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = None
+    if number is None or number < least or (most is not None and number > most):
+        wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise argparse.ArgumentTypeError(f"give a whole number {wanted}, not {text[:40]!r}")
+    return number
+
+
+def parse(parser: Parser, argv: Sequence[str] | None) -> argparse.Namespace:
+    """The arguments; an option nobody knows gets the nearest one of its verb."""
+    args, unknown = parser.parse_known_args(argv)
+    if not unknown:
+        return args
+    word = unknown[0][:60]
+    sub = _verbs(parser).get(args.verb, parser)
+    if word.startswith("-"):
+        options = [o for a in sub._actions if a.help != argparse.SUPPRESS for o in a.option_strings]
+        sub.error(f"unknown option '{word}', {did_you_mean(word.partition('=')[0], options)}")
+    sub.error(f"'{word}' is one word too many")
+
+
+def _verbs(parser: Parser) -> dict[str, Parser]:
+    found = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+    return dict(found.choices)
+
+
+def no_browser(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    # What one of the verbs called it in version 0.1.
+    sub.add_argument("--no-open", dest="no_browser", action="store_true", help=argparse.SUPPRESS)
+
+
+def build_parser() -> Parser:
+    parser = Parser(
         prog="bitfront",
         description="Find the best binary neural network for a budget.",
         epilog=TOUR,
@@ -67,7 +127,7 @@ def build_parser() -> argparse.ArgumentParser:
             help="override a key of the YAML, e.g. --set task.epochs=3 (repeatable)",
         )
         sub.add_argument("--name", help="name of the search (default: the YAML's)")
-        sub.add_argument("--trials", type=int, help="short for --set search.trials=N")
+        sub.add_argument("--trials", type=positive, help="short for --set search.trials=N")
         sub.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
 
     def at_head(sub: argparse.ArgumentParser, required: bool = False) -> None:
@@ -144,6 +204,8 @@ def build_parser() -> argparse.ArgumentParser:
 
     export = verb("export", "search.verbs", "points of a front as recipes", json=False)
     export.add_argument("search", help="its name")
+    # argparse would put all ways to choose a point on one line.
+    export.usage = "bitfront export SEARCH --budget 40%% [--epochs N] [--seeds N] [-o PATH]"
     which = export.add_mutually_exclusive_group()
     which.add_argument(
         "--budget",
@@ -159,27 +221,34 @@ def build_parser() -> argparse.ArgumentParser:
     which.add_argument("--trial", metavar="ID", help="this trial")
     which.add_argument("--all", action="store_true", help="every point of the front")
     export.add_argument(
-        "--epochs", type=int, help="epochs of final training (default: as searched)"
+        "--epochs", type=positive, help="epochs of final training (default: as searched)"
     )
-    export.add_argument("--seeds", type=int, default=3, help="seeds of final training (default 3)")
+    export.add_argument(
+        "--seeds", type=positive, default=3, help="seeds of final training (default 3)"
+    )
     export.add_argument("-o", "--output", metavar="PATH", help="default recipe.yaml, or recipes/")
+    export.add_argument("--force", action="store_true", help="replace a file of other content")
 
     train = verb("train", "search.verbs", "final training from a recipe")
     train.add_argument("recipe")
-    train.add_argument("--epochs", type=int, help="instead of the recipe's")
-    train.add_argument("--seeds", type=int, metavar="N", help="seeds 0 to N-1, not the recipe's")
+    train.add_argument("--epochs", type=positive, help="instead of the recipe's")
+    train.add_argument(
+        "--seeds", type=positive, metavar="N", help="seeds 0 to N-1, not the recipe's"
+    )
     train.add_argument("--half", action="store_true", help="store what is not binary in float16")
-    train.add_argument("--threads", type=int, help="CPU threads (default: torch's choice)")
+    train.add_argument("--threads", type=positive, help="CPU threads (default: torch's choice)")
     train.add_argument(
         "--workers",
-        type=int,
+        type=positive,
         metavar="N",
         help="share every batch among N workers on Ray, a GPU each where there are any",
     )
     train.add_argument("--address", help="the Ray cluster of --workers: auto or HOST:PORT")
     train.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
     train.add_argument("--quiet", action="store_true", help="print the result only")
-    train.add_argument("-o", "--output", metavar="DIR", help="default: RECIPE-trained/")
+    train.add_argument(
+        "-o", "--output", metavar="DIR", help="default: RECIPE-trained/, or a folder beside it"
+    )
 
     replay = verb("replay", "search.verbs", "train a finished trial again and compare")
     replay.add_argument("trial", help="a trial id, or SEARCH/TRIAL")
@@ -188,16 +257,16 @@ def build_parser() -> argparse.ArgumentParser:
     ui = verb("ui", "search.verbs", "the MLflow UI, opened on a search", json=False)
     ui.add_argument("search", nargs="?", help="its name (default: the newest)")
     ui.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    ui.add_argument("--port", type=int, default=5000)
-    ui.add_argument("--no-open", action="store_true", help="do not open a browser")
+    ui.add_argument("--port", type=port, default=5000)
+    no_browser(ui)
 
     dashboard = verb(
         "dashboard", "search.verbs", "searches in the browser, while they run", json=False
     )
     dashboard.add_argument("search", nargs="?", help="its name (default: the newest)")
     dashboard.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    dashboard.add_argument("--port", type=int, default=8050, help="0: any free one")
-    dashboard.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    dashboard.add_argument("--port", type=port, default=8050, help="0: any free one")
+    no_browser(dashboard)
     dashboard.add_argument(
         "--optuna", action="store_true", help="the ledger in optuna-dashboard instead"
     )
@@ -221,10 +290,13 @@ def build_parser() -> argparse.ArgumentParser:
     cost.add_argument("--dataset", help="for shape and classes, and for a selector of --plan")
     cost.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
     cost.add_argument(
-        "--epochs", type=int, default=10, help="of the network a selector of --plan trains first"
+        "--epochs",
+        type=positive,
+        default=10,
+        help="of the network a selector of --plan trains first",
     )
     cost.add_argument("--shape", help="input shape, e.g. 3x32x32 (the default)")
-    cost.add_argument("--classes", type=int, help="default 100")
+    cost.add_argument("--classes", type=positive, help="default 100")
     cost.add_argument("--set", action="append", metavar="KEY=VALUE", help="a model parameter")
     cost.add_argument("--scale", choices=("none", "layer", "channel"), default="none")
     cost.add_argument("--binarize", choices=("body", "all"), default="body")
@@ -259,10 +331,24 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _complain(error: UserError) -> None:
+    """The message and its hint; on a terminal no word of them is split."""
+    lines = f"error: {redacted(str(error))}".split("\n")
+    if sys.stderr.isatty():
+        from search.terminal import filled
+
+        lines = [filled(line) for line in lines]
+    print("\n".join(lines), file=sys.stderr)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code: 0 done, 1 not what was hoped for, 2 a mistake in the input, 130 ctrl-C."""
     parser = build_parser()
-    args = parser.parse_args(argv)
+    try:
+        args = parse(parser, argv)
+    except UserError as error:
+        _complain(error)
+        return 2
     if args.version:
         from importlib import metadata
 
@@ -284,7 +370,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except UserError as error:
-        print(f"error: {redacted(str(error))}", file=sys.stderr)
+        _complain(error)
         return 2
     except BrokenPipeError:
         # The reader of a pipe left (`bitfront front x | head`).

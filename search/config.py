@@ -4,7 +4,6 @@ before anything starts; errors name file, line, key and the nearest valid word."
 from __future__ import annotations
 
 import os
-import re
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -13,6 +12,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from search import yaml_source
 from search.front import Objective
+from search.mistakes import mistakes
 from search.urls import with_secrets, without_secrets
 from search.yaml_source import Source
 from trainables.kinds import KINDS, METRIC_NAMES, Kind, Metric, kind_of
@@ -419,24 +419,8 @@ def _line(source: Source, path: yaml_source.Path_, message: str) -> str:
 
 
 def _problems(error: ValidationError, source: Source) -> list[str]:
-    lines = []
-    for item in error.errors(include_url=False):
-        path = tuple(p for p in item["loc"] if not str(p).startswith(("function-", "constrained-")))
-        if item["type"] == "extra_forbidden":
-            message = f"unknown key, {did_you_mean(str(path[-1]), _keys_at(path[:-1]))}"
-        elif item["type"] == "missing":
-            message = "is missing"
-        elif item["type"] == "literal_error":
-            expected = [w.strip(" '") for w in re.split(r",| or ", item["ctx"]["expected"])]
-            message = (
-                f"{item['input']!r} is not known, {did_you_mean(str(item['input']), expected)}"
-            )
-        else:
-            text = item["msg"].removeprefix("Input ").removeprefix("Value error, ")
-            given = item["input"]
-            message = f"{text}, got {given!r}" if isinstance(given, str | int | float) else text
-        lines.append(_line(source, path, message))
-    return list(dict.fromkeys(lines))
+    found = mistakes(error, source.data, _keys_at, _short_at)
+    return list(dict.fromkeys(_line(source, path, message) for path, message in found))
 
 
 def _keys_at(path: yaml_source.Path_) -> list[str]:
@@ -453,6 +437,23 @@ def _keys_at(path: yaml_source.Path_) -> list[str]:
             (t for t in (field.annotation, *get_args(field.annotation)) if _is_model(t)), None
         )
     return list(model.model_fields) if _is_model(model) else []
+
+
+# What a single value may stand for; a limit has a name of its own.
+_SHORT = {
+    ("limits", "*"): "a number",
+    ("task", "model"): "a name",
+    ("task", "optimizer"): "a name",
+    ("task", "schedule"): "a name",
+    ("task", "pretrain"): "a number of epochs or a file",
+    ("task", "loss", "distill"): "a name",
+    ("search", "early_stopping"): "true or false",
+}
+
+
+def _short_at(path: yaml_source.Path_) -> str:
+    known = ("limits", "*") if path[:1] == ("limits",) and len(path) == 2 else path
+    return _SHORT.get(tuple(map(str, known)), "")
 
 
 def _is_model(thing: Any) -> bool:

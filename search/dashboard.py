@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dashboards.live import Listed, live_app
 from search import home, terminal
 from search.home import SearchFolder
+from search.optuna_log import silence
 from search.view import SearchReader
 from trainables.registry import UserError
 
@@ -97,6 +98,8 @@ def serve_optuna(folder: SearchFolder, host: str, port: int, open_browser: bool)
             "optuna-dashboard is not installed", "pip install 'bitfront[optuna-dashboard]'"
         ) from None
     from optuna.storages import get_storage
+
+    silence()
 
     from search.reading import file_of, read_only
     from search.storage import LedgerStorage

@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from typing import Any, get_args
+from typing import Any
 
 from search.cluster import packed_share
-from search.config import METRICS, SearchConfig
+from search.config import SearchConfig
 from search.confirm import merged
 from search.entry import Entry
 from search.front import Front, hypervolume_share
@@ -23,26 +23,6 @@ from search.urls import redacted
 from spaces.space import Space
 from trainables import storage
 from trainables.registry import UserError
-from trainables.task import TrainingAttack
-
-# The accuracy of each of several tasks in a row.
-TASK_METRIC = "val_accuracy_task"
-METRIC_KEYS = (
-    "epoch",
-    "train_loss",
-    *METRICS,
-    *(f"{name}_raw" for name in METRICS),
-    *(f"{name}_mean" for name in METRICS),
-    "acc_soft",
-    "soft_gap",
-    "flip_rate",
-    "dead_share",
-    "distance_to_binary",
-    "overflow_rate",
-    "mask_change",
-    *(f"train_robust_{name}" for name in get_args(TrainingAttack) if name != "none"),
-    "seconds",
-)
 
 
 class Session:
@@ -316,5 +296,8 @@ class Session:
 
 
 def _metrics(result: dict[str, Any]) -> dict[str, float]:
-    tasks = (key for key in result if key.startswith(TASK_METRIC))
-    return {key: result[key] for key in (*METRIC_KEYS, *tasks) if key in result}
+    """Everything training measured. A worker says what that is, since Ray adds numbers of its own;
+    in a row of a history nothing else is."""
+    names = result.get("measured", result)
+    values = {name: result[name] for name in names if name in result}
+    return {n: v for n, v in values.items() if isinstance(v, int | float) and type(v) is not bool}

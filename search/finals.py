@@ -30,10 +30,13 @@ class FinalTraining:
     ended: float
     metrics: dict[str, float] = field(default_factory=dict)
     """on the test set"""
+    rest: str = "float32"
+    """how the packed checkpoint stores what is not binary"""
 
     @property
     def key(self) -> str:
-        return f"{self.recipe}/{self.epochs}/{self.seed}"
+        rest = "" if self.rest == "float32" else f"/{self.rest}"
+        return f"{self.recipe}/{self.epochs}/{self.seed}{rest}"
 
 
 def final_trainings(folder: SearchFolder, skip_damaged: bool = False) -> list[FinalTraining]:

@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from dashboards.view import SearchView, TrialView
+from search.optuna_log import silence
 
 LEAST_TRIALS = 10
 # The forest grows no wiser from more of them, only slower.
@@ -18,6 +19,7 @@ def importances(view: SearchView) -> dict[str, float]:
     the letter of every layer. None where there is too little to tell."""
     import optuna
 
+    silence()
     finished = [t for t in view.trials if t.state == "complete" and view.quality.name in t.values]
     if len(finished) < LEAST_TRIALS:
         return {}

@@ -51,15 +51,19 @@ class Preview:
         ]
         return "\n".join(
             [
-                f"search {self.search}: {self.trials} trials of a space with {size} points, "
-                f"{self.layers} layers to plan at most",
+                terminal.filled(
+                    f"search {self.search}: {self.trials} trials of a space with {size} points, "
+                    f"{self.layers} layers to plan at most"
+                ),
                 f"{100 * self.feasible_share:.0f} % of random points satisfy the limits",
                 "",
                 terminal.table(["cost", "least", "greatest"], rows),
                 "",
-                f"one trial: {low:.1f} to {high:.1f} s; {self.concurrent} at once; "
-                f"about {duration(self.eta_seconds)} in all",
-                *self._stage(),
+                terminal.filled(
+                    f"one trial: {low:.1f} to {high:.1f} s; {self.concurrent} at once; "
+                    f"about {duration(self.eta_seconds)} in all"
+                ),
+                *map(terminal.filled, self._stage()),
                 "nothing was started",
             ]
         )

@@ -3,6 +3,7 @@ only place that touches a test set."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import time
@@ -14,8 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from search.entry import Entry
+from search.final_folder import (
+    RESULT,
+    check_free,
+    claimed,
+    final_spec,
+    seed_identity,
+    trained_seeds,
+)
 from search.home import NAME, write_atomically
+from search.mistakes import first_mistake
 from search.results import Results
+from search.training_progress import EpochTold, Shown, TrainingProgress
 from search.yaml_source import Source
 from search.yaml_source import read as read_yaml
 from trainables.kinds import Kind, Metric, kind_of
@@ -34,7 +45,7 @@ class FinalTraining(Strict):
     """How the point is trained for good."""
 
     epochs: Annotated[int, Field(ge=1)]
-    seeds: Annotated[list[int], Field(min_length=1)]
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     rest: Literal["float32", "float16"] = "float32"
     """how the packed checkpoint stores what is not binary; accuracy is measured so"""
 
@@ -105,6 +116,48 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
     write_atomically(path, head + dump_yaml(recipe.model_dump(mode="json")))
 
 
+def may_save(recipe: Recipe, path: Path) -> bool:
+    """Whether nothing is lost by it: nothing is there, or the same recipe."""
+    if not path.exists():
+        return True
+    try:
+        there = load_recipe(path)
+    except UserError:
+        return False
+    return _lasting(there) == _lasting(recipe)
+
+
+def _lasting(recipe: Recipe) -> dict[str, Any]:
+    """A recipe without when, and by which version, it was written."""
+    content = recipe.model_dump(mode="json")
+    for key in ("exported", "bitfront"):
+        (content["provenance"] or {}).pop(key, None)
+    return content
+
+
+def save_beside(recipe: Recipe, path: Path, force: bool = False) -> Path:
+    """Write the recipe and return where: at `path`, or numbered beside it where that holds another
+    one. A file that holds this one already stays as it is, with what its reader noted in it."""
+    names = (path.with_name(f"{path.stem}-{n}{path.suffix}") for n in itertools.count(2))
+    for file in itertools.chain([path], names):
+        if force or not file.exists():
+            save_recipe(recipe, file)
+            return file
+        if may_save(recipe, file):
+            return file
+    raise AssertionError  # there is always another number
+
+
+def check_test_part(recipe: Recipe, data_dir: str | None) -> None:
+    """Data without a test part are told before hours of training, not after."""
+    from trainables.data import missing_test
+
+    task = recipe.spec.task
+    missing = missing_test(task.dataset, data_dir or task.data_dir)
+    if missing is not None:
+        raise UserError(f"final training needs a test part: {missing}")
+
+
 def load_recipe(path: Path) -> Recipe:
     source = read_yaml(path)
     if "bitfront_recipe" not in source.data:
@@ -116,10 +169,9 @@ def load_recipe(path: Path) -> Recipe:
     try:
         return Recipe.model_validate(source.data)
     except ValidationError as error:
-        item = error.errors()[0]
-        where = source.where(item["loc"])
-        key = ".".join(str(p) for p in item["loc"])
-        raise UserError(f"{where} {key}: {item['msg']}") from None
+        wrong, told = first_mistake(error, source.data)
+        key = ".".join(map(str, wrong))
+        raise UserError(f"{source.where(wrong)} {key}: {told}") from None
 
 
 def _mend_trial(source: Source) -> None:
@@ -189,11 +241,13 @@ def train_recipe(
     stages: Path | None = None,
     workers: int | None = None,
     address: str | None = None,
+    progress: TrainingProgress | None = None,
 ) -> FinalResult:
     """Train on train + validation for every seed, test, and write the packed networks. A seed
-    that was interrupted goes on from its last epoch; one that is done is not trained again. A
-    full-precision stage is trained on train + validation too, and kept in `stages`. With
-    `workers` every seed is trained by so many, on Ray."""
+    that was interrupted goes on from its last epoch; one that is done is not trained again, and a
+    folder with the training of another recipe is refused. A full-precision stage is trained on
+    train + validation too, and kept in `stages`. With `workers` every seed is trained by so many,
+    on Ray. `progress` shows epochs; without one they are told to `note`."""
     from trainables.distillation import check_teacher
     from trainables.pretraining import check_checkpoint
 
@@ -208,29 +262,42 @@ def train_recipe(
     data_dir = data_dir or task.data_dir
     stages = stages or out / "pretrained"
     tested = f"test_{recipe.quality.bare}"
-    jobs = []
-    for seed in recipe.final.seeds:
-        spec = recipe.spec.model_copy(update={"task": task, "seed": seed})
-        jobs.append(SeedJob(recipe, spec, str(out), data_dir, str(stages), threads))
-    waiting = []
-    for job in jobs:
-        found = job.finished()
-        if found is None:
-            waiting.append(job)
-        else:
-            reached = recipe.quality.text(found.metrics[tested])
-            note(f"seed {job.spec.seed}: already trained, {reached} test")
-    if workers is not None:
-        from search.workers import train_shared
 
-        train_shared(waiting, workers, address, gpus, note)
-    else:
-        for job in waiting:
-            train_seed(job, gpus, note)
-    done = [found for job in jobs if (found := job.finished()) is not None]
-    final = FinalResult(recipe.name, tested, task.epochs, done[0].examples, done)
-    write_atomically(out / "result.json", json.dumps(final.as_json(), indent=2))
-    return final
+    def job_of(seed: int) -> SeedJob:
+        spec = final_spec(recipe, seed)
+        return SeedJob(recipe, spec, str(out), data_dir, str(stages), threads)
+
+    with claimed(out, recipe):
+        jobs = [job_of(seed) for seed in dict.fromkeys(recipe.final.seeds)]
+        waiting = []
+        for job in jobs:
+            found = job.finished()
+            if found is None:
+                check_free(recipe, out, job.spec.seed)
+                waiting.append(job)
+            else:
+                reached = recipe.quality.text(found.metrics[tested])
+                note(f"seed {job.spec.seed}: already trained, {reached} test")
+        view = progress or TrainingProgress(note)
+        view.start(recipe, len(waiting))
+        try:
+            if workers is not None:
+                from search.workers import train_shared
+
+                train_shared(waiting, workers, address, gpus, view)
+            else:
+                for job in waiting:
+                    train_seed(job, gpus, view)
+        finally:
+            view.stop()
+        done = [found for job in jobs if (found := job.finished()) is not None]
+        # Seeds of this recipe that were trained before and not asked for now are results too.
+        others = {job.spec.seed for job in jobs}
+        more = (job_of(seed).finished() for seed in trained_seeds(out) if seed not in others)
+        every = sorted([*done, *(m for m in more if m is not None)], key=lambda s: s.seed)
+        told = FinalResult(recipe.name, tested, task.epochs, done[0].examples, every)
+        write_atomically(out / RESULT, json.dumps(told.as_json(), indent=2))
+    return FinalResult(recipe.name, tested, task.epochs, done[0].examples, done)
 
 
 def _tested(kind: Kind, last: dict[str, float]) -> dict[str, float]:
@@ -254,8 +321,7 @@ class SeedJob:
 
     @property
     def identity(self) -> str:
-        rest = self.recipe.final.rest
-        return self.spec.fingerprint() + ("" if rest == "float32" else f"-{rest}")
+        return seed_identity(self.recipe, self.spec.seed)
 
     @property
     def state(self) -> Path:
@@ -270,13 +336,22 @@ class SeedJob:
         return Path(self.out) / f"seed{self.spec.seed}.json"
 
     def finished(self) -> SeedResult | None:
-        return _finished(self.result_file, self.identity)
+        """What was found, if it was; the files may have been moved together since."""
+        try:
+            stored = read_json(self.result_file)
+            if not isinstance(stored, dict) or stored.pop("identity", None) != self.identity:
+                return None
+            stored["checkpoint"] = str(self.checkpoint)
+            found = TypeAdapter(SeedResult).validate_python(stored)
+        except (UserError, ValidationError):  # not there, or damaged
+            return None
+        return found if self.checkpoint.is_file() else None
 
 
 def train_seed(
     job: SeedJob,
     gpus: float,
-    note: Callable[[str], None],
+    view: Shown,
     peers: Peers | None = None,
     saved: Callable[[Path], None] = lambda file: None,
 ) -> None:
@@ -306,14 +381,19 @@ def train_seed(
     )
     first = peers is None or peers.rank == 0
     told = f"seed {spec.seed}: "
-    if load_state(training, job.state) and first:
-        note(f"{told}continued after epoch {training.epochs_done}")
+    resumed = load_state(training, job.state)
+    if resumed and first:
+        view.note(f"{told}continued after epoch {training.epochs_done}")
+    if first:
+        view.epoch(EpochTold(spec.seed, training.epochs_done, task.epochs))
     while not training.done:
         metrics = training.epoch()
         if first:
             save_state(training, job.state)
             saved(job.state)
-            note(f"{told}epoch {metrics['epoch']}/{task.epochs}, loss {metrics['train_loss']:.4f}")
+            reached = training.quality_in_training()
+            loss = metrics["train_loss"]
+            view.epoch(EpochTold(spec.seed, int(metrics["epoch"]), task.epochs, loss, reached))
     if not first:
         return
     training.network.verify()
@@ -344,15 +424,4 @@ def train_seed(
     job.state.unlink(missing_ok=True)
     quality, mean = recipe.quality, measured.get(f"{tested}_draws")
     drawn = f", {quality.text(mean)} for the mean over draws" if mean is not None else ""
-    note(f"{told}{quality.text(measured[tested])} test {quality.label}{drawn}")
-
-
-def _finished(file: Path, identity: str) -> SeedResult | None:
-    try:
-        stored = read_json(file)
-        if isinstance(stored, dict) and stored.pop("identity", None) == identity:
-            found = TypeAdapter(SeedResult).validate_python(stored)
-            return found if Path(found.checkpoint).is_file() else None
-    except (UserError, ValidationError):  # not there, or damaged: the seed is trained again
-        pass
-    return None
+    view.note(f"{told}{quality.text(measured[tested])} test {quality.label}{drawn}")

@@ -18,6 +18,7 @@ from search.entry import Entry
 from search.front import Front, Objective, hypervolume, hypervolume_share
 from search.garbage import uncollected
 from search.home import SearchFolder, is_name, list_searches
+from search.mistakes import first_mistake
 from search.networks import Networks
 from search.reading import LedgerReader
 from search.stopping import StoppingReport, report
@@ -63,8 +64,8 @@ def stored_config(folder: SearchFolder) -> SearchConfig:
     try:
         config = SearchConfig.model_validate(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        path, told = first_mistake(error, data)
+        reason = f"{'.'.join(map(str, path))}: {told}"
         raise UserError(f"{file}: damaged, or of another version: {reason}") from None
     wrong = _unknown_name(config)
     if wrong is not None:

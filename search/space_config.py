@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from search.config import KeyProblem, SearchConfig
+from search.mistakes import first_mistake
 from spaces.space import (
     FixedPlan,
     FreePlan,
@@ -145,8 +146,7 @@ def _check_attacks(space: Space) -> None:
         try:
             task = with_overrides(space.task, dict(zip(changed, each, strict=True)))
         except ValidationError as error:
-            text = error.errors()[0]["msg"].removeprefix("Value error, ")
-            raise KeyProblem(("task", "attack"), text) from None
+            raise KeyProblem(("task", "attack"), first_mistake(error)[1]) from None
         for name in map(str, space.method.values):
             try:
                 check_attack(TrialSpec(task=task, method=name, plan=""))
@@ -183,7 +183,11 @@ def _known_keys(raw: dict[str, Any], config: SearchConfig) -> None:
         prefix = key.rpartition(".")[0]
         if key not in known and prefix not in METHODS and prefix != "model":
             parameters = [f"{m}.{p}" for m in METHODS for p in METHODS.get(m).params]
-            hint = did_you_mean(key, [*known, *parameters])
+            # `lr` is meant as `optimizer.lr`, however little the two look alike.
+            ending = [k for k in known if k.endswith(f".{key}")]
+            hint = did_you_mean(key, ending or [*known, *parameters])
+            if ending:
+                hint = f"did you mean {' or '.join(repr(k) for k in ending)}?"
             raise KeyProblem(("space", key), f"unknown key, {hint}")
 
 
@@ -338,8 +342,8 @@ def _check_selecting(space: Space) -> None:
             known = [*TASK_KEYS, "dataset", "subset", "data_dir"]
             key, hint = str(next(iter(using.trained_on))), ""
             if isinstance(error, ValidationError):
-                first = error.errors()[0]
-                key, hint = ".".join(map(str, first["loc"])), first["msg"]
+                wrong, hint = first_mistake(error)
+                key = ".".join(map(str, wrong))
             if key not in known:
                 hint = f"unknown key, {did_you_mean(key, known)}"
             raise KeyProblem((*path, "trained_on", key), hint) from None
@@ -456,8 +460,7 @@ def _task_parameter(path: tuple[str, str], key: str, value: Any, config: SearchC
         try:
             with_overrides(config.task, {key: end})
         except ValidationError as error:
-            text = error.errors()[0]["msg"].removeprefix("Input ").removeprefix("Value error, ")
-            raise KeyProblem(path, f"{end!r} {text}") from None
+            raise KeyProblem(path, first_mistake(error)[1]) from None
     return domain
 
 

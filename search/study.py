@@ -27,6 +27,7 @@ from search.disks import network_disk
 from search.entry import STATES, Entry, stored_entry, without_plan
 from search.environment import environment
 from search.networks import Networks
+from search.optuna_log import silence
 from search.records import FORMAT_KEY, LEDGER_FORMAT, check_ledger_format
 from search.samplers import Problem, distribution, make_sampler
 from search.urls import with_driver
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 T = TypeVar("T")
-optuna.logging.set_verbosity(optuna.logging.WARNING)
+silence()
 
 SAMPLER_TRIES = 10
 # How long a database that is away is waited for, and between two attempts at most.

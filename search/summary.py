@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,7 +165,7 @@ def _shared_plan(results: Results, wide: bool) -> list[str]:
 
 
 def _filled(text: str) -> str:
-    return textwrap.fill(text, terminal.width())
+    return terminal.filled(text, "")
 
 
 def next_commands(results: Results) -> str:
@@ -180,8 +179,10 @@ def next_commands(results: Results) -> str:
     if results.state == "interrupted":
         commands.insert(0, (f"bitfront resume {name}", "continue where it stopped"))
     longest = max(len(command) for command, _ in commands)
-    lines = (f"  {command.ljust(longest)}   {what}" for command, what in commands)
-    return "\n".join(["Next:", *(terminal.shortened(line, terminal.width()) for line in lines)])
+    lines = [f"  {command.ljust(longest)}   {what}" for command, what in commands]
+    if max(map(len, lines)) > terminal.width():  # a command is there to be copied
+        lines = [terminal.filled(f"  {command}") for command, _ in commands]
+    return "\n".join(["Next:", *lines])
 
 
 STATUS_HEADERS = ["search", "state", "trials", "run", "failed", "best", "front", "hv %", "time"]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +31,13 @@ def show(text: str) -> None:
     print(redacted(text))
 
 
+def say(text: str) -> None:
+    """Sentences, each line of them wrapped at the terminal's width, and shown at once wherever the
+    output goes."""
+    show("\n".join(filled(line) for line in text.split("\n")))
+    sys.stdout.flush()
+
+
 def show_json(data: Any) -> None:
     print(redacted(json.dumps(data, indent=2, allow_nan=False)))
 
@@ -44,8 +54,28 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def filled(text: str, indent: str = "  ") -> str:
+    """Wrapped at the terminal's width between words, paths and names whole; lines that follow are
+    indented by that much more than the first."""
+    first = text[: len(text) - len(text.lstrip())]
+    return textwrap.fill(
+        text.lstrip(),
+        width(),
+        initial_indent=first,
+        subsequent_indent=first + indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
 def shortened(text: str, room: int) -> str:
-    return text if len(text) <= room else text[: max(1, room - 1)] + "…"
+    """Without what has no room: whole words, unless one alone is too long."""
+    if len(text) <= room:
+        return text
+    cut = text[: max(1, room - 1)]
+    before, space, _ = cut.rpartition(" ")
+    whole = text[len(cut)] == " " or not space or not before.strip()
+    return (cut if whole else before).rstrip() + "…"
 
 
 def table(
@@ -54,10 +84,11 @@ def table(
     flexible: int = -1,
     optional: Sequence[int] = (),
     paint: Mapping[int, Callable[[str], str]] = MappingProxyType({}),
+    prose: Sequence[int] = (),
 ) -> str:
     """Aligned columns, numbers to the right. Where the terminal is too narrow the `optional`
-    columns are left out, first ones first, then the `flexible` one gives way. `paint` colours the
-    cells of a column."""
+    columns are left out, first ones first, then the `flexible` one gives way; cells of the `prose`
+    columns take several lines then, broken between words. `paint` colours the cells of a column."""
     if not rows:
         return "(none)"
     cells = [list(map(str, row)) for row in rows]
@@ -69,6 +100,8 @@ def table(
         for row in cells:
             row[flexible] = shortened(row[flexible], room)
     right = [all(set(row[i]) <= NUMERIC for row in cells) for i in range(len(headers))]
+    if prose:
+        return _prose_table(headers, cells, widths, right, prose)
 
     def line(row: Sequence[str], painted: bool = True) -> str:
         parts = [row[i].rjust(widths[i]) if right[i] else row[i].ljust(widths[i]) for i in kept]
@@ -79,6 +112,56 @@ def table(
 
     rule = "  ".join("-" * widths[i] for i in kept)
     return "\n".join([line(headers, painted=False), rule, *map(line, cells)])
+
+
+def _prose_table(
+    headers: Sequence[str],
+    cells: list[list[str]],
+    widths: list[int],
+    right: list[bool],
+    prose: Sequence[int],
+) -> str:
+    """Columns of words share what the others leave, each as much of it as it needs of all."""
+    taken = total_width(widths) - sum(widths[i] for i in prose)
+    room, needed = max(16 * len(prose), width() - taken), sum(widths[i] for i in prose)
+    if needed > room:
+        for i in prose:
+            longest = max(len(word) for row in cells for word in row[i].split() or [""])
+            share = room * widths[i] // needed
+            widths[i] = min(widths[i], max(share, min(longest, room // len(prose))))
+        while sum(widths[i] for i in prose) > room:
+            widths[max(prose, key=lambda i: widths[i])] -= 1
+
+    def lines(row: Sequence[str]) -> list[str]:
+        broken = [_broken(c, widths[i]) if i in prose else [c] for i, c in enumerate(row)]
+        return [
+            "  ".join(
+                part.rjust(widths[i]) if right[i] else part.ljust(widths[i])
+                for i, part in enumerate(parts)
+            ).rstrip()
+            for parts in zip_longest(*broken, fillvalue="")
+        ]
+
+    rule = "  ".join("-" * w for w in widths)
+    return "\n".join([*lines(headers), rule, *(line for row in cells for line in lines(row))])
+
+
+def _broken(text: str, room: int) -> list[str]:
+    """Between words, and at hyphens only where a word has no room for itself."""
+    words = " ".join(_at_hyphens(word, room) for word in text.split())
+    return textwrap.wrap(words, room, break_on_hyphens=False, break_long_words=False) or [""]
+
+
+def _at_hyphens(word: str, room: int) -> str:
+    """A word that is too long, with a space where a line ends."""
+    if len(word) <= room:
+        return word
+    lines = [""]
+    for piece in re.findall(r"[^-]*-|[^-]+", word):
+        if lines[-1] and len(lines[-1]) + len(piece) > room:
+            lines.append("")
+        lines[-1] += piece
+    return " ".join(lines)
 
 
 def column_widths(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:

@@ -35,6 +35,14 @@ def _config(args: Namespace) -> SearchConfig:
     return config.load(config.locate(args.search), assignments, args.name)
 
 
+def _caution(config: SearchConfig) -> None:
+    """What the user may not have meant, on standard error: output for machines stays as it is."""
+    from search.cautions import cautions
+
+    for text in cautions(config):
+        print(terminal.filled(f"warning: {text}"), file=sys.stderr, flush=True)
+
+
 def _results(args: Namespace, name: str | None = None) -> Results:
     from search.results import Results
 
@@ -47,6 +55,7 @@ def run(args: Namespace) -> int:
     config = _config(args)
     if args.dry_run:
         return preview(args)
+    _caution(config)
     warm = _results(args, args.warm_start) if args.warm_start else None
     root = home.home(args.home)
     config = fetched(config, root)
@@ -97,10 +106,11 @@ def extend(args: Namespace) -> int:
 
 def validate(args: Namespace) -> int:
     config = _config(args)
+    _caution(config)
     if args.json:
         terminal.show_json({"valid": True, "config": config.open_data()})
     else:
-        terminal.show(f"{args.search}: valid, search '{config.name}'")
+        terminal.say(f"{args.search}: valid, search '{config.name}'")
     return 0
 
 
@@ -108,6 +118,7 @@ def preview(args: Namespace) -> int:
     from search.preview import preview_search
 
     config = _config(args)
+    _caution(config)
     report = preview_search(config)
     if args.json:
         terminal.show_json(report.as_json())
@@ -211,26 +222,35 @@ def compare(args: Namespace) -> int:
 
 
 def export(args: Namespace) -> int:
-    from search.recipe import recipe_of, save_recipe
+    from search.recipe import may_save, recipe_of, save_beside
 
     results = _results(args)
     if not results.front:
         raise UserError(f"search '{results.config.name}' has no complete trial yet")
-    seeds = list(range(_positive(args.seeds, "--seeds")))
+    seeds = list(range(args.seeds))
     if args.all:
         out = Path(args.output or "recipes")
         for entry in results.front:
-            save_recipe(
-                recipe_of(results, entry, args.epochs, seeds),
-                out / f"{results.config.name}-{entry.id}.yaml",
-            )
+            recipe = recipe_of(results, entry, args.epochs, seeds)
+            usual = out / f"{results.config.name}-{entry.id}.yaml"
+            path = save_beside(recipe, usual, args.force)
+            if path != usual:
+                terminal.say(f"{usual} has other content and stays as it is: wrote {path}")
         terminal.show(f"{len(results.front)} recipes in {out}")
         return 0
     entry = _chosen(results, args)
-    path = Path(args.output or "recipe.yaml")
-    save_recipe(recipe_of(results, entry, args.epochs, seeds), path)
+    recipe = recipe_of(results, entry, args.epochs, seeds)
+    usual = Path(args.output or "recipe.yaml")
+    if args.output and not args.force and not may_save(recipe, usual):
+        raise UserError(
+            f"{usual} is there and has other content; it is not overwritten",
+            "another name, or --force to replace it",
+        )
+    path = save_beside(recipe, usual, args.force)
+    if path != usual:
+        terminal.show(f"{usual} has other content and stays as it is")
     share = 100 * entry.costs["flops"] / results.full_flops
-    terminal.show(
+    terminal.say(
         f"{path}: trial {entry.id}, {entry.spec.method} {entry.spec.plan}\n"
         f"  {terminal.expectation(entry, results.config.quality)}\n"
         f"  {terminal.count(entry.costs['flops'])} flops "
@@ -281,12 +301,6 @@ def _chosen(results: Results, args: Namespace) -> Entry:
     raise UserError("which point? give --budget, --min-accuracy, --knee, --trial or --all")
 
 
-def _positive(value: int, option: str) -> int:
-    if value < 1:
-        raise UserError(f"{option} {value}: give at least 1")
-    return value
-
-
 def _number(text: str, option: str) -> float:
     try:
         return float(text)
@@ -295,34 +309,59 @@ def _number(text: str, option: str) -> float:
 
 
 def train(args: Namespace) -> int:
-    from search.recipe import load_recipe, train_recipe
+    from search.final_folder import folder_for, refuse_other
+    from search.interrupts import ending_gently, obey
+    from search.recipe import check_test_part, load_recipe, train_recipe
+    from search.training_progress import TrainingProgress, acknowledging
 
     path = Path(args.recipe)
     recipe = load_recipe(path)
     if args.epochs is not None:
-        recipe.final.epochs = _positive(args.epochs, "--epochs")
+        recipe.final.epochs = args.epochs
     if args.seeds is not None:
-        recipe.final.seeds = list(range(_positive(args.seeds, "--seeds")))
+        recipe.final.seeds = list(range(args.seeds))
     if args.half:
         recipe.final.rest = "float16"
-    out = Path(args.output or path.with_name(f"{path.stem}-trained"))
-    note = (lambda text: None) if args.quiet or args.json else terminal.show
+    told = None
+    out = Path(args.output) if args.output else None
+    if out is None:
+        out, told = folder_for(recipe, path)
+    silent = args.quiet or args.json
+    note = (lambda text: None) if silent else terminal.say
     stages = home.stages_folder(home.home(args.home))
     if args.address is not None and args.workers is None:
         raise UserError("--address is for --workers N: one worker trains here")
-    result = train_recipe(
-        recipe,
-        out,
-        args.data_dir,
-        threads=args.threads,
-        note=note,
-        stages=stages,
-        workers=args.workers,
-        address=args.address,
-    )
-    told = _note_finals(recipe, result, home.home(args.home))
+    refuse_other(out, recipe)
+    check_test_part(recipe, args.data_dir)
     if told is not None:
         note(told)
+    seeds = len(set(recipe.final.seeds))
+    note(f"{recipe.name}: epochs {recipe.final.epochs}, seeds {seeds}, into {out}")
+    # Of several workers another thread tells, in which nothing can be interrupted.
+    heed = obey if args.workers is None else lambda: None
+    view = TrainingProgress(note, None if silent else sys.stdout, heed)
+    try:
+        with ending_gently(), acknowledging("interrupted, saving ..."):
+            result = train_recipe(
+                recipe,
+                out,
+                args.data_dir,
+                threads=args.threads,
+                note=note,
+                stages=stages,
+                workers=args.workers,
+                address=args.address,
+                progress=view,
+            )
+    except KeyboardInterrupt:
+        kept = view.last
+        done = f"seed {kept.seed} after epoch {kept.done} of {kept.epochs}" if kept else "nothing"
+        told = f"kept in {out}: {done}; the same command goes on from there"
+        print(terminal.filled(told), file=sys.stderr)
+        return 130
+    problem = _note_finals(recipe, result, home.home(args.home))
+    if problem is not None:
+        note(problem)
     if args.json:
         terminal.show_json(result.as_json())
         return 0
@@ -343,7 +382,7 @@ def train(args: Namespace) -> int:
     spread = f" ± {quality.number(result.spread)}" if len(result.seeds) > 1 else ""
     expected = quality.text(recipe.expected.get(quality.name))
     known = f" (validation {quality.label} in the search: {expected})" if expected != "-" else ""
-    terminal.show(
+    terminal.say(
         f"\ntest {quality.label} {quality.number(result.mean)}{spread}{quality.unit} "
         f"over {len(result.seeds)} seeds, "
         f"{result.epochs} epochs on {result.train_examples} examples{known}"
@@ -374,6 +413,7 @@ def _note_finals(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
             seconds=seed.seconds,
             ended=time.time(),
             metrics=seed.metrics,
+            rest=recipe.final.rest,
         )
         for seed in result.seeds
     ]
@@ -401,7 +441,9 @@ def ui(args: Namespace) -> int:
     from search.ui import serve
 
     folder = home.find(home.home(args.home), args.search) if args.search else None
-    return serve(home.home(args.home), folder, args.host, args.port, open_browser=not args.no_open)
+    return serve(
+        home.home(args.home), folder, args.host, args.port, open_browser=not args.no_browser
+    )
 
 
 def dashboard(args: Namespace) -> int:

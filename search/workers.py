@@ -8,13 +8,14 @@ import logging
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from search import cluster
 from search.recipe import SeedJob, train_seed
+from search.training_progress import EpochTold, Shown
 from trainables.log import LOG_MB, limit_log
 from trainables.peers import Peers, check_shareable
 from trainables.registry import UserError
@@ -28,7 +29,7 @@ class Keeper:
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
-        self.notes: list[str] = []
+        self.notes: list[str | EpochTold] = []
 
     def load(self, name: str) -> bytes | None:
         file = self.folder / name
@@ -40,10 +41,10 @@ class Keeper:
         part.write_bytes(content)
         part.replace(self.folder / name)
 
-    def note(self, text: str) -> None:
-        self.notes.append(text)
+    def note(self, told: str | EpochTold) -> None:
+        self.notes.append(told)
 
-    def take(self) -> list[str]:
+    def take(self) -> list[str | EpochTold]:
         taken, self.notes = self.notes, []
         return taken
 
@@ -53,7 +54,7 @@ def train_shared(
     workers: int,
     address: str | None,
     gpus: float,
-    note: Callable[[str], None],
+    view: Shown,
 ) -> None:
     """Train the seeds one after another, each by all workers."""
     for job in jobs:
@@ -73,13 +74,13 @@ def train_shared(
                 "fewer workers, fewer --threads, or a larger cluster",
             )
         for job in jobs:
-            _train(job, workers, need, note)
+            _train(job, workers, need, view)
     finally:
         if started:
             cluster.leave()
 
 
-def _train(job: SeedJob, workers: int, need: dict[str, float], note: Callable[[str], None]) -> None:
+def _train(job: SeedJob, workers: int, need: dict[str, float], view: Shown) -> None:
     import ray
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
@@ -91,7 +92,7 @@ def _train(job: SeedJob, workers: int, need: dict[str, float], note: Callable[[s
     logging.getLogger("ray.train").setLevel(logging.ERROR)
     scratch = tempfile.mkdtemp(prefix="bitfront-train-")
     ended = threading.Event()
-    teller = threading.Thread(target=_tell, args=(keeper, note, ended))
+    teller = threading.Thread(target=_tell, args=(keeper, view, ended))
     teller.start()
     try:
         TorchTrainer(
@@ -113,14 +114,30 @@ def _train(job: SeedJob, workers: int, need: dict[str, float], note: Callable[[s
         job.state.unlink(missing_ok=True)
 
 
-def _tell(keeper: Any, note: Callable[[str], None], ended: threading.Event) -> None:
+@dataclass
+class _Teller:
+    """Sends what a worker tells to the driver's machine."""
+
+    keeper: Any
+
+    def note(self, text: str) -> None:
+        self.keeper.note.remote(text)
+
+    def epoch(self, told: EpochTold) -> None:
+        self.keeper.note.remote(told)
+
+
+def _tell(keeper: Any, view: Shown, ended: threading.Event) -> None:
     import ray
 
     last = False
     while not last:
         last = ended.wait(NOTE_SECONDS)
-        for text in ray.get(keeper.take.remote()):
-            note(text)
+        for told in ray.get(keeper.take.remote()):
+            if isinstance(told, str):
+                view.note(told)
+            else:
+                view.epoch(told)
 
 
 def _worker(config: dict[str, Any]) -> None:
@@ -141,4 +158,4 @@ def _worker(config: dict[str, Any]) -> None:
                 content = content.replace(folder.encode(), job.out.encode())
             ray.get(keeper.save.remote(file.name, content))
 
-        train_seed(mine, config["gpus"], keeper.note.remote, Peers(), saved)
+        train_seed(mine, config["gpus"], _Teller(keeper), Peers(), saved)

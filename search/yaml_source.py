@@ -12,6 +12,7 @@ from trainables.registry import UserError
 from trainables.text_files import MOST_YAML_BYTES, TooLargeError, load_yaml, read_text
 
 Path_ = tuple[str | int, ...]
+EXAMPLES = "a search needs at least task.dataset and task.model; docs/yaml.md has every key"
 
 
 # Keys that a single word may stand for, and what the word is then.
@@ -51,8 +52,11 @@ def read(path: Path) -> Source:
 
 def parse(text: str, name: str) -> Source:
     data, node = load_yaml(text, name)
+    if data is None:
+        raise UserError(f"{name}: the file is empty", EXAMPLES)
     if not isinstance(data, dict):
-        raise UserError(f"{name}:1 a search is a mapping of keys, not {type(data).__name__}")
+        what = "a list" if isinstance(data, list) else "a single value"
+        raise UserError(f"{name}:1 should be keys and values such as 'name: x', not {what}")
     source = Source(name, data)
     _note_lines(node, (), source)
     return source

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,6 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from trainables.binary import Accumulator, SignInput, accumulate_fixed, quantize_input
@@ -26,6 +24,7 @@ from trainables.plan import BINARY_INPUTS, binary_layers, plan_layers
 from trainables.pruning import as_bitmap
 from trainables.registry import UserError, quoted
 from trainables.task import TrialSpec
+from trainables.tensor_files import write_tensors
 from trainables.text_files import check_format, parse_json
 from trainables.training import Network, memory_format
 
@@ -130,10 +129,7 @@ def save(
         "notes": json.dumps(notes),
     }
     metadata["sha256"] = _digest(tensors, metadata)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    save_file(tensors, part, metadata)
-    part.replace(path)
+    write_tensors(tensors, path, metadata)
     return payload_bytes(tensors)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from trainables.cost import task_cost_table
@@ -28,6 +26,7 @@ from trainables.models import build_model
 from trainables.packed import FORMAT as PACKED
 from trainables.registry import UserError
 from trainables.task import PretrainSpec, Task, TrialSpec
+from trainables.tensor_files import write_tensors
 from trainables.training import Training, load_state, save_state, search_data
 
 FORMAT = "bitfront-stage"
@@ -131,12 +130,10 @@ class StageCache:
         state = path.with_suffix(".state")
         training = train_stage(spec, train, validation, device, state, self)
         tensors = weights_of(training.model)
-        part = path.with_suffix(f".{os.getpid()}.part")
         quality = training.kind.quality
         notes = {quality.bare: training.history[-1][quality.name], "epochs": spec.task.epochs}
         metadata = {"format": FORMAT, "spec": spec.model_dump_json(), "notes": json.dumps(notes)}
-        save_file(tensors, part, metadata)
-        part.replace(path)
+        write_tensors(tensors, path, metadata)
         state.unlink(missing_ok=True)
         return tensors
 

@@ -407,6 +407,15 @@ class Training:
         now = [name for name in wanted if self.done or name in QUICK]
         return robust_accuracies(self.model, self.validation, self.spec.task, now)
 
+    def quality_in_training(self) -> float | None:
+        """Accuracy of the network as it is trained, on some of the examples it learns from: whether
+        it learns, where there is no validation part. Nothing of the training depends on it."""
+        if self.done or self.kind.name != "classification":
+            return None  # other kinds take long, or measure several tasks
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):
+            return self._quality_as_trained(self.train.first(GAP_EXAMPLES))
+
     def _quality_as_trained(self, part: Part) -> float:
         with self.method.as_trained():
             return self._evaluate(part)[self.kind.quality.name]

@@ -103,6 +103,7 @@ class Trial(tune.Trainable):
     def _epoch(self) -> dict[str, Any]:
         training = self._training
         metrics = dict(training.history[-1] if training.done else training.epoch())
+        metrics["measured"] = list(metrics)
         if training.done:
             from trainables.pictures import pictures
 

@@ -1,5 +1,6 @@
 """The command line: quick, helpful, and quiet about its insides."""
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -135,7 +136,7 @@ def test_cost_prints_the_per_layer_table_and_the_totals(capsys):
         (["replay", "cafebabe"], "no trial 'cafebabe'"),
         (["export", "../etc", "--knee"], "unknown search"),
         (["cost", "cresnet20", "--shape", "3x0x0"], "write it as 3x32x32"),
-        (["run", "quickstart", "--trials", "0"], "search.trials: should be greater"),
+        (["run", "quickstart", "--trials", "0"], "--trials: give a whole number of at least 1"),
         (["validate", "quickstart", "--set", "task.optimizer.lr=.inf"], "task.optimizer.lr"),
         (["run", "quickstart", "--set", "task.dataset=cifar10"], "data directory"),
         (["run", "quickstart", "--home", "/dev/null/runs"], "cannot be written: Not a directory"),
@@ -206,3 +207,114 @@ def test_a_broken_pipe_is_no_traceback():
     command = f"{sys.executable} -m search.cli cost cresnet20 | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=Path.cwd())
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["figur"], "unknown verb 'figur', did you mean 'figure'?"),
+        (["trian", "recipe.yaml"], "unknown verb 'trian', did you mean 'train'?"),
+        (["export", "x", "--budgt", "40%"], "unknown option '--budgt', did you mean '--budget'?"),
+        (["run", "--tirals=3"], "did you mean '--trials'?"),
+        (["ui", "--no-bowser"], "did you mean '--no-browser'?"),
+        (["run", "a", "b"], "'b' is one word too many"),
+        (["export"], "are required: search"),
+        (["export", "x", "--epochs", "-3"], "--epochs: give a whole number of at least 1"),
+        (["export", "x", "--epochs", "0"], "--epochs: give a whole number of at least 1"),
+        (["export", "x", "--seeds", "0"], "--seeds: give a whole number of at least 1"),
+        (["train", "x", "--workers", "0"], "--workers: give a whole number of at least 1"),
+        (["train", "x", "--threads", "-1"], "--threads: give a whole number of at least 1"),
+        (["train", "x", "--epochs", "many"], "at least 1, not 'many'"),
+        (["submit", "--trials", "0", "--address", "x"], "--trials: give a whole number"),
+        (["cost", "mlp", "--classes", "0"], "--classes: give a whole number of at least 1"),
+        (["ui", "--port", "70000"], "--port: give a whole number from 0 to 65535"),
+    ],
+)
+def test_a_wrong_word_on_the_command_line_gets_the_right_one(words, expected, capsys):
+    message = call(capsys, *words, code=2)
+    assert message.startswith("error: ")
+    assert expected in message
+    assert "usage:" not in message
+
+
+def subparsers():
+    action = next(a for a in build_parser()._actions if a.dest == "verb")
+    return action.choices
+
+
+def test_every_whole_number_on_the_command_line_is_checked():
+    for verb, sub in subparsers().items():
+        assert not [a.option_strings for a in sub._actions if a.type is int], verb
+
+
+def test_not_opening_a_browser_is_one_option_everywhere():
+    for verb in ("ui", "dashboard"):
+        parser = subparsers()[verb]
+        assert "--no-browser" in parser.format_help()
+        assert "--no-open" not in parser.format_help()
+        for option in ("--no-browser", "--no-open"):
+            assert build_parser().parse_args([verb, option]).no_browser
+        assert not build_parser().parse_args([verb]).no_browser
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *([verb, "--help"] for verb in VERBS),
+        ["--help"],
+        ["methods"],
+        ["models"],
+        ["selectors"],
+        ["datasets"],
+        ["doctor"],
+        ["preview", "quickstart"],
+        ["cost", "cresnet20"],
+    ],
+    ids=" ".join,
+)
+def test_no_line_is_wider_than_80_columns(words, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    with contextlib.suppress(SystemExit):
+        main(words)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines
+    # A path may be longer than any terminal is wide.
+    assert not [line for line in lines if len(line) > 80 and len(line.split()) > 1]
+
+
+@pytest.mark.parametrize("verb", ["methods", "models", "selectors", "datasets"])
+def test_lists_are_broken_between_words_and_leave_out_none(verb, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    everything = {w.rstrip("-") for w in call(capsys, verb).split()}
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = call(capsys, verb)
+    assert "…" not in narrow
+    long = {w for w in everything if len(w) > 30}
+    assert everything - long - {w.rstrip("-") for w in narrow.split()} == set()
+
+
+def test_optuna_writes_nothing_on_the_terminal(tmp_path):
+    """In a process that uses it without a search, as reports and pages do."""
+    program = (
+        "from dashboards.view import SearchView\n"
+        "from types import SimpleNamespace as S\n"
+        "from search.importance import importances\n"
+        "trial = lambda i: S(state='complete', values={'q': i / 20}, method='bnn', plan='',\n"
+        "                    params={'lr': i / 7, 'x': str(i % 3)})\n"
+        "view = S(trials=[trial(i) for i in range(20)], layers_of=lambda t: [],\n"
+        "         quality=S(name='q', maximize=True))\n"
+        "assert importances(view)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    assert done.stderr == ""
+
+
+def test_every_use_of_optuna_is_silenced():
+    """Whoever makes a study, or opens a storage, comes after `silence`."""
+    folder = Path(__file__).parent.parent.parent / "search"
+    for path in folder.glob("*.py"):
+        text = path.read_text()
+        if "create_study(" in text or "get_storage(" in text:
+            assert "silence()" in text, path.name

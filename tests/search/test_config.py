@@ -1,15 +1,22 @@
 """A mistake in a search YAML is found before anything starts, and the message says where."""
 
 import contextlib
+import json
+import re
+from typing import get_args
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
 
 from search import config as config_module
+from search.cautions import cautions
+from search.cli import main
 from search.config import ConfigError, SearchConfig, load, locate, ready_made
 from search.space_config import build_space
+from search.yaml_source import parse
 from trainables.registry import UserError
 
 
@@ -31,8 +38,8 @@ def test_a_typo_names_file_line_key_and_the_nearest_word(make_config, tiny_yaml)
     ("assignment", "expected"),
     [
         ("task.epocs=3", "task.epocs: unknown key, did you mean 'epochs'?"),
-        ("task.epochs=many", "task.epochs: should be a valid integer"),
-        ("task.epochs=0", "task.epochs: should be greater than or equal to 1"),
+        ("task.epochs=many", "task.epochs: should be a whole number, got 'many'"),
+        ("task.epochs=0", "task.epochs: should be at least 1"),
         ("task.dataset=digit", "task.dataset: unknown dataset 'digit', did you mean 'digits'?"),
         ("task.model.name=mpl", "unknown model 'mpl', did you mean 'mlp'?"),
         ("task.model.widht=3", "task.model.widht: unknown key, did you mean 'width'?"),
@@ -49,7 +56,7 @@ def test_a_typo_names_file_line_key_and_the_nearest_word(make_config, tiny_yaml)
         ("space.optimizer.lr={float: [1, 0.1]}", "low 1 is above high 0.1"),
         ("space.optimizer.lr={float: [0, 0.1], log: true}", "a log range starts above 0"),
         ("space.optimizer.lr={flaot: [0, 0.1]}", "unknown kind 'flaot', did you mean 'float'?"),
-        ("space.optimizer.lr={float: [-1, 0.1]}", "-1.0 should be greater than 0"),
+        ("space.optimizer.lr={float: [-1, 0.1]}", "should be greater than 0, got -1.0"),
         ("space.optimizer.lr={float: [0.1]}", "give two numbers"),
         ("space.batch_size={choice: []}", "at least one value"),
         ("objectives.acuracy=max", "objectives.acuracy: unknown key"),
@@ -57,7 +64,18 @@ def test_a_typo_names_file_line_key_and_the_nearest_word(make_config, tiny_yaml)
         ("limits.flop=3", "limits.flop: unknown key, did you mean 'flops'?"),
         ("limits.flops={min: 9, max: 3}", "min is above max"),
         ("search.sampler=tpee", "'tpee' is not known, did you mean 'tpe'?"),
-        ("search.trials=0", "search.trials: should be greater than or equal to 1"),
+        ("search.trials=0", "search.trials: should be at least 1"),
+        ("limits.flops_pct='40%'", "limits.flops_pct: should be a number or keys and values"),
+        ("limits.flops_pct='40%'", "got '40%': write 40"),
+        ("limits=[40]", "limits: should be keys and values, got a list"),
+        ("space.lr=0.1", "space.lr: unknown key, did you mean 'optimizer.lr'?"),
+        ("space.kind=none", "did you mean 'loss.distill.kind'?"),
+        ("objectives.val_accuracy=min", "min looks for the worst networks, write max"),
+        ("objectives.flops=max", "max looks for the worst networks, write min"),
+        ("resources.gpus=some", "resources.gpus: should be a number or 'auto', got 'some'"),
+        ("search.early_stopping=maybe", "should be true or false or keys and values"),
+        ("name=3", "name: should be text, got 3: put it in quotes"),
+        ("task.optimizer.lr='0,1'", "should be a number, got '0,1': write 0.1"),
         ("resources.cpu=1", "resources.cpu: unknown key, did you mean 'cpus'?"),
         ("tracking.url=x", "tracking.url: unknown key, did you mean 'uri'?"),
         ("name=../up", "letters, digits"),
@@ -214,12 +232,12 @@ def test_a_checkpoint_is_known_by_what_is_in_it(make_config, weights, tmp_path):
 @pytest.mark.parametrize(
     ("assignments", "expected"),
     [
-        (["task.pretrain=-1"], "task.pretrain.epochs: should be greater than or equal to 0"),
+        (["task.pretrain=-1"], "task.pretrain.epochs: should be at least 0"),
         (["task.pretrain.epoch=2"], "task.pretrain.epoch: unknown key, did you mean 'epochs'?"),
         (["task.pretrain=nowhere.pt"], "nowhere.pt: no such file"),
         (["task.pretrain=WEIGHTS", "space.model.width=[16, 8]"], "no weight of the network"),
         (["task.pretrain=WEIGHTS", "task.pretrain.sha256=abc"], "its sha256 differs"),
-        (["space.pretrain.epochs=[0, -2]"], "-2 should be greater than or equal to 0"),
+        (["space.pretrain.epochs=[0, -2]"], "should be at least 0, got -2"),
     ],
 )
 def test_a_start_that_cannot_be_is_found_before_anything_starts(
@@ -261,3 +279,87 @@ def test_a_teacher_is_a_file_that_is_there(tmp_path):
         ConfigError, match=r"s.yaml:4 task.loss.distill: .*nowhere.pt: no such file"
     ):
         load(path)
+
+
+# Words of the schema's own language, and the classes behind the keys.
+FOREIGN = ("Input should", "valid dictionary", "instance of", "NoneType", "Value error", "parse")
+WRONG = ("40%", 3.5, -1, 0, True, None, [], [1], {}, {"a": 1}, "x" * 5000, 10**400, {3: 4})
+
+
+def models_of(model, path=()):
+    """(path, model) of every mapping of the schema."""
+    yield path, model
+    for name, field in model.model_fields.items():
+        for kind in (field.annotation, *get_args(field.annotation)):
+            for each in (kind, *get_args(kind)):
+                if isinstance(each, type) and issubclass(each, BaseModel):
+                    yield from models_of(each, (*path, name))
+
+
+def replaced(data, path, value):
+    """The data with another value at that key, everything on the way made."""
+    copy = node = {**data}
+    for part in path[:-1]:
+        below = node.get(part)
+        node[part] = {**below} if isinstance(below, dict) else {}
+        node = node[part]
+    node[path[-1]] = value
+    return copy
+
+
+def test_no_message_is_in_the_words_of_the_schema(tiny_yaml):
+    """Every key of every mapping with every kind of wrong value."""
+    mappings = list(models_of(SearchConfig))
+    classes = {model.__name__ for _, model in mappings}
+    assert {"Limit", "SearchConfig", "Task", "PretrainSpec"} <= classes
+    told = 0
+    for path, model in mappings:
+        for name in (*model.model_fields, "unknown"):
+            for value in WRONG:
+                source = parse(tiny_yaml, "tiny.yaml")
+                source.data = replaced(source.data, (*path, name), value)
+                try:
+                    SearchConfig.model_validate(source.data)
+                except ValidationError as error:
+                    problems = config_module._problems(error, source)
+                    assert problems
+                    for text in problems:
+                        told += 1
+                        assert not [word for word in FOREIGN if word in text], text
+                        assert not [c for c in classes if re.search(rf"\b{c}\b", text)], text
+                        assert "something else" not in text
+                        assert len(text) < 500, text
+    assert told > 500
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n"])
+def test_an_empty_file_is_called_empty(text):
+    with pytest.raises(UserError) as caught:
+        parse(text, "mine.yaml")
+    assert caught.value.message == "mine.yaml: the file is empty"
+    assert "task.dataset" in caught.value.hint
+
+
+def test_what_is_no_mapping_is_told_without_names_of_types():
+    for text, what in (("[1]", "a list"), ("words", "a single value")):
+        with pytest.raises(UserError, match=f"not {what}"):
+            parse(text, "mine.yaml")
+
+
+def test_what_is_probably_not_meant_is_a_warning(make_config):
+    assert cautions(make_config()) == []
+    (told,) = cautions(make_config("task.subset=5000"))
+    assert told == "task.subset: 5,000 examples of digits, which has 1,438: all of them are used"
+    for plan in ("{per: layer, levels: F}", "{per: layer, levels: [F]}", "{per: stage, levels: B}"):
+        (told,) = cautions(make_config(f"space.plan={plan}"))
+        assert "the plan decides nothing" in told
+
+
+@pytest.mark.parametrize("words", [["validate"], ["preview"], ["run", "--dry-run"]])
+def test_warnings_are_shown_before_anything_starts(words, capsys, tmp_path, tiny_yaml):
+    file = tmp_path / "tiny.yaml"
+    file.write_text(tiny_yaml)
+    assert main([*words, str(file), "--set", "task.subset=5000", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith("warning: task.subset: 5,000")
+    assert json.loads(captured.out)

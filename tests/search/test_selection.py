@@ -166,7 +166,7 @@ def test_the_scores_are_kept_a_row_a_layer(tmp_path, make_space):
         ("random]", "randm]", "unknown selector 'randm', did you mean 'random'"),
         ("examples: 100", "exmples: 100", "did you mean 'examples'"),
         ("examples: 100", "examples: 2", "2 is outside 16..1000000"),
-        ("epochs: 1, ", "epochs: 0, ", "greater than or equal to 1"),
+        ("epochs: 1, ", "epochs: 0, ", "should be at least 1, got 0"),
         ("trained_on: {epochs", "trained_on: {epoch", "unknown key, did you mean 'epochs'"),
         ("trained_on: {", "trained_on: {dataset: digts, ", "did you mean 'digits'"),
         ("seeds: [0, 1]", "seeds: [a]", "whole numbers"),

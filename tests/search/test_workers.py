@@ -46,7 +46,7 @@ def test_two_workers_reach_what_one_does(two_cpus, tmp_path, method, letters):
     assert alone.mean > 0.8
     assert set(shared.as_json()) == set(alone.as_json())
     files = {file.name for file in (tmp_path / "shared").iterdir()}
-    assert files == {"seed0.json", "seed0.safetensors", "result.json"}
+    assert files == {"training.json", "seed0.json", "seed0.safetensors", "result.json"}
     model, *_ = packed.load(tmp_path / "shared" / "seed0.safetensors")
     reloaded = evaluate(model, load_test("digits"))["val_accuracy"]
     assert reloaded == pytest.approx(shared.mean)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,9 @@ import pytest
 import torch
 from PIL import Image
 
+from search.cli import main
 from search.config import from_source
+from search.recipe import FinalTraining, Recipe, save_recipe
 from search.space_config import build_space
 from search.yaml_source import parse
 from trainables.data import (
@@ -26,6 +29,7 @@ from trainables.data import (
     in_order,
     load_test,
     load_train,
+    missing_test,
 )
 from trainables.data import datasets as datasets_module
 from trainables.data.augmentations import affine_flip, crop_boxes, resized_crop_flip
@@ -348,3 +352,68 @@ def test_the_real_sample_is_the_same_as_a_folder_of_ones_own() -> None:
     torch.testing.assert_close(
         pixels(named.x, "tiny-imagenet-20"), pixels(own.x, "folder:x:64:20"), atol=1e-2, rtol=0
     )
+
+
+# --- a test part --------------------------------------------------------------------------------
+
+
+def test_data_without_a_test_part_are_noticed_before_they_are_needed(tmp_path: Path) -> None:
+    root = write_folder(tmp_path / "birds")
+    assert missing_test("folder:birds:8:3", tmp_path) is None
+    for name in CLASSES:
+        shutil.rmtree(root / "test" / name)
+    told = missing_test("folder:birds:8:3", tmp_path)
+    assert told is not None
+    assert str(root / "test") in told
+    assert str(root / "val") in told
+    write_image(root / "val" / "ant" / "0.png", (0, 0, 1))
+    assert missing_test("folder:birds:8:3", tmp_path) is None
+    # Where the data themselves are missing, that is told elsewhere.
+    assert missing_test("folder:birds:8:3", tmp_path / "nowhere") is None
+    assert missing_test("folder:birds:8:3") is None
+
+
+def test_files_of_the_other_part_are_missed_too(tmp_path: Path) -> None:
+    for name, folder, file in (
+        ("mnist", "MNIST/raw", "t10k-images-idx3-ubyte"),
+        ("permuted-mnist", "MNIST/raw", "t10k-images-idx3-ubyte"),
+        ("fashion-mnist", "FashionMNIST/raw", "t10k-labels-idx1-ubyte.gz"),
+        ("cifar10", "cifar-10-batches-py", "test_batch"),
+        ("cifar100", "cifar-100-python", "test"),
+        ("got10k", "got10k/train", "../../otb/one/groundtruth.txt"),
+        ("sequences:mine", "mine/train", "../test/one/groundtruth_rect.txt"),
+    ):
+        where = tmp_path / folder
+        where.mkdir(parents=True, exist_ok=True)
+        (where / file).unlink(missing_ok=True)
+        assert missing_test(name, tmp_path) is not None, name
+        (where / file).parent.mkdir(parents=True, exist_ok=True)
+        (where / file).touch()
+        assert missing_test(name, tmp_path) is None, name
+    assert missing_test("digits") is None
+
+
+def test_a_search_warns_of_it_and_final_training_says_so_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(write_folder(tmp_path / "data" / "birds") / "test")
+    text = (
+        "task: {dataset: 'folder:birds:8', model: {name: mlp, depth: 3, width: 4}, subset: 99}\n"
+        "space: {method: bnn, plan: {per: layer}}\n"
+    )
+    (tmp_path / "s.yaml").write_text(text)
+    data = ["--data-dir", str(tmp_path / "data")]
+    assert main(["validate", str(tmp_path / "s.yaml"), *data]) == 0
+    warnings = " ".join(capsys.readouterr().err.split())
+    assert "warning: folder:birds:8:3 has no test part: no images in" in warnings
+    assert "99 examples of folder:birds:8:3, which has 24" in warnings
+    task = {"dataset": "folder:birds:8:3", "model": "mlp"}
+    spec = TrialSpec(task=Task.model_validate(task), plan="FF")
+    final = FinalTraining(epochs=1, seeds=[0])
+    expected = {"val_accuracy": 0.5, "flops": 1.0}
+    save_recipe(Recipe(name="x", spec=spec, final=final, expected=expected), tmp_path / "r.yaml")
+    assert main(["train", str(tmp_path / "r.yaml"), *data]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: final training needs a test part: no images in")
+    assert len(captured.err.splitlines()) == 1
+    assert not (tmp_path / "r-trained").exists()

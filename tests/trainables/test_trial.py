@@ -22,6 +22,7 @@ from trainables.trial import STATE_FILE, Trial, forget_dead, reason_of
 DROPOUT = {"name": "mlp", "depth": 3, "width": 24, "dropout": 0.3}
 IMAGES = {"name": "cresnet", "depth": 8, "width": 8}
 LOCAL = {"seconds", "worker", "resumed_from"}
+NO_METRICS = ("done", "history", "picture", "measured")
 
 
 def config_of(spec: TrialSpec, folder: Path, **more: Any) -> dict[str, Any]:
@@ -61,8 +62,7 @@ def test_a_step_is_an_epoch_and_the_last_one_brings_the_history(make_spec, tmp_p
     assert ["history" in r for r in results] == [False, False, False, True]
     history = results[-1]["history"]
     assert facts(history) == [
-        facts({k: v for k, v in r.items() if k not in ("done", "history", "picture")})
-        for r in results
+        facts({k: v for k, v in r.items() if k not in NO_METRICS}) for r in results
     ]
     assert all(r["worker"] == os.getpid() and r["resumed_from"] == 0 for r in results)
 

@@ -13,9 +13,11 @@ from trainables.data.datasets import (
     lend,
     load_test,
     load_train,
+    missing_test,
     pixel_statistics,
     split,
     stored_arrays,
+    train_examples,
 )
 from trainables.data.streams import Streamed
 
@@ -35,6 +37,7 @@ __all__ = [
     "lend",
     "load_test",
     "load_train",
+    "missing_test",
     "pixel_statistics",
     "sequences",
     "shapes",
@@ -42,4 +45,5 @@ __all__ = [
     "split",
     "stored_arrays",
     "torchvision_sets",
+    "train_examples",
 ]

@@ -29,6 +29,11 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _SPLIT, _TAKE, _ORDER = 0, 1, 3
 
 
+def _complete(data_dir: Path) -> str | None:
+    """Of data whose parts are not in files of their own."""
+    return None
+
+
 @dataclass(frozen=True)
 class DatasetInfo:
     """The declaration of a data set; nothing is read or imported until it is loaded."""
@@ -50,6 +55,10 @@ class DatasetInfo:
     kind: str = "classification"
     # How many tasks in a row its examples make.
     tasks: int = 1
+    # What of the test part is missing in a data directory, by a look at its files alone.
+    find_test: Callable[[Path], str | None] = _complete
+    # How many training examples there are, where the declaration cannot know it.
+    count_train: Callable[[Path], int] | None = None
 
     def is_there(self, data_dir: Path | str | None) -> bool:
         """Whether it can be had from `data_dir`, by a look at its folder alone."""
@@ -242,6 +251,31 @@ def load_train(name: str, data_dir: Path | str | None = None, normalize: str = "
 def load_test(name: str, data_dir: Path | str | None = None, normalize: str = "dataset") -> Any:
     """The test examples, normalised, on the CPU. For final training only."""
     return _load(name, "test", data_dir, normalize)
+
+
+def missing_test(name: str, data_dir: Path | str | None = None) -> str | None:
+    """Why the data cannot be trained for good: what is missing of their test part. A search does
+    without it, so that only somebody who looks finds out. Data that are not there at all are
+    another matter."""
+    info = DATASETS.get(name)
+    where = _known_dir(data_dir)
+    if info.embedded or where is None or not info.is_there(where):
+        return None
+    return info.find_test(where)
+
+
+def train_examples(name: str, data_dir: Path | str | None = None) -> int | None:
+    """How many training examples a data set has, validation included; None: not known here."""
+    info = DATASETS.get(name)
+    if info.count_train is None:
+        return info.train_size or None
+    where = _known_dir(data_dir)
+    return info.count_train(where) if where is not None and info.is_there(where) else None
+
+
+def _known_dir(data_dir: Path | str | None) -> Path | None:
+    chosen = data_dir or os.environ.get("BITFRONT_DATA")
+    return Path(chosen).expanduser().resolve() if chosen else None
 
 
 def resolve_data_dir(name: str, how_to_get: str, data_dir: Path | str | None = None) -> Path:

@@ -5,6 +5,7 @@ line is IN_MEMORY_BYTES of float32 images."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from trainables.registry import UserError
 IN_MEMORY_BYTES = 2 * 1024**3
 DEFAULT_SIZE = 224
 ANNOTATIONS = "val_annotations.txt"
+# Those torchvision reads.
+IMAGE_TYPES = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"}
 
 
 def class_names(train: Path) -> list[str]:
@@ -65,6 +68,22 @@ def _known_classes(folder: Path, names: set[str], label_of: dict[str, int]) -> N
         raise UserError(f"{folder}: class '{unknown[0]}' is not among those of the training part")
 
 
+def _images(folder: Path) -> Iterator[Path]:
+    """Those of one part, however deep they lie."""
+    return (f for f in folder.rglob("*") if f.suffix.lower() in IMAGE_TYPES)
+
+
+def _find_test(folder: str, data_dir: Path) -> str | None:
+    root = data_dir / folder
+    if next(_images(_test_folder(root)), None) is not None:
+        return None
+    return f"no images in {root / 'test'}/CLASS, nor in {root / 'val'}/CLASS"
+
+
+def _count_train(folder: str, data_dir: Path) -> int:
+    return sum(1 for _ in _images(data_dir / folder / "train"))
+
+
 def _read(name: str, folder: str, train: bool, data_dir: Path | None) -> Any:
     import torch
 
@@ -98,6 +117,7 @@ def _info(name: str, folder: str, size: int, classes: int, **told: Any) -> Datas
         "mean": IMAGENET_MEAN,
         "std": IMAGENET_STD,
         "augmentation": "resized-crop-flip",
+        "find_test": partial(_find_test, folder),
     }
     return DatasetInfo(
         name=name,
@@ -203,6 +223,7 @@ def _declared(name: str) -> DatasetInfo:
         folder,
         size,
         classes,
+        count_train=partial(_count_train, folder),
         source=f"Images of {classes} kinds of things at {size}x{size}, a user's own.",
         get_hint=f"put the images into DIR/{folder}/train/CLASS and DIR/{folder}/test/CLASS",
     )

@@ -336,6 +336,12 @@ def _read(name: str, folder: str, data_dir: Path | None) -> Sequences:
     return Sequences.of(items, info)
 
 
+def _find_test(folder: str, data_dir: Path) -> str | None:
+    if any(next((data_dir / folder).glob(f"*/{name}"), None) for name in TRUTH_FILES):
+        return None
+    return f"no sequences in {data_dir / folder} (folders with {TRUTH_FILES[0]})"
+
+
 def _info(name: str, train: str, test: str, size: int, **told: Any) -> DatasetInfo:
     return DatasetInfo(
         name=name,
@@ -347,6 +353,7 @@ def _info(name: str, train: str, test: str, size: int, **told: Any) -> DatasetIn
         read_test=partial(_read, name, test),
         folder=train,
         kind="tracking",
+        find_test=partial(_find_test, test),
         **told,
     )
 

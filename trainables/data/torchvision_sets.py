@@ -73,6 +73,14 @@ def _read(
     return (x.unsqueeze(1) if x.ndim == 3 else x.permute(0, 3, 1, 2)).contiguous(), y
 
 
+def _find_test(folder: str, data_dir: Path) -> str | None:
+    """MNIST's files of the test part begin with t10k, CIFAR's with test."""
+    where = data_dir / folder
+    if any(next(where.glob(pattern), None) for pattern in ("t10k-*", "test*")):
+        return None
+    return f"no file of it in {where}"
+
+
 def _declare(
     name: str,
     class_name: str,
@@ -101,6 +109,7 @@ def _declare(
         read_test=partial(_read, name, class_name, folder, False),
         augmentation=augmentation,
         folder=folder,
+        find_test=partial(_find_test, folder),
     )
     DATASETS.add(name, info)
 
