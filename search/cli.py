@@ -147,7 +147,8 @@ def build_parser() -> argparse.ArgumentParser:
     which = export.add_mutually_exclusive_group()
     which.add_argument(
         "--budget",
-        help="the best point within: 40%% of the flops of the dearest network in FP, or a cost",
+        help="the best point within: 40%% of the flops of the search's dearest network in full "
+        "precision (as flops %% in `bitfront front`), or a count of the cost that is optimized",
     )
     which.add_argument(
         "--min-accuracy",
@@ -156,7 +157,9 @@ def build_parser() -> argparse.ArgumentParser:
         help="the cheapest point with: 0.97 or 97%%",
     )
     which.add_argument("--knee", action="store_true", help="where the front bends most")
-    which.add_argument("--trial", metavar="ID", help="this trial")
+    which.add_argument(
+        "--trial", metavar="ID", help="this trial, by its id (5b1ddccb), the start of it, or t12"
+    )
     which.add_argument("--all", action="store_true", help="every point of the front")
     export.add_argument(
         "--epochs", type=int, help="epochs of final training (default: as searched)"
@@ -182,7 +185,9 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("-o", "--output", metavar="DIR", help="default: RECIPE-trained/")
 
     replay = verb("replay", "search.verbs", "train a finished trial again and compare")
-    replay.add_argument("trial", help="a trial id, or SEARCH/TRIAL")
+    replay.add_argument(
+        "trial", help="its id (5b1ddccb) as tables, pictures and MLflow show it, or SEARCH/ID"
+    )
     replay.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
 
     ui = verb("ui", "search.verbs", "the MLflow UI, opened on a search", json=False)

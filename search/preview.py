@@ -28,6 +28,7 @@ class Preview:
     feasible_share: float
     layers: int
     costs: dict[str, tuple[float, float]]
+    full_flops: float
     trial_seconds: tuple[float, float]
     concurrent: int
     trials: int
@@ -48,7 +49,9 @@ class Preview:
                 f"{b:,.4g}" if b < 1000 else f"{b:,.0f}",
             ]
             for name, (a, b) in self.costs.items()
+            if name != "flops_own_pct" or self.several_networks
         ]
+        network = "dearest full-precision network" if self.several_networks else "network in FP"
         return "\n".join(
             [
                 f"search {self.search}: {self.trials} trials of a space with {size} points, "
@@ -56,6 +59,8 @@ class Preview:
                 f"{100 * self.feasible_share:.0f} % of random points satisfy the limits",
                 "",
                 terminal.table(["cost", "least", "greatest"], rows),
+                f"flops_pct is of the {network}: {self.full_flops:,.0f} flops"
+                + ("; flops_own_pct of each one's own" if self.several_networks else ""),
                 "",
                 f"one trial: {low:.1f} to {high:.1f} s; {self.concurrent} at once; "
                 f"about {duration(self.eta_seconds)} in all",
@@ -63,6 +68,10 @@ class Preview:
                 "nothing was started",
             ]
         )
+
+    @property
+    def several_networks(self) -> bool:
+        return self.costs["flops_pct"] != self.costs["flops_own_pct"]
 
     def _stage(self) -> list[str]:
         if not self.stage_epochs:
@@ -94,6 +103,7 @@ def preview_search(config: SearchConfig) -> Preview:
         feasible_share=feasible_share(config, space),
         layers=max(len(spec.plan) for spec in specs),
         costs=cost_bounds(space),
+        full_flops=space.full_flops,
         trial_seconds=(seconds[0], seconds[-1]),
         concurrent=concurrent,
         trials=config.search.trials,
