@@ -25,7 +25,7 @@ SLOTS = 6
 TICK_SECONDS = 2.0
 MOST_ROWS = 40
 # Of the table of trials: id, state, method, settings, quality, cost, time, plan.
-COLUMNS = ("", "", "", "", "number", "number", "number", "letters")
+COLUMNS = ("", "", "", "settings", "number", "number", "number", "letters")
 HINT = "Click a point, a curve or a row: its plan, its curve and the command that exports it."
 GRAPH: Any = {
     "displaylogo": False,

@@ -268,12 +268,15 @@ def _front_table(view: SearchView) -> str:
     left = len(view.front) - MOST_ROWS
     more = _caption(f"{left} more in front.csv") if left > 0 else ""
     table = _table(["trial", "method", *settings, *measured], rows, ids=shown)
-    words = ""
+    told = []
     if any(view.point_of[key].seeds > 1 for key in shown):
-        words = _caption(
-            f"{view.quality.short[:1].upper()}{view.quality.short[1:]} is the mean over a point's "
-            "seeds, ± their standard deviation."
+        told.append(f"{view.quality.short}: mean over a point's seeds, ± their standard deviation")
+    if view.cost.name == "flops_pct" and view.full_flops:
+        told.append(
+            "flops_pct: of the dearest network of the search in full precision, "
+            f"{view.full_flops:,.0f} FLOPs"
         )
+    words = _caption("; ".join(told)) if told else ""
     return f"<details open><summary>as a table</summary>{table}{words}{more}</details>"
 
 

@@ -51,7 +51,11 @@ class Preview:
             for name, (a, b) in self.costs.items()
             if name != "flops_own_pct" or self.several_networks
         ]
-        network = "dearest full-precision network" if self.several_networks else "network in FP"
+        told = [f"flops_pct: of the network in full precision, {self.full_flops:,.0f} flops"]
+        if self.several_networks:
+            dearest = "of the dearest network in full precision"
+            told = [f"flops_pct: {dearest}, {self.full_flops:,.0f} flops"]
+            told.append("flops_own_pct: of each network itself in full precision")
         return "\n".join(
             [
                 f"search {self.search}: {self.trials} trials of a space with {size} points, "
@@ -59,8 +63,7 @@ class Preview:
                 f"{100 * self.feasible_share:.0f} % of random points satisfy the limits",
                 "",
                 terminal.table(["cost", "least", "greatest"], rows),
-                f"flops_pct is of the {network}: {self.full_flops:,.0f} flops"
-                + ("; flops_own_pct of each one's own" if self.several_networks else ""),
+                *told,
                 "",
                 f"one trial: {low:.1f} to {high:.1f} s; {self.concurrent} at once; "
                 f"about {duration(self.eta_seconds)} in all",
