@@ -59,8 +59,7 @@ def curves_figure(view: SearchView, title: str) -> go.Figure:
             showlegend=trial.method not in seen,
             line={"color": colour, "width": 1.5},
             marker={"symbol": symbol, "size": 5},
-            hovertemplate=f"{trial.name} {markup(trial.method)}, epoch %{{x}}: %{{y:.4g}}"
-            "<extra></extra>",
+            hovertemplate=f"{markup(trial.told)}, epoch %{{x}}: %{{y:.4g}}<extra></extra>",
         )
         seen.add(trial.method)
     if not with_curves:
@@ -99,7 +98,7 @@ def rungs_figure(view: SearchView, title: str) -> go.Figure:
                     "opacity": 0.8,
                     "line": {"color": INK, "width": 1 if spared else 0},
                 },
-                text=[t.name for t in chosen],
+                text=[markup(t.told) for t in chosen],
                 hovertemplate="%{text}: %{x:.4g} at the rung, %{y:.4g} at the end<extra></extra>",
             )
     if not figure.data:

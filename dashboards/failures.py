@@ -37,7 +37,7 @@ def reasons(view: SearchView) -> list[Reason]:
     for name, count in Counter(t.failure or "error" for t in failed).most_common():
         own = [t for t in failed if (t.failure or "error") == name]
         message = ((own[-1].message or "").strip().splitlines() or [""])[-1]
-        found.append(Reason(name, count, [t.name for t in own], message))
+        found.append(Reason(name, count, [t.id for t in own], message))
     return found
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 ACCURACY_LABEL = "validation accuracy, %"
 COST_LABEL = "FLOPs, MixBin convention, % of FP"
+# In the label of a cost, before what it is a percentage of.
+PERCENT = ", % of "
 EMPTY = "no finished trials yet"
 
 CSV_COLUMNS = ("trial", "method", "plan", "accuracy", "cost", "cost_pct", "on_front")
@@ -44,7 +46,7 @@ CSV_COLUMNS = ("trial", "method", "plan", "accuracy", "cost", "cost_pct", "on_fr
 @dataclass(frozen=True)
 class FrontPoint:
     """One finished point. Accuracy, or whatever quality the labels name, is a fraction where they
-    say `share`; `cost_pct` is against the FP model."""
+    say `share`; `cost_pct` is against the dearest full-precision network of the search."""
 
     trial: str
     method: str
@@ -54,6 +56,18 @@ class FrontPoint:
     cost_pct: float | None
     on_front: bool
     extra: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    """what tells it apart besides method and plan, as people read it"""
+    drawn: dict[str, Any] = field(default_factory=dict)
+    """the same in full: whole names, exact values"""
+    seeds: int = 1
+    """how many trials the quality is the mean of"""
+
+    @property
+    def told(self) -> str:
+        """What it is, in a line."""
+        drawn = (f"{name}={text}" for name, text in self.settings.items())
+        return " ".join([self.trial, self.method, *drawn, self.plan])
 
 
 class Labels(TypedDict, total=False):
@@ -229,16 +243,23 @@ def front_image(
 
 
 def front_csv(points: Sequence[FrontPoint], quality: str = "accuracy") -> str:
-    """All points as CSV text: the fixed columns, then every extra in alphabetical order."""
+    """All points as CSV text: the fixed columns (percentages where there are any), all that was
+    drawn, then every extra in alphabetical order."""
+    percent = any(point.cost_pct is not None for point in points)
+    fixed = [name for name in CSV_COLUMNS if percent or name != "cost_pct"]
+    drawn = list(dict.fromkeys(name for point in points for name in point.drawn))
     extras = sorted({name for point in points for name in point.extra})
-    if clash := set(extras) & set(CSV_COLUMNS):
-        raise ValueError(f"extra {sorted(clash)} would repeat a column of the table")
+    named = [*CSV_COLUMNS, *drawn, *extras]
+    if clash := {name for name in named if named.count(name) > 1}:
+        raise ValueError(f"{sorted(clash)} would repeat a column of the table")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*(quality if c == "accuracy" else c for c in CSV_COLUMNS), *extras])
+    heads = [quality if name == "accuracy" else name for name in fixed]
+    writer.writerow([*heads, *drawn, *extras])
     for point in points:
-        fixed = [getattr(point, name) for name in CSV_COLUMNS]  # None is written as nothing
-        writer.writerow([*fixed, *(point.extra.get(name, "") for name in extras)])
+        row = [getattr(point, name) for name in fixed]  # None is written as nothing
+        row += [point.drawn.get(name, "") for name in drawn]
+        writer.writerow([*row, *(point.extra.get(name, "") for name in extras)])
     return text.getvalue()
 
 
@@ -321,10 +342,11 @@ def _chart(points: Sequence[FrontPoint], labels: Labels, padding: float = 0.06) 
 def _cost_axis(
     points: Sequence[FrontPoint], cost_label: str
 ) -> tuple[Callable[[FrontPoint], float], str]:
-    """Percent of the FP model when every point knows it; otherwise the count itself, for all."""
+    """Percent of the dearest FP network when every point knows it; otherwise the count itself, for
+    all."""
     if all(point.cost_pct is not None for point in points):
         return lambda point: math.nan if point.cost_pct is None else point.cost_pct, cost_label
-    return lambda point: point.cost, cost_label.removesuffix(", % of FP")
+    return lambda point: point.cost, cost_label.partition(PERCENT)[0]
 
 
 def _steps(dots: list[_Dot], right: float, maximize: bool) -> list[tuple[float, float]]:
@@ -362,14 +384,18 @@ def _padded(values: list[float], share: float) -> tuple[float, float]:
 
 def _hover(dot: _Dot, chart: _Chart) -> str:
     point = dot.point
+    quality = f"{dot.y:.2f}" if abs(dot.y) >= 1 else f"{dot.y:.4g}"
+    mean = f" (mean of {point.seeds} seeds)" if point.seeds > 1 else ""
     rows = [
         ("method", point.method),
+        *point.settings.items(),
         ("plan", point.plan),
-        (chart.y_label, f"{dot.y:.2f}" if abs(dot.y) >= 1 else f"{dot.y:.4g}"),
+        (chart.y_label, quality + mean),
         ("cost", f"{point.cost:,.0f}" if abs(point.cost) >= 1000 else f"{point.cost:g}"),
     ]
     if point.cost_pct is not None:
-        rows.append(("cost, % of FP", f"{point.cost_pct:.2f}"))
+        _, _, network = chart.x_label.partition(PERCENT)
+        rows.append((f"cost{PERCENT}{network or 'FP'}", f"{point.cost_pct:.2f}"))
     rows += sorted(point.extra.items())
     lines = [f"<b>{markup(point.trial)}</b>"]
     lines += [markup(f"{name}: {text}") for name, text in rows]

@@ -81,7 +81,7 @@ def _map(view: SearchView) -> _Map:
         own = {la.name: p for la, p in zip(view.layers_of(trial), trial.plan, strict=True)}
         letters.append([own.get(name, "") for name in columns])
         cost = trial.values.get(view.cost.name)
-        names.append(f"{trial.name} · {_short(cost, view)}")
+        names.append(f"{trial.id} · {_short(cost, view)}")
     return _Map(trials, list(columns.values()), letters, names)
 
 
@@ -183,7 +183,7 @@ def _hover(view: SearchView, trial: TrialView, layer: Layer, level: str) -> str:
     lines = [
         f"{layer.name} (stage {layer.stage})" if layer.stage else layer.name,
         f"{level}: {LEVELS.get(level, 'not in this network')}",
-        f"{trial.name} {trial.method}, {view.quality.short} {value}",
+        f"{trial.told}, {view.quality.short} {value}",
     ]
     return "<br>".join(markup(line) for line in lines)
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 SLOTS = 6
 TICK_SECONDS = 2.0
 MOST_ROWS = 40
-# Of the table of trials: name, state, method, quality, cost, time, plan.
-COLUMNS = ("", "", "", "number", "number", "number", "letters")
+# Of the table of trials: id, state, method, settings, quality, cost, time, plan.
+COLUMNS = ("", "", "", "settings", "number", "number", "number", "letters")
 HINT = "Click a point, a curve or a row: its plan, its curve and the command that exports it."
 GRAPH: Any = {
     "displaylogo": False,
@@ -360,7 +360,8 @@ def _trial_rows(view: SearchView) -> Any:
     from dash import html
 
     newest = sorted(view.trials, key=lambda t: (t.state != "running", -t.number))
-    head = ["trial", "state", "method", view.quality.short, view.cost.short, "time", "plan"]
+    measured = [view.quality.short, view.cost.short]
+    head = ["trial", "state", "method", "settings", *measured, "time", "plan"]
     rows = [
         html.Tr(
             [
@@ -385,9 +386,10 @@ def _trial_row(view: SearchView, trial: TrialView) -> list[str]:
         seconds = time.time() - trial.started
     state = f"failed: {trial.failure}" if trial.failure else trial.state
     return [
-        trial.name,
+        trial.id,
         state,
         trial.method,
+        " ".join(f"{name}={text}" for name, text in trial.settings.items()),
         view.quality.text(quality),
         view.cost.text(trial.values.get(view.cost.name)),
         "-" if seconds is None else f"{seconds:.0f} s",
@@ -396,15 +398,14 @@ def _trial_row(view: SearchView, trial: TrialView) -> list[str]:
 
 
 def _told(view: SearchView, trial: TrialView) -> dict[str, Any]:
-    points = {p.trial: p for p in view.points}
-    return trial_data(view, trial, points[trial.id].extra if trial.id in points else {})
+    return trial_data(view, trial)
 
 
 def _head(view: SearchView, trial: TrialView) -> Any:
     from dash import html
 
     front = ", on the front" if trial.id in view.on_front else ""
-    return [html.H3(f"{trial.name} ({trial.id}){front}"), _plan(view, trial)]
+    return [html.H3(f"{trial.id}{front}"), _plan(view, trial)]
 
 
 def _facts(told: Mapping[str, Any]) -> Any:

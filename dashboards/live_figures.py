@@ -16,7 +16,7 @@ from dashboards.layers import layers_figure
 from dashboards.methods import coordinates_figure, methods_figure
 from dashboards.pairs import pair_figures
 from dashboards.report import pair_points
-from dashboards.style import DOMINATED, axis, framed, look, noted
+from dashboards.style import DOMINATED, axis, framed, look, markup, noted
 from dashboards.view import SearchView, TrialView
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def live_front(view: SearchView, stopped: bool) -> go.Figure:
             mode="markers",
             name="stopped early, at its last epoch",
             marker={"color": DOMINATED, "symbol": "x", "size": 6},
-            text=[f"{t.name} {t.method}" for t in ended],
+            text=[markup(t.told) for t in ended],
             hovertemplate="%{text}, stopped early: %{y:.4g}<extra></extra>",
         )
         figure.update_layout(showlegend=True)

@@ -46,7 +46,7 @@ def methods_figure(view: SearchView, title: str) -> go.Figure:
             customdata=[p.trial for p in own],
             mode="markers",
             marker={"color": DOMINATED, "size": 6, "opacity": 0.6},
-            text=[f"{p.trial}, plan {p.plan}" for p in own],
+            text=[markup(p.told) for p in own],
             hovertemplate="%{text}: %{x:.4g}<extra></extra>",
             showlegend=False,
         )
@@ -60,7 +60,7 @@ def methods_figure(view: SearchView, title: str) -> go.Figure:
                     "line": {"color": INK, "width": 1}},
             text=[view.quality.text(point.accuracy)],
             textposition="top center",
-            hovertemplate=f"best: {point.trial}, %{{x:.4g}}<extra></extra>",
+            hovertemplate=f"best: {markup(point.told)}, %{{x:.4g}}<extra></extra>",
             showlegend=False,
             cliponaxis=False,
         )  # fmt: skip
@@ -208,4 +208,4 @@ def _told(trial: TrialView, name: str, view: SearchView) -> str:
         text = view.quality.text(value)
     else:
         text = f"{value:.4g}" if _is_number(value) else str(value)
-    return markup(f"{trial.name} {trial.method}: {name} {text}")
+    return markup(f"{trial.id} {trial.method}: {name} {text}")

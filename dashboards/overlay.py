@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dashboards.figures import staircase
+from dashboards.figures import PERCENT, staircase
 from dashboards.style import INK, axis, framed, look, markup, noted
 from dashboards.view import SearchView
 from search.front import Front, hypervolume_share
@@ -53,8 +53,10 @@ class Overlay:
 
     @property
     def in_percent(self) -> bool:
-        """Whether every search shows its cost in percent: then all do."""
-        return all(view.cost.name == "flops_pct" for view in self.views)
+        """Whether every search shows its cost in percent, of one and the same network: then all
+        do. Percentages of two networks do not belong on one axis."""
+        same = len({view.full_flops for view in self.views}) == 1
+        return same and all(view.cost.name == "flops_pct" for view in self.views)
 
     def sentence(self) -> str:
         first, *others = self.views
@@ -105,14 +107,11 @@ def overlay_figure(overlay: Overlay, title: str) -> go.Figure:
                     "line": {"color": INK if member else colour, "width": 1.5},
                 },
                 customdata=[front[k].trial for k in chosen],
-                hovertext=[
-                    markup(f"{view.name} {front[k].trial}: {front[k].method}, plan {front[k].plan}")
-                    for k in chosen
-                ],
+                hovertext=[markup(f"{view.name} {front[k].told}") for k in chosen],
                 hovertemplate="%{hovertext}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
             )
     if not figure.data:
         noted(figure, "no finished trials yet")
     first = views[0]
-    cost = first.cost.label if overlay.in_percent else first.cost.label.removesuffix(", % of FP")
+    cost = first.cost.label if overlay.in_percent else first.cost.label.partition(PERCENT)[0]
     return framed(figure, title, height=560, xaxis=axis(cost), yaxis=axis(first.quality.label))

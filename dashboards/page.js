@@ -61,7 +61,7 @@ function showTrial(id) {
   if (!panel) return;
   const list = element("dl");
   for (const [name, text] of trial.rows) list.append(element("dt", name), element("dd", text));
-  panel.replaceChildren(element("h3", `${trial.name} (${id})`), planBoxes(trial), list);
+  panel.replaceChildren(element("h3", id), planBoxes(trial), list);
   if (trial.command) panel.append(element("pre", trial.command));
   panel.dataset.trial = id;
   panel.hidden = false;

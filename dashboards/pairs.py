@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dashboards.page import page, placed
-from dashboards.style import DOMINATED, GRID, INK, PALETTE, axis, framed
+from dashboards.style import DOMINATED, GRID, INK, PALETTE, axis, framed, markup
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -21,6 +21,8 @@ class PairPoint:
     trial: str
     values: tuple[float, ...]
     on_front: bool
+    told: str = ""
+    """what it is, in a line"""
 
 
 def pair_figures(points: Sequence[PairPoint], labels: Sequence[str]) -> "dict[str, go.Figure]":
@@ -43,7 +45,8 @@ def pair_figures(points: Sequence[PairPoint], labels: Sequence[str]) -> "dict[st
                     "color": PALETTE[0] if on_front else DOMINATED,
                     "size": 9 if on_front else 5,
                 },
-                hovertemplate="%{customdata}: %{x:.4g}, %{y:.4g}<extra></extra>",
+                text=[markup(p.told or p.trial) for p in chosen],
+                hovertemplate="%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
             )
         found[f"pair-{i}-{j}"] = framed(figure, "", xaxis=axis(labels[j]), yaxis=axis(labels[i]))
     return found

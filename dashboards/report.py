@@ -245,19 +245,19 @@ def duration(seconds: float) -> str:
 
 
 def _front_table(view: SearchView) -> str:
-    points = {p.trial: p for p in view.points}
-    headers = ["trial", "method", view.quality.short, view.cost.name, "seeds", "sure %", "plan"]
+    shown = [key for key in view.front[:MOST_ROWS] if key in view.point_of]
+    settings = list(dict.fromkeys(name for key in shown for name in view.by_id[key].settings))
+    measured = [view.quality.short, view.cost.name, "seeds", "sure %", "plan"]
     rows = []
-    for key in view.front[:MOST_ROWS]:
-        trial, point = view.by_id[key], points.get(key)
-        if point is None:
-            continue
+    for key in shown:
+        trial, point = view.by_id[key], view.point_of[key]
         spread = f" ± {point.extra['spread']}" if "spread" in point.extra else ""
         cost = trial.values.get(view.cost.name)
         rows.append(
             [
-                trial.name,
+                trial.id,
                 trial.method,
+                *(trial.settings.get(name, "-") for name in settings),
                 view.quality.text(point.accuracy) + spread,
                 view.cost.text(cost),
                 point.extra.get("seeds", "1"),
@@ -267,15 +267,24 @@ def _front_table(view: SearchView) -> str:
         )
     left = len(view.front) - MOST_ROWS
     more = _caption(f"{left} more in front.csv") if left > 0 else ""
-    table = _table(headers, rows, ids=list(view.front))
-    return f"<details open><summary>as a table</summary>{table}{more}</details>"
+    table = _table(["trial", "method", *settings, *measured], rows, ids=shown)
+    told = []
+    if any(view.point_of[key].seeds > 1 for key in shown):
+        told.append(f"{view.quality.short}: mean over a point's seeds, ± their standard deviation")
+    if view.cost.name == "flops_pct" and view.full_flops:
+        told.append(
+            "flops_pct: of the dearest network of the search in full precision, "
+            f"{view.full_flops:,.0f} FLOPs"
+        )
+    words = _caption("; ".join(told)) if told else ""
+    return f"<details open><summary>as a table</summary>{table}{words}{more}</details>"
 
 
 def _overlay_table(overlay: Overlay) -> str:
     headers = ["search", "trials", "front", "on the joint front", "hypervolume", "which"]
     rows = []
     for i, view in enumerate(overlay.views):
-        joint = [view.by_id[key].name for key in overlay.contributed(i)]
+        joint = overlay.contributed(i)
         share = f"{100 * overlay.share(view):.2f} %"
         counts = [view.counts["complete"], len(view.front), len(joint)]
         rows.append([view.name, *counts, share, ", ".join(joint)])
@@ -327,6 +336,7 @@ def pair_points(view: SearchView) -> list[PairPoint]:
             key,
             tuple(axis.shown(v) for axis, v in zip(view.objectives, values, strict=True)),
             key in view.on_front,
+            view.point_of[key].told if key in view.point_of else key,
         )
         for key, values in view.objective_values.items()
     ]
@@ -342,29 +352,35 @@ def click_data(views: Sequence[SearchView]) -> dict[str, Any]:
     for view in views:
         front = [view.by_id[key] for key in view.front]
         others = [t for t in view.trials if t.id not in view.on_front]
-        points = {p.trial: p for p in view.points}
         for trial in [*front, *others][:MOST_TRIALS]:
-            extra = points[trial.id].extra if trial.id in points else {}
-            trials[trial.id] = trial_data(view, trial, extra)
+            trials[trial.id] = trial_data(view, trial)
         for key, layers in view.networks.items():
             networks[key] = [(layer.name, layer.stage) for layer in layers]
     return {"trials": trials, "networks": networks, "levels": LEVELS}
 
 
-def trial_data(view: SearchView, trial: TrialView, extra: Mapping[str, str]) -> dict[str, Any]:
+def trial_data(view: SearchView, trial: TrialView) -> dict[str, Any]:
+    point = view.point_of.get(trial.id)
+    extra = point.extra if point is not None else {}
+    own = view.quality.text(trial.values.get(view.quality.name))
+    means = []
+    if point is not None and point.seeds > 1:
+        spread = f" ± {extra['spread']}" if "spread" in extra else ""
+        means = [(f"mean of {point.seeds} seeds", view.quality.text(point.accuracy) + spread)]
+        own += " (this trial)"
     rows = [
         ("state", _state(trial)),
         ("method", trial.method),
         ("network", trial.network),
-        (view.quality.label, view.quality.text(trial.values.get(view.quality.name))),
+        (view.quality.label, own),
+        *means,
         *((axis.label, axis.text(trial.values.get(axis.name))) for axis in _costs(view)),
-        *((name, extra[name]) for name in ("seeds", "spread", "sure %") if name in extra),
+        *((name, extra[name]) for name in ("sure %",) if name in extra),
         *((name, f"{v:.4g}" if isinstance(v, float) else str(v)) for name, v in _drawn(trial)),
     ]
     done = trial.state == "complete"
     command = f"bitfront export {view.name} --trial {trial.id}\nbitfront train recipe.yaml"
     return {
-        "name": trial.name,
         "plan": trial.plan,
         "network": trial.network,
         "rows": rows,

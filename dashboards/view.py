@@ -62,7 +62,7 @@ class TrialView:
     """the key of its layers in `SearchView.networks`"""
     seed: int
     params: Mapping[str, Any]
-    """what was drawn for it, besides the letters of the plan"""
+    """what was drawn for it, besides the letters of the plan, by whole names"""
     values: Mapping[str, float]
     """costs and, where it ended, metrics, by name"""
     epochs: int
@@ -77,10 +77,14 @@ class TrialView:
     message: str | None = None
     started: float | None = None
     ended: float | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """the same for people: short names, values as text, without the method"""
 
     @property
-    def name(self) -> str:
-        return f"t{self.number:04d}"
+    def told(self) -> str:
+        """What it is, in a line, the plan left out."""
+        drawn = (f"{name}={text}" for name, text in self.settings.items())
+        return " ".join([self.id, self.method, *drawn])
 
     @property
     def seconds(self) -> float | None:
@@ -140,12 +144,19 @@ class SearchView:
     environment: Mapping[str, str] = field(default_factory=dict)
     commands: Sequence[tuple[str, str]] = ()
     """(command, what it does) that reproduce the search or go on from it"""
+    full_flops: float | None = None
+    """of the dearest network in full precision, which percentages are of; None without trials"""
     all_methods: Sequence[str] = ()
     """those of the search, where this view has only some of its trials"""
 
     @property
     def title(self) -> str:
         return f"{self.name}: {self.dataset}, {self.model}"
+
+    @cached_property
+    def point_of(self) -> dict[str, FrontPoint]:
+        """Points by the trial that stands for them."""
+        return {point.trial: point for point in self.points}
 
     @cached_property
     def by_id(self) -> dict[str, TrialView]:

@@ -209,7 +209,8 @@ def build_parser() -> Parser:
     which = export.add_mutually_exclusive_group()
     which.add_argument(
         "--budget",
-        help="the best point within: 40%% of the flops of the dearest network in FP, or a cost",
+        help="the best point within: 40%% of the flops of the search's dearest network in full "
+        "precision (as flops %% in `bitfront front`), or a count of the cost that is optimized",
     )
     which.add_argument(
         "--min-accuracy",
@@ -218,7 +219,9 @@ def build_parser() -> Parser:
         help="the cheapest point with: 0.97 or 97%%",
     )
     which.add_argument("--knee", action="store_true", help="where the front bends most")
-    which.add_argument("--trial", metavar="ID", help="this trial")
+    which.add_argument(
+        "--trial", metavar="ID", help="this trial, by its id (5b1ddccb), the start of it, or t12"
+    )
     which.add_argument("--all", action="store_true", help="every point of the front")
     export.add_argument(
         "--epochs", type=positive, help="epochs of final training (default: as searched)"
@@ -251,7 +254,9 @@ def build_parser() -> Parser:
     )
 
     replay = verb("replay", "search.verbs", "train a finished trial again and compare")
-    replay.add_argument("trial", help="a trial id, or SEARCH/TRIAL")
+    replay.add_argument(
+        "trial", help="its id (5b1ddccb) as tables, pictures and MLflow show it, or SEARCH/ID"
+    )
     replay.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
 
     ui = verb("ui", "search.verbs", "the MLflow UI, opened on a search", json=False)

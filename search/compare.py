@@ -44,9 +44,18 @@ class Comparison:
                 front.add(f"{side}/{entry.id}", entry.values or [])
         return [(key[0], key[2:]) for key in front.keys]
 
+    @property
+    def full_flops(self) -> float | None:
+        """The flops that budgets of both are percentages of: the dearest full-precision network of
+        either search. None where neither has a trial."""
+        known = [results.full_flops for results in (self.a, self.b) if results.entries]
+        return max(known, default=None)
+
     def best_at(self, results: Results, budget: float) -> float | None:
-        points, both = results.quality_and("flops_pct")
-        index = best_under_budget(points, both, budget)
+        if self.full_flops is None:
+            return None
+        points, both = results.quality_and("flops")
+        index = best_under_budget(points, both, self.full_flops * budget / 100)
         return None if index is None else points[index][0]
 
     def as_json(self) -> dict[str, Any]:
@@ -72,6 +81,7 @@ class Comparison:
         return {
             "objectives": dict(self.a.config.objectives),
             "reference": dict(zip(self.a.config.objectives, self.reference, strict=True)),
+            "full_flops": self.full_flops,
             **sides,
         }
 
@@ -102,6 +112,9 @@ class Comparison:
         lines = [textwrap.fill(h, terminal.width(), subsequent_indent="   ") for h in heads]
         lines += ["", terminal.table(["", "A", "B", "B - A"], rows, flexible=0)]
         lines.append(textwrap.fill(f"reference: {reference}", terminal.width()))
+        if self.full_flops is not None:
+            dearest = f"the dearest full-precision network of both, {self.full_flops:,.0f} flops"
+            lines.append(textwrap.fill(f"% flops: of {dearest}", terminal.width()))
         return "\n".join(lines)
 
 

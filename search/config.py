@@ -28,7 +28,8 @@ STORAGE = "BITFRONT_STORAGE"
 METRICS = tuple(METRIC_NAMES)
 # Of search.yaml; version 0.1 wrote none.
 SEARCH_FORMAT = 1
-COSTS = ("flops", "flops_pct", "ops64", "bops", "bytes", "parameters")
+# `flops_pct` is of the dearest full-precision network of the space, `flops_own_pct` of the trial's.
+COSTS = ("flops", "flops_pct", "flops_own_pct", "ops64", "bops", "bytes", "parameters")
 # The dearest full-precision network itself should count, so the reference point lies beyond it.
 REFERENCE_FACTOR = 1.1
 SAMPLERS = ("free-cost", "gp", "nsga2", "random", "tpe", "tpe-independent")
@@ -81,7 +82,7 @@ class StartSpec(Strict):
     budgets: Annotated[list[float], Field(min_length=1)] = Field(
         default_factory=lambda: [80.0, 60.0, 40.0, 20.0, 10.0]
     )
-    """percent of the full-precision flops, a plan each"""
+    """percent of what the network itself costs in full precision, a plan each"""
     rule: str = "at_least"
     """stop before the flops fall below the budget, or at the `nearest` ones"""
     level: str = "B"
@@ -186,7 +187,8 @@ class PaperRow(Strict):
     spread: Annotated[float, Field(ge=0)] | None = None
     """the paper's standard deviation, where it prints one"""
     flops_pct: Annotated[float, Field(gt=0, le=100)] | None = None
-    """the row's cost; the nearest of our points is shown, within 5 points a difference too"""
+    """the row's cost, of the paper's network in full precision; the nearest of our points by
+    `flops_own_pct` is shown, within 5 points a difference too"""
     where: dict[str, Value] = Field(default_factory=dict)
     """keys of `space` and their values: only trials with them count, best first; without it
     the row is answered by our front"""

@@ -60,6 +60,7 @@ def merged(entries: Iterable[Entry], objectives: Sequence[Objective]) -> list[En
             means = {n: statistics.fmean(t.metrics[n] for t in trials) for n in sorted(names)}
             columns = zip(*(t.values for t in trials if t.values is not None), strict=True)
             first.metrics, first.values = means, [statistics.fmean(column) for column in columns]
+            first.own_spread = statistics.stdev(t.values[axis] for t in trials if t.values)
         first.seeds, first.spread = len(trials), spread
         found.append(first)
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from search.confirm import merged
 from search.entry import Entry
 from search.front import Front, hypervolume_share
 from search.home import SearchFolder, stages_folder
+from search.notes import FRONT
 from search.progress import Progress
 from search.results import ideal_point
 from search.stopping import EarlyStopping
@@ -45,7 +47,7 @@ class Session:
         self.front = Front(config.front_objectives)
         self.best: float | None = None
         self._ideal = ideal_point(config)
-        self._points: set[str] = set()
+        self._seeds: Counter[str] = Counter()
         spec = config.search.early_stopping
         self.stopping = EarlyStopping(spec, config.front_objectives) if spec else None
         self._stopped: dict[str, float] = {}
@@ -212,7 +214,7 @@ class Session:
             self.tracker.search_metric("hypervolume", self.hypervolume_share, self.ended)
             self.tracker.search_metric("trials_ended", self.ended, self.ended)
             if changed:
-                self.tracker.front(set(self.front.keys))
+                self.tracker.front(self.front_metrics())
         self.progress.changed(ended=True)
 
     def _count(self, entry: Entry) -> bool:
@@ -223,19 +225,32 @@ class Session:
             return False
         if value is not None and (self.best is None or quality.better(value, self.best)):
             self.best = value
-        if entry.point in self._points:
+        self._seeds[entry.point] += 1
+        if self._seeds[entry.point] > 1:
             return self._recount()
-        self._points.add(entry.point)
         return self.front.add(entry.id, entry.values)
+
+    def front_metrics(self) -> dict[str, dict[str, float]]:
+        """By trial, what is to be said of a point of the front in MLflow besides its own trial:
+        the mean over its seeds, which is what fronts show, and how many they are."""
+        name = self.config.quality.name
+        place = list(self.config.objectives).index(name)
+        return {
+            key: {
+                f"{FRONT}{name}": values[place],
+                f"{FRONT}seeds": self._seeds[self.ledger.entries[key].point],
+            }
+            for key, values in self.front.items
+        }
 
     def _recount(self) -> bool:
         """A point has another seed: its mean moves, and so may the whole front."""
-        before = set(self.front.keys)
+        before = self.front.items
         self.front = Front(self.config.front_objectives)
         for entry in merged(self.ledger.entries.values(), self.config.front_objectives):
             if entry.values is not None:
                 self.front.add(entry.id, entry.values)
-        return set(self.front.keys) != before
+        return self.front.items != before
 
     def trial_config(self, entry: Entry) -> dict[str, Any]:
         """What the worker gets."""

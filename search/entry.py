@@ -52,9 +52,14 @@ class Entry:
     seeds: int = 1
     """how many trials the metrics are means of"""
     spread: float | None = None
-    """standard deviation over seeds, as far as the search knows it"""
+    """standard deviation over seeds as the search estimates it from all points together: of a
+    single one no statement"""
+    own_spread: float | None = None
+    """sample standard deviation over the seeds of this point; None with one seed"""
     confidence: float | None = None
     """probability that no other point dominates this one"""
+    restated: bool = False
+    """of a ledger of version 0.1, whose `flops_pct` was of the trial's own network"""
 
     @property
     def spec(self) -> TrialSpec:
@@ -77,6 +82,14 @@ class Entry:
         if self.started is None or self.ended is None:
             return None
         return self.ended - self.started
+
+    def restate(self, full_flops: float) -> None:
+        """Of a trial of version 0.1: its stored `flops_pct` is of its own network; from here on it
+        is of the search's dearest one, which costs `full_flops` in full precision."""
+        if "flops_own_pct" not in self.costs:
+            own, share = self.costs["flops_pct"], 100.0 * self.costs["flops"] / full_flops
+            self.costs = {**self.costs, "flops_pct": share, "flops_own_pct": own}
+            self.restated = True
 
 
 def stored_entry(

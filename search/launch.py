@@ -167,7 +167,7 @@ def _drive(
     left = config.search.trials - session.ended
     if tracker is not None:
         tracker.start(session.ledger.entries.values())
-        tracker.front(set(session.front.keys))
+        tracker.front(session.front_metrics())
     if not quiet:
         how = f"{session.ended} trials done, " if session.ended else ""
         terminal.show(f"search {config.name}: {how}{max(0, left)} to go, in {folder.path}")

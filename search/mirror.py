@@ -9,7 +9,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,12 @@ from dashboards.predictions import predictions_image
 from dashboards.pruning import kept_kernels_image
 from dashboards.quantizer import quantizer_image
 from search.config import SearchConfig
+from search.confirm import merged
 from search.entry import Entry
 from search.environment import environment
 from search.extras import extras_of
 from search.home import SearchFolder
-from search.notes import RUN, note_of
+from search.notes import FRONT, RUN, note_of
 from search.runs import (
     end_tags,
     experiment_name,
@@ -33,6 +34,8 @@ from search.runs import (
 
 # Trials of the front whose pictures are logged, a few ten kilobytes each.
 MOST_PICTURES = 40
+FrontMetrics = dict[str, dict[str, float]]
+"""By trial, the metrics of a point of the front."""
 STATUS = {"complete": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
 # What `trainables.pictures` makes, by its name.
 PICTURES: dict[str, Callable[[dict[str, Any], str, Path], Path]] = {
@@ -51,6 +54,10 @@ class Child:
     described: bool = False
     ended: bool = False
     pareto: bool | None = None
+    of_front: dict[str, float] = field(default_factory=dict)
+    """what MLflow has of the point it stands for"""
+    restated: bool = True
+    """whether its percentages are of the search's dearest network"""
 
 
 class Mirror:
@@ -158,13 +165,15 @@ class Mirror:
                 page_token=token,
             )
             for run in page:
-                tags = run.data.tags
+                tags, measured = run.data.tags, run.data.metrics
                 child = Child(
                     run_id=run.info.run_id,
-                    last_epoch=int(run.data.metrics.get("epoch", 0)),
+                    last_epoch=int(measured.get("epoch", 0)),
                     described="method" in run.data.params,
                     ended=run.info.status != "RUNNING",
                     pareto=tags.get("pareto") == "true",
+                    of_front={k: v for k, v in measured.items() if k.startswith(FRONT)},
+                    restated="flops_own_pct" in measured or "flops_pct" not in measured,
                 )
                 twin = children.get(tags["bitfront.trial"])
                 if twin is not None:
@@ -180,6 +189,8 @@ class Mirror:
     def deliver(self, entry: Entry, rows: list[dict[str, float]]) -> None:
         """Bring the trial's run up to date. Sending the same twice changes nothing."""
         child = self.children.setdefault(entry.id, Child())
+        if not child.restated:
+            self._restate(entry, child)
         if child.ended:
             return
         ended = entry.state in STATUS
@@ -229,6 +240,13 @@ class Mirror:
             self.client.set_terminated(child.run_id, STATUS[entry.state], end)
             child.ended = True
 
+    def _restate(self, entry: Entry, child: Child) -> None:
+        """A run of version 0.1 has another name, and shares of its own network's flops."""
+        now = int(time.time() * 1000)
+        costs = [(name, float(value), now, 0) for name, value in entry.costs.items()]
+        self.log(child.run_id, costs, tags={"mlflow.runName": run_name(entry)})
+        child.restated = True
+
     def log(
         self,
         run_id: str | None,
@@ -251,9 +269,17 @@ class Mirror:
         for start in range(100, len(named), 100):
             self.client.log_batch(run_id, params=named[start : start + 100])
 
-    def tag_front(self, front: set[str]) -> None:
+    def tag_front(self, front: FrontMetrics) -> None:
+        """Tags, and on the front the means over seeds: the metrics of a run are of one trial."""
+        now = int(time.time() * 1000)
         for trial_id, child in self.children.items():
             on_front = trial_id in front
+            told = front.get(trial_id, child.of_front)
+            if child.run_id is not None and child.of_front != told:
+                # The latest is the one with most seeds.
+                step = int(told[f"{FRONT}seeds"])
+                self.log(child.run_id, [(name, v, now, step) for name, v in told.items()])
+                child.of_front = told
             if child.run_id is not None and child.pareto is not on_front:
                 if on_front or child.pareto:
                     self.client.set_tag(child.run_id, "pareto", str(on_front).lower())
@@ -276,8 +302,9 @@ class Mirror:
 
     def describe(self, entries: Collection[Entry], front: set[str], share: float | None) -> None:
         """Keep the parent's description in step with the front."""
+        points = merged(entries, self.config.front_objectives)
         members = sorted(
-            (e for e in entries if e.id in front), key=lambda e: e.costs.get("flops", 0.0)
+            (e for e in points if e.id in front), key=lambda e: e.costs.get("flops", 0.0)
         )
         note = note_of(self.config, entries, members, share)
         self.client.set_tag(self.parent_id, "mlflow.note.content", note)

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from search.config import SearchConfig
 from search.entry import Entry
+from search.settings import settings_of, varying
 
 MOST_ROWS = 25
 # Stands for the id of the parent run, which the tracker knows.
 RUN = "{parent run}"
+# Before the name of a metric: of a point of the front, the mean over its seeds.
+FRONT = "front_"
 # Where an MLflow server gives out a file of a run.
 REPORT = "report.html"
 SMALL_FRONT = "front-small.png"
@@ -39,7 +42,9 @@ def note_of(
         *front_rows(front, config),
         "",
         "Runs of the front: filter the experiment by `tags.pareto = 'true'`; compare them by "
-        f"`flops_pct` and `{config.quality.name}`.",
+        f"`flops_pct` and `{FRONT}{config.quality.name}`, the mean over the seeds of a point as in "
+        f"the table (`{config.quality.name}` is of one trial). Percentages are of the dearest "
+        "network of the search in full precision.",
         "",
         *next_lines(config.name),
     ]
@@ -47,20 +52,24 @@ def note_of(
 
 
 def front_rows(front: Sequence[Entry], config: SearchConfig) -> list[str]:
-    """A table, cheapest first."""
+    """A table, cheapest first; `front` has means over seeds. Shares are of the dearest network."""
     if not front:
         return ["No trial is complete yet."]
-    quality = config.quality
+    quality, shown = config.quality, front[:MOST_ROWS]
+    settings = varying([settings_of(entry) for entry in shown])
+    heads = "".join(f" {head} |" for head in settings)
     rows = [
-        f"| trial | method | {quality.label}{quality.unit} | flops % | flops | seeds | plan |",
-        "|---|---|--:|--:|--:|--:|---|",
+        f"| trial | method |{heads} mean {quality.label}{quality.unit} | seeds | flops % | flops "
+        "| plan |",
+        "|---|---|" + "--:|" * (len(settings) + 4) + "---|",
     ]
-    for entry in front[:MOST_ROWS]:
+    for i, entry in enumerate(shown):
         costs = entry.costs
+        cells = "".join(f" {column[i]} |" for column in settings.values())
         rows.append(
-            f"| t{entry.number:04d} | {entry.spec.method} "
-            f"| {quality.number(entry.metrics.get(quality.name))} | {costs['flops_pct']:.1f} "
-            f"| {costs['flops']:,.0f} | {entry.seeds} | `{entry.spec.plan}` |"
+            f"| {entry.id} | {entry.spec.method} |{cells} "
+            f"{quality.number(entry.metrics.get(quality.name))} | {entry.seeds} "
+            f"| {costs['flops_pct']:.1f} | {costs['flops']:,.0f} | `{entry.spec.plan}` |"
         )
     if len(front) > MOST_ROWS:
         rows.append(f"\n{len(front) - MOST_ROWS} more in `front.csv`.")

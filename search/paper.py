@@ -10,7 +10,7 @@ from typing import Any
 from search import terminal
 from search.config import PaperRow, PaperSpec, SearchConfig
 from search.entry import Entry
-from search.results import Results
+from search.results import OWN_SHARE, Results
 from trainables.kinds import Metric
 from trainables.models import MODELS
 from trainables.registry import UserError
@@ -41,7 +41,8 @@ class PaperComparison:
         return self.ours.config.kind.metric(self.paper.metric)
 
     def answer(self, row: PaperRow) -> Entry | None:
-        """Our trial nearest in cost; of equally near ones, or without a cost, the best."""
+        """Our trial nearest in cost, by the share of its own network as papers state it; of equally
+        near ones, or without a cost, the best."""
         pool = self.ours.front
         if row.where:
             pool = [e for e in self.ours.entries if e.state == "complete"]
@@ -54,7 +55,7 @@ class PaperComparison:
         best_first = -1 if self.metric.maximize else 1
 
         def rank(entry: Entry) -> tuple[float, float]:
-            cost = entry.costs["flops_pct"]
+            cost = entry.costs[OWN_SHARE]
             away = 0.0 if row.flops_pct is None else abs(cost - row.flops_pct)
             return round(away, 2), best_first * entry.metrics[self.paper.metric]
 
@@ -68,13 +69,14 @@ class PaperComparison:
         told["difference"] = None
         entry = self.answer(row)
         if entry is not None:
-            value, cost = entry.metrics[self.paper.metric], entry.costs["flops_pct"]
+            value, cost = entry.metrics[self.paper.metric], entry.costs[OWN_SHARE]
             told["ours"] = {
                 "trial": entry.id,
                 "method": entry.spec.method,
                 "plan": entry.spec.plan,
                 "value": value,
-                "flops_pct": cost,
+                "flops_pct": entry.costs["flops_pct"],
+                OWN_SHARE: cost,
                 "epochs": entry.spec.task.epochs,
             }
             near = row.flops_pct is None or abs(cost - row.flops_pct) <= SAME_COST
@@ -111,7 +113,7 @@ class PaperComparison:
                     theirs["label"],
                     _cost(theirs["flops_pct"]),
                     number(theirs["value"]) + spread,
-                    _cost(ours.get("flops_pct")),
+                    _cost(ours.get(OWN_SHARE)),
                     number(ours.get("value")),
                     gap if gap.startswith("-") else f"+{gap}",
                     ours.get("trial", "-"),

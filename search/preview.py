@@ -28,6 +28,7 @@ class Preview:
     feasible_share: float
     layers: int
     costs: dict[str, tuple[float, float]]
+    full_flops: float
     trial_seconds: tuple[float, float]
     concurrent: int
     trials: int
@@ -48,7 +49,13 @@ class Preview:
                 f"{b:,.4g}" if b < 1000 else f"{b:,.0f}",
             ]
             for name, (a, b) in self.costs.items()
+            if name != "flops_own_pct" or self.several_networks
         ]
+        told = [f"flops_pct: of the network in full precision, {self.full_flops:,.0f} flops"]
+        if self.several_networks:
+            dearest = "of the dearest network in full precision"
+            told = [f"flops_pct: {dearest}, {self.full_flops:,.0f} flops"]
+            told.append("flops_own_pct: of each network itself in full precision")
         return "\n".join(
             [
                 terminal.filled(
@@ -58,6 +65,7 @@ class Preview:
                 f"{100 * self.feasible_share:.0f} % of random points satisfy the limits",
                 "",
                 terminal.table(["cost", "least", "greatest"], rows),
+                *told,
                 "",
                 terminal.filled(
                     f"one trial: {low:.1f} to {high:.1f} s; {self.concurrent} at once; "
@@ -67,6 +75,10 @@ class Preview:
                 "nothing was started",
             ]
         )
+
+    @property
+    def several_networks(self) -> bool:
+        return self.costs["flops_pct"] != self.costs["flops_own_pct"]
 
     def _stage(self) -> list[str]:
         if not self.stage_epochs:
@@ -98,6 +110,7 @@ def preview_search(config: SearchConfig) -> Preview:
         feasible_share=feasible_share(config, space),
         layers=max(len(spec.plan) for spec in specs),
         costs=cost_bounds(space),
+        full_flops=space.full_flops,
         trial_seconds=(seconds[0], seconds[-1]),
         concurrent=concurrent,
         trials=config.search.trials,

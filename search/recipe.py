@@ -89,8 +89,8 @@ def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[in
     task = entry.spec.task.model_copy(update={"data_dir": None})
     quality = results.config.quality.name
     expected = {quality: entry.metrics[quality], **entry.costs, "seeds": entry.seeds}
-    if entry.spread is not None:
-        expected[f"{quality}_std"] = entry.spread
+    if entry.own_spread is not None:
+        expected[f"{quality}_std"] = entry.own_spread
     return Recipe(
         name=f"{results.config.name}-{entry.id}",
         spec=entry.spec.model_copy(update={"task": task}),

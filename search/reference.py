@@ -51,14 +51,15 @@ and activations, A with narrow accumulators too |
 | `B` | one letter for every layer |
 | `{per: layer, levels: [F, B]}` | a level drawn for every `layer`, `block`, `stage` or `model` |
 | `{only: block, level: W}` | one `layer`, `block` or `stage` binary, drawn; all others not |
-| `{selector: front, budget: [80, 40], rule: at_least}` | by a selector, for % of the FP flops |
+| `{selector: front, budget: [80, 40], rule: at_least}` | by a selector, for % of the flops |
 
 A selected plan has these keys
 
 | key | meaning |
 |---|---|
 | `selector` | one of `bitfront selectors`, or a list to choose among |
-| `budget` | percent of the full-precision flops: a number, a list or a range |
+| `budget` | percent of the trial's own network in full precision (`flops_own_pct`), as MixBin \
+counts it: a number, a list or a range |
 | `rule` | `at_least`: stop before the flops fall below the budget; `nearest`: as near as it gets |
 | `level` | of the chosen layers: `B` (the default) or `W` |
 | `seeds` | draws of random and pseudo-random, a list; default: the search's seed |
@@ -85,7 +86,9 @@ def reference() -> str:
         *_rows(SearchConfig, ""),
         "",
         f"Objectives are metrics ({_words(METRICS)}) and costs ({_words(COSTS)}).",
-        "Limits are on costs, which are known before a trial is trained.",
+        "Limits are on costs, which are known before a trial is trained. `flops_pct` is of the",
+        "dearest full-precision network of the space, the same one for all trials, in tables,",
+        "figures, MLflow and `export --budget`; `flops_own_pct` is of the trial's own network.",
         "",
         SPACE.replace("TASK_KEYS", _words(TASK_KEYS)),
         "## Methods and their parameters",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from search.home import SearchFolder, is_name, list_searches
 from search.mistakes import first_mistake
 from search.networks import Networks
 from search.reading import LedgerReader
+from search.settings import settings_of
 from search.stopping import StoppingReport, report
 from trainables.kinds import Metric
 from trainables.registry import UserError, did_you_mean, quoted
@@ -28,12 +31,16 @@ from trainables.text_files import MOST_YAML_BYTES, check_format, load_yaml, read
 
 COST_LABELS = {
     "flops": "FLOPs, MixBin convention",
-    "flops_pct": "FLOPs, MixBin convention, % of FP",
+    "flops_pct": "FLOPs, MixBin convention, % of the dearest FP network",
+    "flops_own_pct": "FLOPs, MixBin convention, % of the same network in FP",
     "ops64": "OPs, Bi-Real convention (binary / 64)",
     "bops": "bit operations",
     "bytes": "bytes of the packed checkpoint",
     "parameters": "parameters",
 }
+# The same where a search has one network.
+ONE_NETWORK = "FLOPs, MixBin convention, % of FP"
+OWN_SHARE = "flops_own_pct"
 
 
 # At the beginning of a line: a key of the search itself.
@@ -156,6 +163,8 @@ class Results:
         if reader.entries or reader.reference:  # neither: stopped before the first trial
             _check_trials(reader.entries, config)
             reference = _checked_reference(reader.reference, config)
+        config = as_meant(config, reader.entries)
+        restate(config, reader.entries, reference)
         results = cls.from_entries(folder, config, reader.entries, reference)
         results.networks, results.environment = reader.networks, reader.environment
         return results
@@ -223,12 +232,14 @@ class Results:
         return (self.folder.path / "exhausted").exists()
 
     def find(self, trial: str) -> Entry:
-        """A trial by its id, an unambiguous start of it, or its number (`t12`)."""
+        """A trial by its id, an unambiguous start of it, or its number (`t12`); the name of its run
+        in MLflow or of its recipe will do."""
+        trial = (trial.split() or [""])[0].removeprefix(f"{self.config.name}-")
         if trial.startswith("t") and trial[1:].isdigit():
             number = int(trial[1:])
             matches = [e for e in self.entries if e.number == number]
         else:
-            matches = [e for e in self.entries if e.id.startswith(trial)]
+            matches = [e for e in self.entries if trial and e.id.startswith(trial)]
         if len(matches) == 1:
             return matches[0]
         if matches:
@@ -244,6 +255,8 @@ class Results:
             "reference": dict(zip(names, self.reference, strict=True)),
             "hypervolume": self.hypervolume,
             "hypervolume_share": self.hypervolume_share,
+            "full_flops": self.full_flops if self.entries else None,
+            "seed_noise": self.seed_noise,
             "points": [point_json(entry) for entry in self.front],
         }
 
@@ -285,12 +298,20 @@ class Results:
 
     @property
     def full_flops(self) -> float:
-        """The flops that budgets are percentages of: the dearest network of the search in full
-        precision. The ledger knows it from the reference point."""
-        names = list(self.config.objectives)
-        if "flops" in names:
-            return self.reference[names.index("flops")] / REFERENCE_FACTOR
-        return max(100 * e.costs["flops"] / e.costs["flops_pct"] for e in self.entries)
+        """The flops that all percentages of a search are of: its dearest network in full
+        precision. Every trial knows it."""
+        # A count of whole operations, which the division may miss by its last bit.
+        return round(max(100 * e.costs["flops"] / e.costs["flops_pct"] for e in self.entries))
+
+    @property
+    def one_network(self) -> bool:
+        """Whether a share of the dearest network and of a trial's own one are the same."""
+        return all(math.isclose(e.costs["flops_pct"], e.costs[OWN_SHARE]) for e in self.entries)
+
+    @property
+    def seed_noise(self) -> float | None:
+        """The spread of the quality over seeds, estimated from all points that have several."""
+        return next((e.spread for e in self.points if e.seeds > 1), None)
 
     @property
     def cost_name(self) -> str:
@@ -299,13 +320,19 @@ class Results:
 
     @property
     def shown_cost(self) -> str:
-        """The same in the unit of the axis: flops in percent where that orders the points."""
+        """The same in the unit of the axis: flops in percent."""
         return "flops_pct" if self._in_percent else self.cost_name
+
+    def label_of(self, cost: str) -> str:
+        """A cost on an axis."""
+        return ONE_NETWORK if cost == "flops_pct" and self.one_network else COST_LABELS[cost]
 
     def figure_points(self) -> list[FrontPoint]:
         front = {entry.id: entry for entry in self.front}
         cost, quality = self.cost_name, self.figure_quality
         in_percent = self._in_percent
+        told = {cost, *(["flops_pct"] if in_percent else [])}
+        told |= {OWN_SHARE} if self.one_network else set()
         return [
             FrontPoint(
                 trial=e.id,
@@ -316,10 +343,12 @@ class Results:
                 cost_pct=e.costs["flops_pct"] if in_percent else None,
                 on_front=e.id in front,
                 extra={
-                    "number": f"t{e.number:04d}",
-                    **{k: f"{v:g}" for k, v in e.costs.items() if k not in (cost, "flops_pct")},
-                    **_certainty(front.get(e.id, e), quality),
+                    **{k: _plain(v) for k, v in e.costs.items() if k not in told},
+                    **_certainty(front.get(e.id, e), quality, self.config.quality),
                 },
+                settings=settings_of(e),
+                drawn={name: value for name, value in e.drawn.items() if name != "method"},
+                seeds=e.seeds,
             )
             for e in self.points
             if quality.name in e.metrics
@@ -329,12 +358,16 @@ class Results:
         """Every finished trial in all objectives, shares in percent, and what those are called."""
         kind, names = self.config.kind, list(self.config.objectives)
         metrics = {m.name: m for m in kind.metrics}
-        labels = [metric_label(metrics[n]) if n in metrics else COST_LABELS[n] for n in names]
+        labels = [metric_label(metrics[n]) if n in metrics else self.label_of(n) for n in names]
         scale = [100.0 if n in metrics and metrics[n].share else 1.0 for n in names]
         on_front = {entry.id for entry in self.front}
+        told = {point.trial: point.told for point in self.figure_points()}
         return [
             PairPoint(
-                e.id, tuple(s * v for s, v in zip(scale, e.values, strict=True)), e.id in on_front
+                e.id,
+                tuple(s * v for s, v in zip(scale, e.values, strict=True)),
+                e.id in on_front,
+                told.get(e.id, e.id),
             )
             for e in self.points
             if e.values is not None
@@ -344,7 +377,7 @@ class Results:
         quality = self.figure_quality
         return {
             "accuracy_label": metric_label(quality),
-            "cost_label": COST_LABELS[self.shown_cost],
+            "cost_label": self.label_of(self.shown_cost),
             "share": quality.share,
             "maximize": quality.maximize,
             "budgets": self.budgets(),
@@ -356,7 +389,7 @@ class Results:
         found = []
         for name in dict.fromkeys((shown, self.cost_name)):
             limit = self.config.limits.get(name)
-            if limit is None or limit.max is None:
+            if limit is None or limit.max is None or (name != shown and not self.entries):
                 continue
             value = limit.max if name == shown else 100 * limit.max / self.full_flops
             found.append((f"limit: {name} {limit.max:g}", value))
@@ -371,20 +404,78 @@ class Results:
 
     @property
     def _in_percent(self) -> bool:
-        """Percentages are of the same network in full precision, so they order the points only
-        where all have the same network."""
-        sizes = {entry.costs["parameters"] for entry in self.entries}
-        return self.cost_name in ("flops", "flops_pct") and len(sizes) <= 1
+        return self.cost_name in ("flops", "flops_pct")
+
+
+# --- ledgers of version 0.1 -----------------------------------------------------------------------
+# Their `flops_pct` is of each trial's own network, which is `flops_own_pct` now.
+
+
+def as_meant(config: SearchConfig, entries: Iterable[Entry]) -> SearchConfig:
+    """The configuration of a search that bitfront 0.1 began, in the words of today: an objective or
+    a limit on `flops_pct` was on what is `flops_own_pct` now; with one network it is the same."""
+    several = any(name.startswith("model.") for name in config.space)
+    if not several or not any(e.restated or OWN_SHARE not in e.costs for e in entries):
+        return config
+
+    def renamed(keys: dict[str, Any]) -> dict[str, Any]:
+        return {OWN_SHARE if k == "flops_pct" else k: v for k, v in keys.items()}
+
+    named = {key: renamed(getattr(config, key)) for key in ("objectives", "limits")}
+    return config.model_copy(update=named)
+
+
+def config_to_continue(folder: SearchFolder) -> SearchConfig:
+    """The stored configuration, as it was meant when the search was begun."""
+    config = stored_config(folder)
+    if "flops_pct" not in {*config.objectives, *config.limits}:
+        return config
+    return Results.of(folder).config
+
+
+def restate(config: SearchConfig, entries: Sequence[Entry], reference: Sequence[float]) -> None:
+    """Give trials that have only a share of their own network that of the dearest one."""
+    if all(OWN_SHARE in entry.costs for entry in entries):
+        return
+    full = _full_flops(config, entries, reference)
+    for entry in entries:
+        entry.restate(full)
+
+
+def _full_flops(
+    config: SearchConfig, entries: Sequence[Entry], reference: Sequence[float]
+) -> float:
+    """Of the dearest network in full precision, for a ledger that does not say: from the reference
+    point; of an only network from any trial; else the space is built again."""
+    names = list(config.objectives)
+    if "flops" in names and any(reference):
+        return round(reference[names.index("flops")] / REFERENCE_FACTOR)
+    own = (e.costs.get(OWN_SHARE, e.costs["flops_pct"]) for e in entries)
+    tried = max(100 * e.costs["flops"] / share for e, share in zip(entries, own, strict=True))
+    if not any(name.startswith("model.") for name in config.space):
+        return round(tried)
+    from search.space_config import build_space
+
+    return build_space(config).full_flops
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 def metric_label(metric: Metric) -> str:
     return f"validation {metric.label}{', %' if metric.share else ''}"
 
 
-def _certainty(point: Entry, quality: Metric) -> dict[str, str]:
+def _plain(value: float) -> str:
+    """Counts in full."""
+    return str(int(value)) if float(value).is_integer() else f"{value:.6g}"
+
+
+def _certainty(point: Entry, quality: Metric, measured: Metric) -> dict[str, str]:
+    """`measured` is what spread and confidence are of; a figure may show another metric."""
     found = {"seeds": str(point.seeds)}
-    if point.seeds > 1 and point.spread is not None:
-        found["spread"] = quality.number(point.spread)
+    if point.own_spread is not None and quality.name == measured.name:
+        found["spread"] = quality.number(point.own_spread)
     if point.confidence is not None:
         found["sure %"] = f"{100 * point.confidence:.0f}"
     return found
@@ -409,6 +500,6 @@ def point_json(entry: Entry) -> dict[str, Any]:
         "optimizer": entry.spec.task.optimizer.model_dump(),
         "seconds": entry.seconds,
         "seeds": entry.seeds,
-        "spread": entry.spread,
+        "spread": entry.own_spread,
         "p_front": entry.confidence,
     }

@@ -12,6 +12,7 @@ from search.config import SearchConfig
 from search.entry import Entry
 from search.extras import KINDS, Extra, extras_of
 from search.home import SearchFolder
+from search.settings import LONGEST, in_a_line, settings_of
 from search.urls import redacted, with_secrets
 from trainables.kinds import kind_of
 from trainables.methods import METHODS
@@ -48,11 +49,16 @@ def experiment_name(config: SearchConfig) -> str:
 
 
 def run_name(entry: Entry) -> str:
-    """Readable in a list: number, method, share of the flops, accuracy or other quality."""
-    name = f"t{entry.number:04d} {entry.spec.method} {entry.costs['flops_pct']:.0f} %"
+    """Readable in a list: id, method, settings that vary, share of the dearest network's flops,
+    accuracy or other quality of this trial."""
+    share = entry.costs["flops_pct"]
+    told = in_a_line(settings_of(entry), LONGEST)
+    parts = [entry.id, entry.spec.method, told, f"{share:.{0 if share >= 9.5 else 1}f} %"]
     quality = kind_of(entry.spec.task.dataset).quality
     value = entry.metrics.get(quality.name)
-    return f"{name} {quality.number(value, 1)}" if value is not None else name
+    if value is not None:
+        parts.append(quality.number(value, 1))
+    return " ".join(filter(None, parts))
 
 
 def role_of(entry: Entry, config: SearchConfig) -> str:

@@ -271,7 +271,9 @@ def _one_of(path: tuple[str | int, ...], word: Any, known: Sequence[str]) -> str
 
 def _selected_plan(path: tuple[str, str], raw: dict[str, Any], planned: list[str]) -> SelectedPlan:
     if "budget" not in raw:
-        raise KeyProblem((*path, "budget"), "is missing: percent of the full-precision flops")
+        raise KeyProblem(
+            (*path, "budget"), "is missing: percent of the network's full-precision flops"
+        )
     budget = parse_domain((*path, "budget"), raw["budget"])
     _check_budgets((*path, "budget"), ends(budget))
     seeds = parse_domain((*path, "seeds"), raw["seeds"]) if "seeds" in raw else None

@@ -112,9 +112,12 @@ class Ledger:
         )
         for trial in self.study.get_trials(deepcopy=False):
             self._remember(trial)
+        self._check_percentages()
 
     def _remember(self, trial: FrozenTrial) -> None:
         entry = entry_of(trial)
+        if "flops_own_pct" not in entry.costs:
+            entry.restate(self.space.full_flops)
         self._disk_ids[entry.id] = trial._trial_id
         self._mirror_numbers[entry.id] = len(self.entries)
         self._enter(entry)
@@ -132,6 +135,18 @@ class Ledger:
                 f"the database has another search called '{self.config.name}'",
                 f"give this one a name of its own (--name); if it is the same one and its folder "
                 f"was lost, write {known} into the file 'identity' of its folder",
+            )
+
+    def _check_percentages(self) -> None:
+        """Trials of version 0.1 and of today under one limit would be held to two."""
+        several = any(name.startswith("model.") for name in self.space.overrides)
+        if not several or "flops_pct" not in {*self.config.objectives, *self.config.limits}:
+            return
+        if any(entry.restated for entry in self.entries.values()):
+            raise UserError(
+                f"search '{self.config.name}' was begun by bitfront 0.1, where flops_pct was of "
+                "each network's own size; that is flops_own_pct now",
+                f"continue it as it was meant: bitfront resume {self.config.name}",
             )
 
     def note(self, key: str, value: Any) -> None:

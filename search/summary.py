@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from search import terminal
 from search.entry import Entry
 from search.plan_text import FORMS, by_stage, letters
 from search.progress import duration
 from search.results import Results
+from search.settings import columns, in_a_line, settings_of, varying
 from search.terminal import count, measured, short
 from trainables.kinds import Metric
 from trainables.registry import UserError
 
-COST_HEADS = {"flops_pct": "flops %"}
+COST_HEADS = {"flops_pct": "flops %", "flops_own_pct": "own %"}
+# Left out last where there is no room: they tell points apart.
+SETTINGS = 10
 
 
 @dataclass
@@ -24,30 +26,57 @@ class Column:
     optional: int | None = None
     """left out where there is no room, the lowest first"""
 
+    @property
+    def width(self) -> int:
+        return max(map(len, [self.head, *self.cells]))
+
 
 def front_table(results: Results, wide: bool = False, colours: bool = False) -> str:
     """`wide`: everything, however long the lines become."""
-    entries = results.front
-    if not entries:
+    if not results.front:
         return "(none)"
-    first = [
+    return _shown(_columns(results, wide), wide, colours)
+
+
+def _columns(results: Results, wide: bool) -> list[Column]:
+    return _wide(results) if wide else _narrow(results)
+
+
+def _wide(results: Results) -> list[Column]:
+    entries = results.front
+    plans = Column("plan", [letters(g) for g in _groups(results)])
+    drawn = columns([settings_of(e) for e in entries])
+    return [*_first(entries), *(Column(*each) for each in drawn.items()), plans, *_numbers(results)]
+
+
+def _narrow(results: Results) -> list[Column]:
+    """What fits: first columns that are no objective go, then the plan gets shorter, in the end
+    settings go, of the network last."""
+    entries, groups = results.front, _groups(results)
+    told = varying([settings_of(e) for e in entries])
+    settings = [Column(head, cells, SETTINGS) for head, cells in told.items()]
+    # Where what tells these points apart is not the plan, the plan is told above the table.
+    same = _shares_plan(results)
+    plans = [[]] if same else [[Column("plan", [form(g) for g in groups])] for form in FORMS]
+    first, last = _first(entries), _numbers(results)
+    for kept in range(len(settings), -1, -1):
+        for plan in plans:
+            fitting = _fitting([*first, *settings[:kept], *plan, *last])
+            if fitting is not None:
+                return fitting
+    return [c for c in [*first, *plans[-1], *last] if c.optional is None]
+
+
+def _first(entries: list[Entry]) -> list[Column]:
+    return [
         Column("trial", [e.id for e in entries]),
         Column("method", [e.spec.method for e in entries]),
     ]
-    last = _numbers(results)
-    groups = [by_stage(e.spec.plan, results.networks.stages(e.spec.task)) for e in entries]
-    if wide:
-        plans = Column("plan", [letters(g) for g in groups])
-        columns = [*first, plans, *last, Column("settings", [settings(e) for e in entries])]
-        return _plain(columns, {2: terminal.painted_plan} if colours else {})
-    if len({e.spec.plan for e in entries}) == 1 and any(map(settings, entries)):
-        # What tells these points apart is not the plan.
-        return _fitted([*first, Column("settings", [settings(e) for e in entries]), *last])
-    for form in FORMS:
-        columns = [*first, Column("plan", [form(g) for g in groups]), *last]
-        if _fits(columns):
-            break
-    return _fitted(columns, colours)
+
+
+def _groups(results: Results) -> list[list[str]]:
+    """The letters of every point's plan, by stage."""
+    return [by_stage(e.spec.plan, results.networks.stages(e.spec.task)) for e in results.front]
 
 
 def _numbers(results: Results) -> list[Column]:
@@ -60,16 +89,13 @@ def _numbers(results: Results) -> list[Column]:
         if name in metrics
     ]
     sure = ["-" if e.confidence is None else f"{100 * e.confidence:.0f}" for e in entries]
-    found.append(Column("sure %", sure, optional=3))
-    # Shares are of the same network in full precision: of networks of several sizes they do not
-    # say which one is cheaper.
-    one_size = len({e.costs["parameters"] for e in entries}) == 1
+    found.append(Column("sure", sure, optional=3))
     wanted = {name for name in config.objectives if name not in metrics}
-    if one_size and "flops" in wanted:
+    if "flops" in wanted:
         wanted = wanted - {"flops"} | {"flops_pct"}
     droppable = {"bytes": 0, "flops": 1, "flops_pct": 2}
     for name in ("flops_pct", "flops", "bytes", *sorted(wanted - set(droppable))):
-        cells = [_cost(e.costs[name], name) for e in entries]
+        cells = _costs([e.costs[name] for e in entries], name)
         optional = None if name in wanted else droppable.get(name)
         found.append(Column(COST_HEADS.get(name, name), cells, optional))
     return found
@@ -82,46 +108,35 @@ def _metric(entry: Entry, metric: Metric, results: Results) -> str:
     return metric.number(entry.metrics.get(metric.name))
 
 
-def _cost(value: float, name: str) -> str:
-    return f"{value:.1f}" if name == "flops_pct" else count(value)
+def _costs(values: list[float], name: str) -> list[str]:
+    if not name.endswith("_pct"):
+        return list(map(count, values))
+    # Small networks of a space with large ones take a few percent of those.
+    digits = 1 if min(values) >= 10 else 2
+    return [f"{value:.{digits}f}" for value in values]
 
 
-def settings(entry: Entry) -> str:
-    """What was drawn for a trial, by the last part of each name."""
-    drawn = {name.rpartition(".")[2]: value for name, value in entry.drawn.items()}
-    drawn.pop("method", None)
-    return " ".join(f"{name}={_value(value)}" for name, value in drawn.items())
-
-
-def _value(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _optional(columns: list[Column]) -> list[int]:
-    ranked = [(c.optional, i) for i, c in enumerate(columns) if c.optional is not None]
-    return [i for _, i in sorted(ranked)]
-
-
-def _fits(columns: list[Column]) -> bool:
-    widths = [max(map(len, [c.head, *c.cells])) for c in columns]
-    kept = terminal.kept_columns(widths, _optional(columns))
-    return terminal.total_width([widths[i] for i in kept]) <= terminal.width()
-
-
-def _fitted(columns: list[Column], colours: bool = False) -> str:
-    rows = list(zip(*(c.cells for c in columns), strict=True))
-    return terminal.table(
-        [c.head for c in columns],
-        rows,
-        flexible=2,
-        optional=_optional(columns),
-        paint={2: terminal.painted_plan} if colours else {},
+def _fitting(columns: list[Column]) -> list[Column] | None:
+    """Without as many of the columns that are no objective as it takes; None: not even then."""
+    by_rank = sorted(
+        (c for c in columns if c.optional is not None and c.optional < SETTINGS),
+        key=lambda c: c.optional or 0,
     )
+    kept = list(columns)
+    for spare in [*by_rank, None]:
+        if terminal.total_width([c.width for c in kept]) <= terminal.width():
+            return kept
+        kept = [c for c in kept if c is not spare]
+    return None
 
 
-def _plain(columns: list[Column], paint: Any) -> str:
+def _shown(columns: list[Column], wide: bool, colours: bool) -> str:
     rows = list(zip(*(c.cells for c in columns), strict=True))
-    return terminal.table([c.head for c in columns], rows, paint=paint)
+    plan = next((i for i, c in enumerate(columns) if c.head == "plan"), 1)
+    paint = {plan: terminal.painted_plan} if colours and columns[plan].head == "plan" else {}
+    # Something gives way on a terminal too narrow for the least there is to say.
+    flexible = -1 if wide else plan
+    return terminal.table([c.head for c in columns], rows, flexible=flexible, paint=paint)
 
 
 def front_summary(results: Results, wide: bool = False, colours: bool = False) -> str:
@@ -135,14 +150,12 @@ def front_summary(results: Results, wide: bool = False, colours: bool = False) -
     told = [
         f"hypervolume {100 * results.hypervolume_share:.2f} % of the box from the reference "
         f"({reference}) to a perfect, free network",
-        "flops: MixBin convention, % of the full-precision network of the same size",
-        "sure: the probability that no other point is better and no dearer; "
-        "± over seeds, their number in brackets",
+        *_meanings(results, wide),
     ]
     if results.stopping is not None:
         told.append(results.stopping.sentence())
     head = f"Front of {config.name}: {len(results.front)} of {done} complete trials"
-    lines = [head, *_shared_plan(results, wide)]
+    lines = [head, *_shared(results, wide)]
     return "\n".join(
         [
             *map(_filled, lines),
@@ -154,14 +167,49 @@ def front_summary(results: Results, wide: bool = False, colours: bool = False) -
     )
 
 
-def _shared_plan(results: Results, wide: bool) -> list[str]:
-    """The plan where it is the same for all points, and the table has no column for it."""
-    plans = {e.spec.plan for e in results.front}
-    if wide or len(plans) != 1 or not any(map(settings, results.front)):
+def _meanings(results: Results, wide: bool) -> list[str]:
+    """What the columns are."""
+    if not results.front:
         return []
-    first = results.front[0]
-    groups = by_stage(first.spec.plan, results.networks.stages(first.spec.task))
-    return [f"plan of all of them: {FORMS[1](groups)}"]
+    shown = {column.head for column in _columns(results, wide)}
+    network = "full-precision network"
+    if not results.one_network:
+        network = "dearest full-precision network of the space"
+    told = [f"flops %: of the {network}, {count(results.full_flops)} flops (MixBin convention)"]
+    if "sure" in shown:
+        told.append("sure: % probability that no other point is better and no dearer")
+    quality = results.config.quality
+    if any(e.seeds > 1 for e in results.front):
+        told.append(
+            f"{short(quality)}: mean ± standard deviation over the point's own seeds (how many)"
+        )
+    if results.seed_noise is not None:
+        told.append(f"seed noise ± {quality.number(results.seed_noise)} over all points")
+    settings = varying([settings_of(e) for e in results.front])
+    missing = [head for head in settings if head not in shown]
+    if missing:
+        told.append(f"no room for {', '.join(missing)}: --wide shows them")
+    return told
+
+
+def _shares_plan(results: Results) -> bool:
+    """Whether what tells the points apart is not the plan."""
+    drawn = [settings_of(e) for e in results.front]
+    return len({e.spec.plan for e in results.front}) == 1 and any(drawn)
+
+
+def _shared(results: Results, wide: bool) -> list[str]:
+    """What all points have in common and the table has no column for."""
+    if wide or not results.front:
+        return []
+    found = []
+    if _shares_plan(results):
+        found.append(f"plan of all of them: {FORMS[1](_groups(results)[0])}")
+    drawn = columns([settings_of(e) for e in results.front])
+    same = {head: cells[0] for head, cells in drawn.items() if len(set(cells)) == 1}
+    if same:
+        found.append(f"all of them: {in_a_line(same)}")
+    return found
 
 
 def _filled(text: str) -> str:

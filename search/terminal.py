@@ -209,19 +209,25 @@ def short(quality: Metric) -> str:
 
 
 def measured(entry: Entry, quality: Metric) -> str:
-    """With its spread and the number of seeds where there are several."""
+    """With the spread over its own seeds and their number where there are several."""
     mean = quality.number(entry.metrics.get(quality.name))
-    if entry.seeds == 1 or entry.spread is None:
+    if entry.own_spread is None:
         return mean
-    return f"{mean} ± {quality.number(entry.spread)} ({entry.seeds})"
+    return f"{mean} ± {quality.number(entry.own_spread)} ({entry.seeds})"
 
 
-def expectation(entry: Entry, quality: Metric) -> str:
-    """What training the point again should give."""
+def expectation(entry: Entry, quality: Metric, noise: float | None) -> str:
+    """What training the point again should give. `noise` is the spread over seeds, of all points of
+    the search together; None where no point has two."""
     mean = f"{quality.text(entry.metrics[quality.name])} validation {quality.label}"
-    if entry.spread is None:
-        return mean
-    basis = f"mean of {entry.seeds} seeds" if entry.seeds > 1 else "one seed, not confirmed"
+    basis = "one seed, not confirmed"
+    if entry.own_spread is not None:
+        basis = f"mean of {entry.seeds} seeds, ± {quality.number(entry.own_spread)}"
+    if noise is None:
+        return f"{mean} ({basis})"
     points = " points" if quality.share else ""
-    within = quality.number(2 * entry.spread) + points
-    return f"{mean} ({basis}); trained again, expect within {within} of it"
+    within = quality.number(2 * noise) + points
+    return (
+        f"{mean} ({basis})\n  trained again, expect within {within} of it: twice the seed noise of "
+        "this search"
+    )

@@ -15,7 +15,7 @@ from typing import Any
 
 from search.config import SearchConfig
 from search.entry import Entry
-from search.mirror import STATUS, Mirror
+from search.mirror import STATUS, FrontMetrics, Mirror
 from search.runs import first_line, tracking_uri
 
 FLUSH_SECONDS = 1.0
@@ -35,7 +35,7 @@ class _Outbox:
     trials: dict[str, Entry] = field(default_factory=dict)
     curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     parent: list[tuple[str, float, int, int]] = field(default_factory=list)
-    front: set[str] | None = None
+    front: FrontMetrics | None = None
 
 
 class Tracker:
@@ -103,9 +103,10 @@ class Tracker:
         with self._lock:
             self._outbox.parent.append((name, value, int(time.time() * 1000), step))
 
-    def front(self, trial_ids: set[str]) -> None:
+    def front(self, members: FrontMetrics) -> None:
+        """The trials that stand for the points of the front, and what is said of those points."""
         with self._lock:
-            self._outbox.front = self._front = set(trial_ids)
+            self._outbox.front, self._front = members, set(members)
 
     def close(
         self,
@@ -239,7 +240,7 @@ class Tracker:
             new.parent = box.parent + new.parent
             new.front = box.front if new.front is None else new.front
 
-    def _describe(self, front: set[str], parent: list[tuple[str, float, int, int]]) -> None:
+    def _describe(self, front: FrontMetrics, parent: list[tuple[str, float, int, int]]) -> None:
         """Now and then."""
         if time.monotonic() - self._described < NOTE_SECONDS:
             return
@@ -247,7 +248,7 @@ class Tracker:
         with self._lock:
             entries = list(self._entries.values())
         share = next((value for name, value, *_ in reversed(parent) if name == "hypervolume"), None)
-        self.mirror.describe(entries, front, share)
+        self.mirror.describe(entries, set(front), share)
 
     @property
     def mirror(self) -> Mirror:

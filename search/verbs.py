@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -77,18 +78,18 @@ def _checked_again(config: SearchConfig) -> SearchConfig:
 
 def resume(args: Namespace) -> int:
     from search.launch import launch
-    from search.results import stored_config
+    from search.results import config_to_continue
 
     folder = home.find(home.home(args.home), args.search)
-    return launch(_checked_again(stored_config(folder)), folder, args.address, args.quiet)
+    return launch(_checked_again(config_to_continue(folder)), folder, args.address, args.quiet)
 
 
 def extend(args: Namespace) -> int:
     from search.launch import launch
-    from search.results import stored_config
+    from search.results import config_to_continue
 
     folder = home.find(home.home(args.home), args.search)
-    config = stored_config(folder)
+    config = config_to_continue(folder)
     text = str(args.trials)
     try:
         amount = int(text)
@@ -249,15 +250,24 @@ def export(args: Namespace) -> int:
     path = save_beside(recipe, usual, args.force)
     if path != usual:
         terminal.show(f"{usual} has other content and stays as it is")
-    share = 100 * entry.costs["flops"] / results.full_flops
+    quality = results.config.quality
     terminal.say(
-        f"{path}: trial {entry.id}, {entry.spec.method} {entry.spec.plan}\n"
-        f"  {terminal.expectation(entry, results.config.quality)}\n"
+        f"{path}: trial {entry.id}, {_named(entry)}\n"
+        f"  {terminal.expectation(entry, quality, results.seed_noise)}\n"
         f"  {terminal.count(entry.costs['flops'])} flops "
-        f"({share:.1f} % of the dearest network in full precision)\n"
+        f"({entry.costs['flops_pct']:.1f} % of the dearest network in full precision)\n"
         f"  bitfront train {path}"
     )
     return 0
+
+
+def _named(entry: Entry) -> str:
+    """A point by all that was chosen for it."""
+    from search.settings import in_a_line, settings_of
+
+    return " ".join(
+        filter(None, (entry.spec.method, in_a_line(settings_of(entry)), entry.spec.plan))
+    )
 
 
 def _chosen(results: Results, args: Namespace) -> Entry:
@@ -269,16 +279,15 @@ def _chosen(results: Results, args: Namespace) -> Entry:
     if args.trial:
         return results.find(args.trial)
     if args.budget:
-        cost, budget = results.cost_name, _number(args.budget.rstrip("%"), "--budget")
-        if args.budget.endswith("%"):
-            cost, budget = "flops", results.full_flops * budget / 100
+        cost, budget = _budget(args.budget, results.cost_name)
         _, both = results.quality_and(cost)
         points = [[cautious(e, results.config.quality), e.costs[cost]] for e in results.front]
         index = best_under_budget(points, both, budget)
         if index is None:
             cheapest = min(e.costs[cost] for e in results.front)
             raise UserError(
-                f"no point of the front has {cost} <= {budget:g}; the cheapest has {cheapest:.4g}"
+                f"no point of the front has {cost} <= {budget:g}; the cheapest has {cheapest:.4g}",
+                _meant_percent(cost, budget),
             )
         return results.front[index]
     if args.min_accuracy:
@@ -301,11 +310,36 @@ def _chosen(results: Results, args: Namespace) -> Entry:
     raise UserError("which point? give --budget, --min-accuracy, --knee, --trial or --all")
 
 
+def _budget(text: str, cost: str) -> tuple[str, float]:
+    """(cost, most of it) of `40%` or of a count of that cost."""
+    if not text.endswith("%"):
+        return cost, _number(text, "--budget")
+    share = _number(text.removesuffix("%"), "--budget")
+    if not 0 < share <= 100:
+        raise UserError(
+            f"--budget {text}: percentages are of the dearest network of the search in full "
+            "precision, which costs 100 %",
+            f"did you mean {share - 100:g}%?" if 100 < share < 200 else "for example --budget 40%",
+        )
+    return "flops_pct", share
+
+
+def _meant_percent(cost: str, budget: float) -> str | None:
+    """A number that no network is as cheap as was a percentage."""
+    if cost.endswith("_pct") or not 0 < budget <= 100:
+        return None
+    share = 100 * budget if budget < 1 else budget
+    return f"a budget without % is a count of {cost}; did you mean {share:g}%?"
+
+
 def _number(text: str, option: str) -> float:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
-        raise UserError(f"{option} {text}: not a number or a percentage") from None
+        value = math.nan
+    if not math.isfinite(value):
+        raise UserError(f"{option} {text}: not a number or a percentage")
+    return value
 
 
 def train(args: Namespace) -> int:

@@ -13,6 +13,7 @@ from search.entry import Entry
 from search.home import SearchFolder
 from search.reading import LedgerReader
 from search.results import COST_LABELS, Results, ideal_point, metric_label, stored_config
+from search.settings import settings_of
 from search.stopping import rung_epoch
 from trainables.kinds import Metric
 
@@ -96,10 +97,10 @@ def _view(
         points=results.figure_points(),
         labels=results.figure_labels(),
         front=[entry.id for entry in results.front],
-        objectives=[axis_of(name, config) for name in config.objectives],
+        objectives=[axis_of(name, results) for name in config.objectives],
         objective_values={e.id: e.values for e in results.points if e.values is not None},
         quality=metric_axis(results.figure_quality),
-        cost=axis_of(results.shown_cost, config),
+        cost=axis_of(results.shown_cost, results),
         reference=results.reference,
         ideal=ideal_point(config),
         hypervolume=steps,
@@ -113,14 +114,15 @@ def _view(
         yaml=yaml,
         environment=results.environment,
         commands=commands(results),
+        full_flops=results.full_flops if results.entries else None,
     )
 
 
-def axis_of(name: str, config: SearchConfig) -> Axis:
+def axis_of(name: str, results: Results) -> Axis:
     """Of a metric or a cost."""
     if name in COST_LABELS:
-        return Axis(name, COST_LABELS[name], maximize=False, short=name)
-    return metric_axis(config.kind.metric(name))
+        return Axis(name, results.label_of(name), maximize=False, short=name)
+    return metric_axis(results.config.kind.metric(name))
 
 
 def metric_axis(metric: Metric) -> Axis:
@@ -172,6 +174,7 @@ def _trial_view(entry: Entry, results: Results) -> TrialView:
         message=entry.message,
         started=entry.started,
         ended=entry.ended,
+        settings=settings_of(entry),
     )
 
 

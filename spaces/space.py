@@ -9,6 +9,7 @@ import math
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from trainables.cost import CostTable, task_cost_table
@@ -20,6 +21,7 @@ from trainables.selectors import SELECTORS, Selection, SelectionSpec
 from trainables.task import Task, TrialSpec, with_overrides
 
 Draw = Callable[[str, Domain], Any]
+OWN_SHARE = "flops_own_pct"
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,8 @@ class Selecting:
 
 @dataclass(frozen=True)
 class SelectedPlan:
-    """A plan made by a selector for a drawn budget, in percent of the full-precision flops."""
+    """A plan made by a selector for a drawn budget, in percent of what the trial's own network
+    costs in full precision (as MixBin counts; not of the search's dearest network)."""
 
     using: Selecting
     budget: Domain
@@ -236,15 +239,23 @@ class Space:
         return TrialSpec(task=task, method=method, params=params, plan=plan, seed=seed)
 
     def costs(self, spec: TrialSpec) -> dict[str, float]:
-        """Every cost of a point of this space."""
-        return costs_of(spec)
+        """Every cost of a point of this space; `flops_pct` is of the dearest network of the space,
+        so that it orders points, `flops_own_pct` of the point's own one in full precision."""
+        return in_percent_of(self.full_flops, costs_of(spec))
 
     def full_costs(self) -> list[dict[str, float]]:
         """Costs in full precision, for the task at both ends of every model parameter."""
+        return [self.costs(spec) for spec in self._full_specs()]
+
+    @cached_property
+    def full_flops(self) -> float:
+        """The flops that percentages are of: the dearest network of the space in full precision."""
+        return max(costs_of(spec)["flops"] for spec in self._full_specs())
+
+    def _full_specs(self) -> list[TrialSpec]:
         tasks = self.extreme_tasks()
         layers = [len(task_cost_table(task).plan_layers) for task in tasks]
-        pairs = zip(tasks, layers, strict=True)
-        return [self.costs(TrialSpec(task=task, plan="F" * n)) for task, n in pairs]
+        return [TrialSpec(task=t, plan="F" * n) for t, n in zip(tasks, layers, strict=True)]
 
     @property
     def is_conditional(self) -> bool:
@@ -286,8 +297,14 @@ class Space:
         return self.walk(lambda name, domain: random_value(domain, rng), seed)
 
 
+def in_percent_of(full_flops: float, costs: dict[str, float]) -> dict[str, float]:
+    """Costs of a network with `flops_pct` of another one, and its own share beside it."""
+    share = 100.0 * costs["flops"] / full_flops if full_flops else 100.0
+    return {**costs, "flops_pct": share, OWN_SHARE: costs["flops_pct"]}
+
+
 def costs_of(spec: TrialSpec) -> dict[str, float]:
-    """Every cost of a trial, known before it runs."""
+    """Every cost of a trial, known before it runs; `flops_pct` is of its own network."""
     table = task_cost_table(spec.task)
     method = METHODS.get(spec.method)(dict(spec.params))
     kept = method.kept(table.sizes(spec.plan))

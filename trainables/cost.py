@@ -123,7 +123,8 @@ class CostTable:
         shifts: bool = False,
         kept: Mapping[str, int] | None = None,
     ) -> dict[str, float]:
-        """All costs of the plan and `flops_pct` against the full-precision network."""
+        """All costs of the plan and `flops_pct` against this network in full precision. (A search
+        has several networks, and states percentages of one of them: `spaces.space`.)"""
         totals = self._sums(plan, scale, shifts, kept)
         full = self._sums("F" * len(plan), scale, shifts)["flops"]
         totals["flops_pct"] = 100.0 * totals["flops"] / full if full else 100.0

@@ -86,7 +86,7 @@ def _example_view(name="example", shift=0.0, **changes):
                 started=float(number), ended=number + 1.0,
             )
         )  # fmt: skip
-        extra = {"number": f"t{number:04d}", "seeds": "2", "spread": "0.50", "sure %": "80"}
+        extra = {"seeds": "2", "spread": "0.50", "sure %": "80"}
         point = (key, method, plan, quality, 1e4 * cost, cost, number <= 3, extra)
         points.append(FrontPoint(*point))
     common = {"network": "net", "seed": 0, "params": {"method": "bnn"}, "epochs": 3}

@@ -27,6 +27,7 @@ task:
 space:
   method: [bnn, bnn+]
   plan: {per: layer, levels: [F, B]}
+  model.width: [8, 16]
 search: {sampler: random, trials: 8, seed: 0}
 tracking: {enabled: false}
 """
@@ -132,11 +133,14 @@ def test_a_click_on_a_point_shows_its_plan_its_curve_and_its_command(live, open_
     page.wait_for_selector(POINT)
     click_a_point(page)
     page.wait_for_selector("#trial .level")
-    chosen = re.search(r"\((\w+)\)", page.locator("#trial h3").inner_text()).group(1)
+    chosen = re.match(r"\w+", page.locator("#trial h3").inner_text()).group()
     entry = live.session.ledger.entries[chosen]
     letters = page.locator("#trial .level").all_inner_texts()
     assert "".join(letters) == entry.spec.plan
     assert f"bitfront export tiny --trial {chosen}" in page.locator("#command").inner_text()
+    page.wait_for_selector("#facts dd")
+    facts = [fact.bounding_box()["width"] for fact in page.locator("#facts dd").all()]
+    assert min(facts) > 60, "the names of facts leave no room for the facts"
     page.wait_for_selector("#curve .scatterlayer .point")
     assert page.locator("#curve .scatterlayer .point").count() == len(entry.history)
     page.wait_for_function(

@@ -250,7 +250,7 @@ def test_mlflow_lists_the_search_and_under_it_its_trials(open_page, tracked):
     page.set_default_timeout(60_000)
     page.wait_for_selector("text=shown")
     page.goto(f"{base}/#/experiments/{experiment}/runs/{run}")
-    page.wait_for_selector("text=/t000\\d bnn/")
+    page.wait_for_selector("text=/[0-9a-f]{8} bnn/")
 
 
 @pytest.mark.timeout(900)

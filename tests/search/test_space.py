@@ -84,7 +84,7 @@ def test_bounds_hold_for_random_points_and_are_reached(make_space):
     _, space = make_space("space.model.width=[8, 16]", "space.model.depth=[3, 5]")
     bounds = cost_bounds(space)
     rng = random.Random(0)
-    seen = [costs_of(space.random_point(rng)) for _ in range(300)]
+    seen = [space.costs(space.random_point(rng)) for _ in range(300)]
     for name, (low, high) in bounds.items():
         values = [costs[name] for costs in seen]
         assert low <= min(values)
@@ -97,7 +97,7 @@ def test_the_feasible_share_follows_the_limit(make_space):
     share = feasible_share(config, space)
     assert 0 < share < 1
     rng = random.Random(1)
-    broken = [bool(violations(config, costs_of(space.random_point(rng)))) for _ in range(400)]
+    broken = [bool(violations(config, space.costs(space.random_point(rng)))) for _ in range(400)]
     assert share == pytest.approx(1 - sum(broken) / 400, abs=0.1)
 
 
