@@ -8,7 +8,12 @@ import pytest
 
 from search.cli import main
 from search.config import load, ready_made
-from search.rehearsal import rehearse
+from search.driver import Session
+from search.home import SearchFolder
+from search.launch import _exhausted
+from search.rehearsal import Curves, rehearse
+from search.results import Results
+from search.simulation import play
 from search.space_config import build_space
 from search.study import Ledger
 
@@ -126,6 +131,23 @@ def test_a_rehearsal_leaves_home_and_storage_alone(make_config, tmp_path, monkey
     assert not place.exists()
 
 
+@pytest.mark.parametrize(("listed", "said"), [(2000, "All 3 different trials"), (2, "No other")])
+def test_a_search_that_ends_early_says_what_it_knows_of_the_rest(
+    make_space, tmp_path, monkeypatch, listed, said
+):
+    monkeypatch.setattr("search.study.LISTED_POINTS", listed)
+    config, space = make_space("space={method: bnn, plan: B, batch_size: [8, 16, 32]}")
+    folder = SearchFolder(tmp_path / "tiny")
+    folder.path.mkdir()
+    folder.config_file.write_text(config.dump())
+    session = Session(config, space, folder, tracker=None, quiet=True)
+    play(session, Curves(config, space).rows, workers=2)
+    session.close()
+    results = Results.of(folder)
+    assert results.state == "complete"
+    assert _exhausted(results).startswith(said)
+
+
 def test_a_preview_tells_the_rehearsal_in_words(capsys):
     assert main(["preview", "mixbin-digits", "--rehearse"]) == 0
     text = capsys.readouterr().out
@@ -151,3 +173,23 @@ def test_what_a_preview_counts_is_what_the_ledger_finds(make_config):
     config = make_config(SELECTED, "search.trials=20")
     ledger = Ledger("memory:", config, build_space(config))
     assert rehearse(config).distinct == len(ledger.listed)
+
+
+@pytest.mark.parametrize(
+    ("space", "distinct"),
+    [
+        ("{method: fp, plan: {per: layer}, batch_size: [16, 32, 64]}", 3),
+        ("{method: fp, plan: {selector: [hawq, front], budget: [50, 20]}, batch_size: [8, 9]}", 2),
+        ("{method: bnn, plan: {per: layer, levels: [B]}, batch_size: [16, 32, 64]}", 3),
+        ("{method: [bnn, fp], plan: {only: layer}}", 5),
+        ("{method: bnn, plan: B}", 1),
+        ("{method: bnn, plan: W, model.depth: {int: [2, 9], step: 3}}", 3),
+        ("{method: bnn, plan: {selector: [front, hawq], budget: {float: [1, 100]}}}", None),
+    ],
+)
+@pytest.mark.parametrize("sampler", ["free-cost", "tpe", "random"])
+def test_odd_spaces_are_played_to_their_end_too(make_config, space, distinct, sampler):
+    """Without a method that plans, of one level, of one point, of steps that do not end at high."""
+    told = rehearse(make_config(f"space={space}", f"search.sampler={sampler}", "search.trials=40"))
+    assert told.exhausted
+    assert told.trials == told.complete == told.distinct == (distinct or told.distinct)
