@@ -105,7 +105,7 @@ class Rehearsal:
         if self.rows:
             answered = self.rows - len(self.unanswered)
             lines.append(f"  rows of the paper that are answered: {answered} of {self.rows}")
-            lines += [f"    not {row.label}: {row.why}" for row in self.unanswered]
+            lines += [f"    unanswered: {row.label}: {row.why}" for row in self.unanswered]
         return "\n".join(_wrapped(line) for line in lines)
 
 

@@ -152,8 +152,9 @@ def test_a_preview_tells_the_rehearsal_in_words(capsys):
     assert main(["preview", "mixbin-digits", "--rehearse"]) == 0
     text = capsys.readouterr().out
     assert "trials run, then nothing new is left" in text
-    assert "not fully binary: the nearest trial has 9.8 % of the flops, the row 4.67 %" in text
-    assert "mixbin-grad, mixbin-loss" in " ".join(text.split())
+    words = " ".join(text.split())
+    assert "unanswered: fully binary: the nearest trial has 9.8 % of the flops" in words
+    assert "mixbin-grad, mixbin-loss" in words
     assert "one trial:" not in text  # nothing was timed
     assert "nothing was started" in text
     assert max(map(len, text.partition("rehearsal")[2].splitlines())) <= 80
