@@ -173,7 +173,16 @@ def build_parser() -> Parser:
         ("validate", "check a search YAML; nothing is started"),
         ("preview", "size of the space, costs, time of one trial, ETA; nothing is started"),
     ):
-        yaml_arguments(verb(name, "search.verbs", text))
+        sub = verb(name, "search.verbs", text)
+        yaml_arguments(sub)
+        if name == "preview":
+            sub.add_argument(
+                "--rehearse",
+                action="store_true",
+                help="play the whole search with made-up accuracies, in seconds and without "
+                "training or data: how many trials will run, what is exhausted, which rows of a "
+                "paper stay unanswered",
+            )
 
     status = verb("status", "search.verbs", "how searches are doing")
     status.add_argument("searches", nargs="*", metavar="search", help="names (default: all)")

@@ -14,7 +14,7 @@ from search.config import SearchConfig
 from search.confirm import merged
 from search.entry import Entry
 from search.front import Front, hypervolume_share
-from search.home import SearchFolder, stages_folder
+from search.home import SearchFolder, stages_folder, write_atomically
 from search.notes import FRONT
 from search.progress import Progress
 from search.results import ideal_point
@@ -303,7 +303,9 @@ class Session:
     def close(self) -> None:
         """What is left of ended trials on disk goes; interrupted ones keep their checkpoints."""
         if self.ledger.exhausted:
-            (self.folder.path / "exhausted").touch()
+            listed = self.ledger.listed
+            count = "" if listed is None else str(len(listed))
+            write_atomically(self.folder.path / "exhausted", count)
         if not self.running:
             shutil.rmtree(self.folder.path / "trials", ignore_errors=True)
             if self._storage is not None:

@@ -128,6 +128,8 @@ class FreeCostSampler(BaseSampler):
         space = self._problem.space
         models = {k: ends(d) for k, d in space.overrides.items() if k.startswith("model.")}
         planned = [str(m) for m in space.method.values if METHODS.get(str(m)).levels != "F"]
+        if not planned:
+            return []  # full precision is all there is
         found: list[tuple[float, Context, Codes]] = []
         for corner in itertools.islice(itertools.product(*models.values()), CORNERS):
             drawn = dict(zip(models, corner, strict=True)) | {"method": planned[0]}

@@ -252,12 +252,19 @@ def _summary(folder: SearchFolder, quiet: bool) -> tuple[dict[str, str | Path], 
     return artifacts, note
 
 
+def _exhausted(results: Results) -> str:
+    count = results.different_trials
+    if count is None:
+        return "No other point of the space that satisfies the limits was found."
+    return f"All {count} different trials of the space that satisfy the limits have been tried."
+
+
 def _conclude(results: Results, complete: bool) -> None:
     terminal.show("")
     if not complete:
         terminal.show("Interrupted: running trials keep their last checkpoint.")
     elif results.space_exhausted:
-        terminal.show("Every point of the space that satisfies the limits has been tried.")
+        terminal.show(_exhausted(results))
     failures = results.failures()
     if failures:
         listed = ", ".join(f"{count} {reason}" for reason, count in failures.items())

@@ -50,7 +50,7 @@ class PaperComparison:
             e
             for e in pool
             if self.paper.metric in e.metrics
-            and all(trial_value(e, key) == value for key, value in row.where.items())
+            and all(self.value(e, key) == value for key, value in row.where.items())
         ]
         best_first = -1 if self.metric.maximize else 1
 
@@ -60,6 +60,20 @@ class PaperComparison:
             return round(away, 2), best_first * entry.metrics[self.paper.metric]
 
         return min(matching, key=rank, default=None)
+
+    def value(self, entry: Entry, key: str) -> Any:
+        """What a trial has at a key. What is the same for all was drawn for none of them, and in
+        full precision, which is one method in the ledger, methods that train against attacks
+        still differ."""
+        space = self.ours.config.space
+        plan = space.get("plan")
+        if key == "method" and plan == "F":
+            return entry.drawn.get("method", _only(space.get("method")))
+        found = trial_value(entry, key)
+        part, _, name = key.partition(".")
+        if found is None and part == "plan" and isinstance(plan, dict):
+            found = _only(plan.get(name))
+        return found
 
     def rows(self) -> list[dict[str, Any]]:
         return [self._row(row) for row in self.paper.rows]
@@ -135,6 +149,13 @@ class PaperComparison:
             heads.append(f"note: {paper.note}")
         lines = [textwrap.fill(line, terminal.width(), subsequent_indent="  ") for line in heads]
         return "\n".join([*lines, "", terminal.table(headers, rows, flexible=0)])
+
+
+def _only(given: Any) -> Any:
+    """The one value of a key of the space; None where there are several."""
+    if isinstance(given, list):
+        return given[0] if len(given) == 1 else None
+    return None if isinstance(given, dict) else given
 
 
 def _cost(value: float | None) -> str:

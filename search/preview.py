@@ -1,5 +1,5 @@
 """A dry run: how large the space is, how much of it the limits allow, what trials cost and how
-long the search will take. Trains a few steps at most."""
+long the search will take. Trains a few steps at most, and none before a rehearsal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import os
 import time
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from search import terminal
 from search.bounds import cost_bounds, extreme_specs, feasible_share
@@ -15,6 +15,9 @@ from search.config import SearchConfig
 from search.progress import duration
 from search.space_config import build_space, stage_epochs
 from trainables.task import PretrainSpec, TrialSpec
+
+if TYPE_CHECKING:
+    from search.rehearsal import Rehearsal
 
 TIMED_STEPS = 8
 # Ray and the imports of two workers, measured on two cores.
@@ -29,19 +32,22 @@ class Preview:
     layers: int
     costs: dict[str, tuple[float, float]]
     full_flops: float
-    trial_seconds: tuple[float, float]
+    trial_seconds: tuple[float, float] | None
+    """None where nothing was timed, as before a rehearsal: that takes the data"""
     concurrent: int
     trials: int
     stage_epochs: list[int]
-    stage_seconds: float
-    eta_seconds: float
+    stage_seconds: float | None
+    eta_seconds: float | None
+    rehearsal: Rehearsal | None = None
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        data = asdict(self)
+        del data["rehearsal"]
+        return data if self.rehearsal is None else {**data, "rehearsal": self.rehearsal.as_json()}
 
     def text(self) -> str:
         size = "infinite" if self.points is None else terminal.count(self.points)
-        low, high = self.trial_seconds
         rows = [
             [
                 name,
@@ -67,11 +73,8 @@ class Preview:
                 terminal.table(["cost", "least", "greatest"], rows),
                 *told,
                 "",
-                terminal.filled(
-                    f"one trial: {low:.1f} to {high:.1f} s; {self.concurrent} at once; "
-                    f"about {duration(self.eta_seconds)} in all"
-                ),
-                *map(terminal.filled, self._stage()),
+                *map(terminal.filled, self._time()),
+                *([] if self.rehearsal is None else [self.rehearsal.text(), ""]),
                 "nothing was started",
             ]
         )
@@ -79,6 +82,16 @@ class Preview:
     @property
     def several_networks(self) -> bool:
         return self.costs["flops_pct"] != self.costs["flops_own_pct"]
+
+    def _time(self) -> list[str]:
+        if self.trial_seconds is None:
+            return []
+        low, high = self.trial_seconds
+        told = (
+            f"one trial: {low:.1f} to {high:.1f} s; {self.concurrent} at once; "
+            f"about {duration(self.eta_seconds)} in all"
+        )
+        return [told, *self._stage()]
 
     def _stage(self) -> list[str]:
         if not self.stage_epochs:
@@ -90,20 +103,23 @@ class Preview:
         ]
 
 
-def preview_search(config: SearchConfig) -> Preview:
+def preview_search(config: SearchConfig, timed: bool = True) -> Preview:
     from trainables.cost import task_cost_table
 
     space = build_space(config)
     size = space.size()
     specs = extreme_specs(space)
     by_cost = sorted(specs, key=lambda spec: task_cost_table(spec.task).totals(spec.plan)["ops64"])
-    seconds = sorted(trial_seconds(spec, config) for spec in (by_cost[0], by_cost[-1]))
+    timing = (by_cost[0], by_cost[-1]) if timed else ()
+    seconds = sorted(trial_seconds(spec, config) for spec in timing)
     fits = max(1, int((os.cpu_count() or 1) // config.resources.cpus))
     concurrent = min(fits, config.resources.concurrent or fits)
     mean = sum(seconds) / 2
     lengths = stage_epochs(config)
-    stage = max((trial_seconds(_full(by_cost[-1], n), config) for n in lengths[-1:]), default=0.0)
+    stages = [_full(by_cost[-1], n) for n in lengths[-1:]] if timed else []
+    stage = max((trial_seconds(spec, config) for spec in stages), default=0.0)
     trials = int(min(config.search.trials, size))
+    eta = START_SECONDS + stage + mean * math.ceil(trials / concurrent)
     return Preview(
         search=config.name,
         points=None if math.isinf(size) else size,
@@ -111,12 +127,12 @@ def preview_search(config: SearchConfig) -> Preview:
         layers=max(len(spec.plan) for spec in specs),
         costs=cost_bounds(space),
         full_flops=space.full_flops,
-        trial_seconds=(seconds[0], seconds[-1]),
+        trial_seconds=(seconds[0], seconds[-1]) if timed else None,
         concurrent=concurrent,
         trials=config.search.trials,
         stage_epochs=lengths,
-        stage_seconds=stage,
-        eta_seconds=START_SECONDS + stage + mean * math.ceil(trials / concurrent),
+        stage_seconds=stage if timed else None,
+        eta_seconds=eta if timed else None,
     )
 
 

@@ -80,6 +80,8 @@ def reference() -> str:
         "Written by `python -m search.reference` from the schema; a test keeps it true.",
         "A mistake is reported with file, line, key and the nearest valid word before anything",
         "starts. Any key can be set on the command line: `--set task.epochs=3`.",
+        "`bitfront preview FILE --rehearse` plays the whole search with made-up accuracies: how",
+        "many of its trials will run, which rows of `paper` would stay unanswered (design.md).",
         "",
         "| key | type | default | meaning |",
         "|---|---|---|---|",

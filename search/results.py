@@ -231,6 +231,14 @@ class Results:
     def space_exhausted(self) -> bool:
         return (self.folder.path / "exhausted").exists()
 
+    @property
+    def different_trials(self) -> int | None:
+        """Of an exhausted space: how many there are within the limits; None where nobody knows."""
+        try:
+            return int((self.folder.path / "exhausted").read_text(encoding="utf-8"))
+        except (OSError, ValueError):  # empty where the space was too large to list
+            return None
+
     def find(self, trial: str) -> Entry:
         """A trial by its id, an unambiguous start of it, or its number (`t12`); the name of its run
         in MLflow or of its recipe will do."""

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,8 +32,9 @@ from search.optuna_log import silence
 from search.records import FORMAT_KEY, LEDGER_FORMAT, check_ledger_format
 from search.samplers import Problem, distribution, make_sampler
 from search.urls import with_driver
-from spaces.space import Space, random_value
-from trainables.parameters import Choice, Domain
+from spaces.listing import every_point
+from spaces.space import FreePlan, Space, random_value
+from trainables.parameters import Domain
 from trainables.registry import UserError
 from trainables.task import TrialSpec
 
@@ -47,6 +49,8 @@ SAMPLER_TRIES = 10
 PATIENCE_SECONDS = 600.0
 LONGEST_PAUSE = 5.0
 RANDOM_TRIES = 300
+# A space of at most so many points is listed when the sampler finds nothing new in it.
+LISTED_POINTS = 2000
 OPENING_ATTEMPTS = 50
 
 
@@ -107,6 +111,8 @@ class Ledger:
         self._mirror_numbers: dict[str, int] = {}
         self._handed_out: set[str] = set()
         self.exhausted = False
+        # Why points that were proposed in this turn are no trials: `limits`, or `known`.
+        self.refused: Counter[str] = Counter()
         self._problem = Problem(
             space, config.front_objectives, self.reference, config.limits, self._is_new
         )
@@ -188,6 +194,10 @@ class Ledger:
             self.exhausted = found is None
         if found is None:
             found = self._repeat()
+        if found is None and not self.exhausted and not self._open:
+            # Nothing is left to repeat: the rest of the budget is for new points after all.
+            found = self._new_point()
+            self.exhausted = found is None
         if found is None:
             return None
         entry, trial = found
@@ -234,6 +244,11 @@ class Ledger:
                     kind = "random"  # has nothing to decide
                     self.mirror.enqueue_trial(self._first[number])
                 self.mirror.sampler = make_sampler(kind, seed, self._problem)
+            elif self.listed is not None:
+                left = [point for id_, point in self.listed.items() if id_ not in self.entries]
+                if not left:
+                    return None
+                self.mirror.enqueue_trial(rng.choice(left))
             else:
                 self.mirror.enqueue_trial(self._random_point(rng))
             trial = self.mirror.ask()
@@ -242,9 +257,31 @@ class Ledger:
             broken = violations(self.config, entry.costs)
             if entry.id not in self.entries and not broken:
                 return entry, trial
+            self.refused["limits" if broken else "known"] += 1
             # Forgotten by every sampler: what is not in the ledger must not steer the next ask.
             self.mirror.tell(trial, state=TrialState.FAIL)
         return None
+
+    @cached_property
+    def listed(self) -> dict[str, dict[str, Any]] | None:
+        """Every different trial there is that satisfies the limits, by its id, as a point that
+        makes it. None where the space has too many points to list them."""
+        if self.every_entry is None:
+            return None
+        found: dict[str, dict[str, Any]] = {}
+        for entry, point in self.every_entry:
+            if not violations(self.config, entry.costs):
+                found.setdefault(entry.id, point)
+        return found
+
+    @cached_property
+    def every_entry(self) -> list[tuple[Entry, dict[str, Any]]] | None:
+        """All points of a small space as trials that nobody has started; several may be the same
+        trial."""
+        points = every_point(self.space, LISTED_POINTS, self.config.search.seed)
+        if points is None:
+            return None
+        return [(self._proposed(spec, 0, point), point) for point, spec in points]
 
     def _is_new(self, point: dict[str, Any]) -> bool:
         """Whether a point satisfies the limits and no trial has tried it."""
@@ -268,11 +305,13 @@ class Ledger:
     def _random_point(self, rng: random.Random) -> dict[str, Any]:
         """A point for when the sampler keeps proposing what is known or forbidden. The share of
         each level is drawn first, so that cheap and dear plans are as likely as middling ones."""
-        weights = [rng.random() for _ in range(8)]
+        plan = self.space.plan
+        levels = plan.levels if isinstance(plan, FreePlan) else ()
+        weights = [rng.random() for _ in levels]
 
         def draw(name: str, domain: Domain) -> Any:
-            if isinstance(domain, Choice) and name.startswith("plan.") and name != "plan.only":
-                return rng.choices(domain.values, weights[: len(domain.values)])[0]
+            if levels and name.startswith("plan."):
+                return rng.choices(levels, weights)[0]
             return random_value(domain, rng)
 
         return recorded(self.space, draw)

@@ -83,19 +83,21 @@ class LedgerSearcher(Searcher):
         self.room = room
         self.trials: dict[str, str] = {}
         self._gpus: dict[str, float] = {}
-        self._over = False
+        self._dry_at: int | None = None
 
     def suggest(self, trial_id: str) -> Any:
         if not self.room.free(self._gpus[t] for t in self.trials):
             return None
         obey()
         entry = None
-        if not self._over or self.session.ledger.interrupted():
+        ended = self.session.ended
+        if ended != self._dry_at or self.session.ledger.interrupted():
             with ending_all_when_lost():
                 entry = self.session.ask()
         if entry is None:
-            # A trial that runs may come back: it is not over before all have ended.
-            self._over = True
+            # A trial that runs may come back, or be worth another seed when it has ended: it is
+            # asked again then, and not over before all have ended.
+            self._dry_at = ended
             return None if self.trials else Searcher.FINISHED
         self.trials[trial_id] = entry.id
         self._gpus[trial_id] = self.session.gpus

@@ -120,7 +120,13 @@ def preview(args: Namespace) -> int:
 
     config = _config(args)
     _caution(config)
-    report = preview_search(config)
+    rehearsed = getattr(args, "rehearse", False)  # `run --dry-run` has no such option
+    report = preview_search(config, timed=not rehearsed)
+    if rehearsed:
+        from search.rehearsal import rehearse, telling_of
+
+        with telling_of(config.search.trials) as ended:
+            report.rehearsal = rehearse(config, ended=ended)
     if args.json:
         terminal.show_json(report.as_json())
     else:

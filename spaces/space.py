@@ -114,8 +114,12 @@ class Selecting:
         return changed.model_copy(update={"dataset": dataset})
 
     def specs(self, space: Space, seed: int) -> dict[str, SelectionSpec]:
-        """What the selectors that look at a trained network are to look at, by name."""
-        method = next(str(m) for m in space.method.values if METHODS.get(str(m)).levels != "F")
+        """What the selectors that look at a trained network are to look at, by name. Nothing where
+        no method has layers to choose."""
+        planned = [str(m) for m in space.method.values if METHODS.get(str(m)).levels != "F"]
+        if not planned:
+            return {}
+        method = planned[0]
         domains = space.method_params.get(method, {})
         return {
             name: SelectionSpec(

@@ -57,6 +57,8 @@ class Int:
             raise ValueError(f"a log range starts above 0, not at {self.low}")
         if self.log and self.step != 1:
             raise ValueError("a log range takes no step")
+        # Where steps do not end at high, the last one before it is the greatest value.
+        object.__setattr__(self, "high", self.low + (self.high - self.low) // self.step * self.step)
 
     def contains(self, value: Any) -> bool:
         return (

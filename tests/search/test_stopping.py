@@ -4,12 +4,12 @@ import math
 
 import pytest
 
-from benchmarks.simulator import MemoryFolder
 from search.config import EarlyStoppingSpec
 from search.driver import Session
 from search.entry import Entry
 from search.front import Objective
 from search.home import SearchFolder
+from search.simulation import MemoryFolder
 from search.stopping import EarlyStopping, ranking, report
 from search.study import read_entries
 from trainables.task import Task, TrialSpec

@@ -1,16 +1,21 @@
 """The ledger: what is asked, what is told, what survives. Every sampler goes through the same."""
 
+import json
+import random
+
 import optuna
 import pytest
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import OperationalError
 
+from benchmarks.simulator import simulate
 from search.bounds import violations
 from search.config import SAMPLERS as NAMES
 from search.launch import prepare
 from search.samplers import SAMPLERS
 from search.storage import LedgerStorage
 from search.study import Ledger, read_entries
+from spaces.listing import every_point
 from trainables.registry import UserError
 
 
@@ -112,6 +117,79 @@ def test_a_finite_space_ends_when_every_point_has_been_tried(make_space, url):
     assert {e.spec.plan for e in entries} == {
         f"{i:04b}".translate({48: "F", 49: "B"}) for i in range(16)
     }
+
+
+NINE = "[mixbin-grad, mixbin-loss, front, rear, pseudo-random, random, hawq, adaptive-mbq, bnas]"
+
+
+def test_a_choice_of_a_plan_may_have_any_number_of_values(make_space, url):
+    """Points drawn at random had the shares of eight levels, also where nine selectors are."""
+    space = f"space={{method: bnn, plan: {{selector: {NINE}, budget: [100, 70, 50, 1]}}}}"
+    config, space = make_space(space, "search.trials=36", "search.sampler=random")
+    ledger = Ledger(url, config, space)
+    entries = drain(ledger)
+    assert ledger.exhausted
+    assert len(entries) == len(ledger.listed) < 36
+    assert all(ledger._random_point(random.Random(i))["plan.selector"] in NINE for i in range(20))
+
+
+@pytest.mark.parametrize("sampler", ["random", "tpe"])
+def test_points_that_are_hard_to_find_are_found_where_all_can_be_listed(make_space, url, sampler):
+    """Few of 729 plans cost as much as this one: hundreds of random tries missed some of them."""
+    words = ["task.model={name: cresnet, depth: 8, width: 4}", f"search.sampler={sampler}"]
+    words += ["space={method: bnn, plan: {per: layer, levels: [F, W, B]}}", "search.trials=30"]
+    _, space = make_space(*words)
+    costs = {spec.plan: space.costs(spec) for _, spec in every_point(space, 2000)}
+    wanted = {name: costs["WWFFBB"][name] for name in ("bytes", "bops")}
+    words += [f"limits.{name}={{min: {cost}, max: {cost}}}" for name, cost in wanted.items()]
+    config, space = make_space(*words)
+    ledger = Ledger(url, config, space)
+    found = {e.spec.plan for e in drain(ledger)}
+    assert found == {p for p, c in costs.items() if c.items() >= wanted.items()}
+    assert len(found) < 30
+    assert ledger.exhausted
+
+
+@pytest.mark.parametrize(("share", "trials"), [(0.5, 4), (0.9, 20)])
+def test_a_search_with_repeats_spends_its_budget_on_any_number_of_workers(
+    make_space, url, share, trials
+):
+    """All new points run at once before any can be repeated; and points have six seeds at most."""
+    words = [f"search.confirm={share}", f"search.trials={trials}"]
+    config, space = make_space(*words)
+    assert len(drain(Ledger(url, config, space))) == trials
+    replayed = simulate(config, space, lambda entry: [accuracy_of(entry)], workers=8)
+    assert len(replayed.ended) == trials
+    assert replayed.session.complete
+
+
+def test_a_range_of_budgets_is_listed_by_the_plans_it_makes(make_space):
+    """Every plan of a fine grid of budgets, and no point twice."""
+    words = "space={method: bnn, plan: {selector: [front, rear], budget: {float: [10, 90]}}}"
+    _, space = make_space("task.model={name: cresnet, depth: 8, width: 4}", words)
+    listed = every_point(space, 2000)
+    assert listed is not None
+    for name in ("front", "rear"):
+        grid = set()
+        for i in range(161):
+            given = {"plan.selector": name, "plan.budget": 10 + i / 2}
+            grid.add(space.walk(lambda name, domain, given=given: given[name]).plan)
+        found = {spec.plan for drawn, spec in listed if drawn["plan.selector"] == name}
+        assert found == grid
+    assert all(10 <= drawn["plan.budget"] <= 90 for drawn, _ in listed)
+
+
+def test_all_points_are_listed_where_draws_depend_on_others(make_space):
+    words = "space={method: [fp, bnn, bnn++], plan: {per: layer}, bnn.scale: [none, channel], "
+    _, space = make_space(words + "batch_size: [32, 64], model.depth: {int: [2, 4]}}")
+    points = every_point(space, 2000)
+    plans = sum(2**layers for layers in (1, 2, 3))
+    assert len(points) == 2 * (3 + 2 * plans + plans)
+    keys = [json.dumps(drawn, sort_keys=True) for drawn, _ in points]
+    assert len(set(keys)) == len(keys)
+    assert every_point(space, len(points) - 1) is None
+    _, infinite = make_space()
+    assert every_point(infinite, 10**9) is None
 
 
 def test_full_precision_is_one_point_whatever_the_method(make_space, url):

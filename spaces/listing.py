@@ -1,0 +1,115 @@
+"""Every point of a small space, one after the other: for searches that try all there is, and to
+say how many that are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from spaces.space import SelectedPlan, Space, ends
+from trainables.cost import CostTable, task_cost_table
+from trainables.parameters import Choice, Domain, Float
+from trainables.task import TrialSpec
+
+# Budgets closer to each other than this, in percent of the flops, are taken to make one plan.
+SAME_BUDGET = 1e-3
+
+Point = tuple[dict[str, Any], TrialSpec]
+"""What was drawn, by name, and the trial it makes."""
+
+
+def every_point(space: Space, most: int, seed: int = 0) -> list[Point] | None:
+    """All points in a fixed order; None where there are more than `most`, or no end of them.
+    Several of them may be one trial: a selector makes the same plan for two budgets."""
+    if space.size() > most:
+        return None
+    listable = _with_listed_budgets(space, seed)
+    if listable is None:
+        return None
+    found: list[Point] = []
+    for point in _walks(listable, seed):
+        if len(found) == most:
+            return None
+        found.append(point)
+    return found
+
+
+def _walks(space: Space, seed: int) -> Iterator[Point]:
+    """Walk the space once for every combination of values: the last one drawn changes first, so
+    that draws which depend on earlier ones are right."""
+    path: list[int] = []
+    while True:
+        counts: list[int] = []
+        drawn: dict[str, Any] = {}
+
+        def draw(
+            name: str,
+            domain: Domain,
+            path: list[int] = path,
+            counts: list[int] = counts,
+            drawn: dict[str, Any] = drawn,
+        ) -> Any:
+            values = _values(domain)
+            place = len(counts)
+            if place == len(path):
+                path.append(0)
+            counts.append(len(values))
+            drawn[name] = values[path[place]]
+            return drawn[name]
+
+        spec = space.walk(draw, seed)
+        yield drawn, spec
+        while path and path[-1] + 1 == counts[len(path) - 1]:
+            path.pop()
+        if not path:
+            return
+        path[-1] += 1
+
+
+def _values(domain: Domain) -> list[Any]:
+    if isinstance(domain, Choice | Float):
+        return ends(domain)
+    return list(range(domain.low, domain.high + 1, domain.step))
+
+
+def _with_listed_budgets(space: Space, seed: int) -> Space | None:
+    """The space with one budget for every plan its selectors make over a range of them. None where
+    another number is drawn from a range, or the network is, for which each has budgets of its
+    own."""
+    domains = [*space.overrides.values()]
+    domains += [d for each in space.method_params.values() for d in each.values()]
+    if any(isinstance(d, Float) and d.size > 1 for d in domains):
+        return None
+    plan = space.plan
+    if not isinstance(plan, SelectedPlan) or not isinstance(plan.budget, Float):
+        return space
+    if any(name.startswith("model.") for name in space.overrides):
+        return None
+    table = task_cost_table(space.task)
+    budgets: set[float] = set()
+    for name in plan.using.names:
+        for each in ends(plan.seeds) if plan.seeds is not None else [seed]:
+            budgets.update(_budgets(plan, name, int(each), table))
+    return replace(space, plan=replace(plan, budget=Choice(tuple(sorted(budgets)))))
+
+
+def _budgets(plan: SelectedPlan, name: str, seed: int, table: CostTable) -> Iterator[float]:
+    """A budget for each plan a selector makes: between two that make different ones it is looked
+    further."""
+
+    def made(budget: float) -> str:
+        return plan.using.plan(name, plan.selections, table, budget, plan.rule, seed)
+
+    low, high = float(ends(plan.budget)[0]), float(ends(plan.budget)[-1])
+    open_ = [(low, made(low), high, made(high))]
+    yield from (low, high)
+    while open_:
+        low, lower, high, upper = open_.pop()
+        if lower == upper or high - low < SAME_BUDGET:
+            continue
+        middle = (low + high) / 2
+        between = made(middle)
+        if between not in (lower, upper):
+            yield middle
+        open_ += [(low, lower, middle, between), (middle, between, high, upper)]

@@ -1,0 +1,196 @@
+"""Rehearsals: whole searches with made-up accuracies, and every ready-made one among them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from search.cli import main
+from search.config import load, ready_made
+from search.driver import Session
+from search.home import SearchFolder
+from search.launch import _exhausted
+from search.rehearsal import Curves, rehearse
+from search.results import Results
+from search.simulation import play
+from search.space_config import build_space
+from search.study import Ledger
+
+STOPPING = "search.early_stopping={rungs: [0.5], least: 4, control: 0}"
+PAPER = """\
+paper:
+  title: A paper, 2023
+  table: Table 3
+  dataset: cifar100
+  model: cresnet20
+  rows:
+    - {label: front, value: 0.5, where: {plan.selector: front}}
+    - {label: full precision, flops_pct: 100, value: 0.65, where: {plan.all: F}}
+    - {label: another method, value: 0.5, where: {method: bnn++}}
+    - {label: too dear, value: 0.5, where: {plan.budget: 30, plan.selector: rear}}
+"""
+SELECTED = "space={method: bnn, plan: {selector: [front, rear], budget: [100, 60, 30]}}"
+
+
+@pytest.mark.parametrize("name", sorted(ready_made()))
+def test_every_ready_made_search_runs_to_its_end(name, tmp_path):
+    """None needs its data or a network that was trained, none asks for more trials than there are,
+    and no row of a paper asks for what its space cannot draw."""
+    config = load(ready_made()[name], [f"task.data_dir={tmp_path / 'no data'}"])
+    told = rehearse(config)
+    assert told.complete + told.stopped + told.failed == told.trials > 0
+    assert told.front > 0
+    if told.exhausted:
+        # How many plans of selectors are the same is known when they have looked at networks.
+        assert told.made_up_selectors
+        assert told.trials == told.distinct > 0.7 * told.asked
+    else:
+        assert told.trials == told.asked
+    assert [row for row in told.unanswered if "no point of the space" in row.why] == []
+    assert [row for row in told.unanswered if "trial is complete" in row.why] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_main_search_of_mixbin_ends_when_all_its_plans_are_tried():
+    """It ended with a traceback at trial 40: a selector among nine could not be drawn at random."""
+    config = load(ready_made()["mixbin-cresnet20-cifar100"], ["search.trials=63"])
+    told = rehearse(config)
+    assert told.exhausted
+    assert told.trials == told.distinct <= 47
+    assert "pseudo-random" in told.made_up_selectors
+
+
+def test_dense_networks_that_meet_attacks_answer_their_rows():
+    told = rehearse(load(ready_made()["robust-rn34-dense"]))
+    assert (told.rows, told.unanswered) == (4, [])
+
+
+def test_a_rehearsal_stops_confirms_fails_and_starts_as_a_search_does(make_config):
+    config = make_config(
+        "search={sampler: random, trials: 40, confirm: 0.3, start_from: {selector: mixbin-grad}}",
+        STOPPING,
+        "limits.flops_pct=80",
+    )
+    told = rehearse(config, failures=0.2)
+    assert told.trials == told.asked == 40
+    assert told.repeats == 12
+    assert min(told.complete, told.stopped, told.failed, told.refused_by_limits) > 0
+    assert told.made_up_selectors == ["mixbin-grad"]
+    assert told == rehearse(config, failures=0.2)
+    other = config.model_copy(update={"search": config.search.model_copy(update={"seed": 1})})
+    assert told != rehearse(other, failures=0.2)
+
+
+@pytest.mark.parametrize("metric", ["val_loss: min", "val_robust_pgd10: max"])
+def test_made_up_metrics_are_those_the_search_measures(make_config, metric):
+    attack = "task.attack={eps: 8/255}"
+    told = rehearse(make_config(attack, f"objectives={{{metric}, flops: min}}"))
+    assert (told.complete, told.failed) == (6, 0)
+
+
+def test_unanswered_rows_say_why(make_config, tiny_yaml):
+    config = make_config(SELECTED, "limits.flops_pct=80", text=tiny_yaml + PAPER)
+    told = {row.label: row.why for row in rehearse(config).unanswered}
+    assert set(told) == {"full precision", "another method"}
+    assert told["full precision"] == "the limits forbid it"
+    assert told["another method"] == "no point of the space has method bnn++"
+
+
+def test_a_row_whose_network_was_trained_for_another_one_says_for_which(make_config, tiny_yaml):
+    """Both selectors make all layers binary for the least budget."""
+    space = "space={method: bnn, plan: {selector: [front, rear], budget: [1]}}"
+    config = make_config(space, text=tiny_yaml + PAPER.replace("plan.budget: 30, ", ""))
+    rehearsal = rehearse(config)
+    assert (rehearsal.trials, rehearsal.distinct, rehearsal.exhausted) == (1, 1, True)
+    told = {row.label: row.why for row in rehearsal.unanswered}
+    twin = {"front", "too dear"} & set(told)
+    assert len(twin) == 1
+    other = "rear" if twin == {"front"} else "front"
+    assert told[twin.pop()] == f"the same network is trained once, for plan.selector {other}"
+
+
+def test_what_is_the_same_for_all_trials_answers_rows_too(make_config, tiny_yaml):
+    space = "space={method: bnn, plan: {selector: front, budget: [100, 60, 30]}}"
+    config = make_config(space, text=tiny_yaml + PAPER)
+    assert "front" not in {row.label for row in rehearse(config).unanswered}
+
+
+def test_a_rehearsal_leaves_home_and_storage_alone(make_config, tmp_path, monkeypatch, capsys):
+    place = tmp_path / "storage"
+    monkeypatch.setenv("BITFRONT_STORAGE", str(place))
+    home = tmp_path / "home"
+    words = ("--home", str(home), "--json", "--trials", "4", "--name", "mine")
+    assert main(["preview", "bayesbinn-moons", "--rehearse", *words]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["search"] == "mine"
+    rehearsal = told["rehearsal"]
+    assert (rehearsal["trials"], rehearsal["asked"], rehearsal["exhausted"]) == (3, 4, True)
+    assert rehearsal["unanswered"] == []
+    assert not home.exists()
+    assert not place.exists()
+
+
+@pytest.mark.parametrize(("listed", "said"), [(2000, "All 3 different trials"), (2, "No other")])
+def test_a_search_that_ends_early_says_what_it_knows_of_the_rest(
+    make_space, tmp_path, monkeypatch, listed, said
+):
+    monkeypatch.setattr("search.study.LISTED_POINTS", listed)
+    config, space = make_space("space={method: bnn, plan: B, batch_size: [8, 16, 32]}")
+    folder = SearchFolder(tmp_path / "tiny")
+    folder.path.mkdir()
+    folder.config_file.write_text(config.dump())
+    session = Session(config, space, folder, tracker=None, quiet=True)
+    play(session, Curves(config, space).rows, workers=2)
+    session.close()
+    results = Results.of(folder)
+    assert results.state == "complete"
+    assert _exhausted(results).startswith(said)
+
+
+def test_a_preview_tells_the_rehearsal_in_words(capsys):
+    assert main(["preview", "mixbin-digits", "--rehearse"]) == 0
+    text = capsys.readouterr().out
+    assert "trials run, then nothing new is left" in text
+    words = " ".join(text.split())
+    assert "unanswered: fully binary: the nearest trial has 9.8 % of the flops" in words
+    assert "mixbin-grad, mixbin-loss" in words
+    assert "one trial:" not in text  # nothing was timed
+    assert "nothing was started" in text
+    assert max(map(len, text.partition("rehearsal")[2].splitlines())) <= 80
+
+
+def test_a_rehearsal_takes_neither_ray_nor_mlflow():
+    code = (
+        "import sys; from search.cli import main; code = main(sys.argv[1:]); "
+        "assert not {'ray', 'mlflow'} & set(sys.modules); sys.exit(code)"
+    )
+    words = ["preview", "bayesbinn-moons", "--rehearse"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_a_preview_counts_is_what_the_ledger_finds(make_config):
+    config = make_config(SELECTED, "search.trials=20")
+    ledger = Ledger("memory:", config, build_space(config))
+    assert rehearse(config).distinct == len(ledger.listed)
+
+
+@pytest.mark.parametrize(
+    ("space", "distinct"),
+    [
+        ("{method: fp, plan: {per: layer}, batch_size: [16, 32, 64]}", 3),
+        ("{method: fp, plan: {selector: [hawq, front], budget: [50, 20]}, batch_size: [8, 9]}", 2),
+        ("{method: bnn, plan: {per: layer, levels: [B]}, batch_size: [16, 32, 64]}", 3),
+        ("{method: [bnn, fp], plan: {only: layer}}", 5),
+        ("{method: bnn, plan: B}", 1),
+        ("{method: bnn, plan: W, model.depth: {int: [2, 9], step: 3}}", 3),
+        ("{method: bnn, plan: {selector: [front, hawq], budget: {float: [1, 100]}}}", None),
+    ],
+)
+@pytest.mark.parametrize("sampler", ["free-cost", "tpe", "random"])
+def test_odd_spaces_are_played_to_their_end_too(make_config, space, distinct, sampler):
+    """Without a method that plans, of one level, of one point, of steps that do not end at high."""
+    told = rehearse(make_config(f"space={space}", f"search.sampler={sampler}", "search.trials=40"))
+    assert told.exhausted
+    assert told.trials == told.complete == told.distinct == (distinct or told.distinct)
