@@ -63,6 +63,10 @@ class SearchFolder:
         return self.path / "search.yaml"
 
     @property
+    def lock_file(self) -> Path:
+        return self.path / "lock"
+
+    @property
     def ledger_file(self) -> Path:
         """Where the ledger is, for a search that was started on another database."""
         return self.path / "ledger.json"
@@ -154,7 +158,7 @@ class SearchFolder:
     def _try_lock(self) -> TextIO | None:
         """The lock file, held; None where somebody else holds it (who asks `running` does for an
         instant), or has just taken it along, with a search that never began."""
-        file = self.path / "lock"
+        file = self.lock_file
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
             handle = file.open("a")

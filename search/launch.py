@@ -68,6 +68,7 @@ def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> 
     folder = SearchFolder(root / config.name)
     check_same(config, folder)
     made = missing_folders(folder.path)
+    made += [] if folder.lock_file.exists() else [folder.lock_file]
     with writing(folder.path):
         folder.path.mkdir(parents=True, exist_ok=True)
     if ledger_url is not None:
