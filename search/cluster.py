@@ -124,6 +124,13 @@ class Cluster:
         return ", ".join(told) or "no node"
 
 
+def check_here(resources: ResourceSpec) -> None:
+    """An error where this machine has fewer CPUs than one trial takes. What else it has Ray knows,
+    once it is started."""
+    node = {"CPU": float(os.cpu_count() or 1)}
+    Cluster((node,)).check({"CPU": float(resources.cpus)} if resources.cpus else {})
+
+
 def fitting(node: Amounts, need: Amounts) -> int:
     """How many trials a node takes. A fraction of a GPU is a fraction of one GPU: what is left of
     two of them makes no place."""

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from search.board import Board
 from search.cluster import packed_share
 from search.config import SearchConfig
 from search.confirm import merged
@@ -18,6 +19,7 @@ from search.home import SearchFolder, stages_folder, write_atomically
 from search.notes import FRONT
 from search.progress import Progress
 from search.results import ideal_point
+from search.status_line import StatusLine
 from search.stopping import EarlyStopping
 from search.study import Ledger, ledger_errors
 from search.tracking import Tracker
@@ -38,6 +40,7 @@ class Session:
         tracker: Tracker | None,
         quiet: bool = False,
         first: Sequence[dict[str, Any]] = (),
+        line: StatusLine | None = None,
     ) -> None:
         self.config = config
         self.folder = folder
@@ -58,7 +61,9 @@ class Session:
             self._count(entry)
             if self.stopping is not None:
                 self.stopping.remember(entry)
-        self.progress = Progress(self, quiet)
+        self.progress = Progress(self, quiet, line=line)
+        self.ledger.say = self.progress.say
+        self.board = Board(folder.identity)
         self.gpus = config.resources.whole_gpus
         self._measuring = False
         self._told_not_saved = False
@@ -70,6 +75,16 @@ class Session:
     @property
     def ended(self) -> int:
         return self.ledger.count("complete", "pruned", "failed")
+
+    @property
+    def done(self) -> float:
+        """Trials that have ended, and the parts of those that run."""
+        epochs = [
+            (curve[-1]["epoch"], self.ledger.entries[trial].spec.task.epochs)
+            for trial, curve in list(self._curves.items())
+            if curve
+        ]
+        return self.ended + sum(min(1.0, reached / total) for reached, total in epochs)
 
     @property
     def failed(self) -> int:
@@ -134,7 +149,7 @@ class Session:
             # reached MLflow when its driver ended.
             for row in result.get("history", [result]):
                 self.tracker.epoch(self.ledger.entries[trial_id], _metrics(row))
-        self.progress.changed(ended=False)
+        self.progress.changed(reported=(self.ledger.entries[trial_id], result))
 
     def gives_up(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Whether the trial ends here for its rank among the others. A control trial does not,
@@ -215,7 +230,7 @@ class Session:
             self.tracker.search_metric("trials_ended", self.ended, self.ended)
             if changed:
                 self.tracker.front(self.front_metrics())
-        self.progress.changed(ended=True)
+        self.progress.changed(entry)
 
     def _count(self, entry: Entry) -> bool:
         """Enter a trial that ended; True when the front changed."""
@@ -264,6 +279,7 @@ class Session:
             "threads": max(1, int(resources.cpus)),
             "gpus": self.gpus,
             "measure": self._measuring,
+            "board": self.board.key(entry.id).decode(),
             "memory": resources.memory,
             "log_mb": resources.log_mb,
         }
@@ -276,17 +292,8 @@ class Session:
 
     def try_storage(self) -> None:
         """A storage that refuses is found before the first trial, which would only begin anew."""
-        if self._storage is None:
-            return
-        try:
-            storage.try_out(self._storage)
-        except Exception as error:  # every object store has faults of its own
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise UserError(
-                redacted(f"storage {self.config.storage} cannot be used: {reason}"),
-                "it must let files be written, read, listed and deleted; "
-                "of several nodes: bitfront doctor --address auto --storage PLACE",
-            ) from None
+        if self._storage is not None:
+            check_storage(self._storage, str(self.config.storage))
 
     def _checkpoint_folder(self, trial_id: str) -> str:
         if self._storage is None:
@@ -310,6 +317,19 @@ class Session:
             shutil.rmtree(self.folder.path / "trials", ignore_errors=True)
             if self._storage is not None:
                 self._forget(self._storage)
+
+
+def check_storage(place: str, called: str) -> None:
+    """An error where files cannot be kept at `place`, a part of the storage that is `called` so."""
+    try:
+        storage.try_out(place)
+    except Exception as error:  # every object store has faults of its own
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            redacted(f"storage {called} cannot be used: {reason}"),
+            "it must let files be written, read, listed and deleted; "
+            "of several nodes: bitfront doctor --address auto --storage PLACE",
+        ) from None
 
 
 def _metrics(result: dict[str, Any]) -> dict[str, float]:

@@ -12,8 +12,9 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 
 from search.urls import with_secrets, without_secrets
 from trainables.registry import UserError, did_you_mean, quoted
@@ -51,6 +52,8 @@ class SearchFolder:
     """One search on disk."""
 
     path: Path
+    made: tuple[Path, ...] = field(default=(), compare=False)
+    """what was made for it in this turn, the innermost first"""
 
     @property
     def name(self) -> str:
@@ -61,9 +64,18 @@ class SearchFolder:
         return self.path / "search.yaml"
 
     @property
+    def lock_file(self) -> Path:
+        return self.path / "lock"
+
+    @property
+    def ledger_file(self) -> Path:
+        """Where the ledger is, for a search that was started on another database."""
+        return self.path / "ledger.json"
+
+    @property
     def ledger_url(self) -> str:
         """SQLite beside the YAML, unless the search was started on another database."""
-        file = self.path / "ledger.json"
+        file = self.ledger_file
         try:
             told = read_json(file)
         except NoSuchFileError:
@@ -76,10 +88,10 @@ class SearchFolder:
     @property
     def owner(self) -> str | None:
         """The identity of a search whose ledger is in a database that others may use too."""
-        return self.identity if (self.path / "ledger.json").exists() else None
+        return self.identity if self.ledger_file.exists() else None
 
     def set_ledger_url(self, url: str) -> None:
-        write_atomically(self.path / "ledger.json", json.dumps({"url": without_secrets(url)}))
+        write_atomically(self.ledger_file, json.dumps({"url": without_secrets(url)}))
 
     @property
     def exists(self) -> bool:
@@ -134,26 +146,38 @@ class SearchFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One driver a search. The lock goes with the process, however that ends."""
-        with writing(self.path):
-            self.path.mkdir(parents=True, exist_ok=True)
-            handle = (self.path / "lock").open("a")
+        handle = None
+        for _ in range(5):
+            handle = self._try_lock()
+            if handle is not None:
+                break
+            time.sleep(0.1)
+        if handle is None:
+            raise UserError(
+                f"search '{self.name}' is running in another process",
+                f"watch it: bitfront status {self.name}",
+            )
         with handle:
-            # Somebody asking `running` holds it for an instant.
-            for _ in range(5):
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except OSError:
-                    time.sleep(0.1)
-            else:
-                raise UserError(
-                    f"search '{self.name}' is running in another process",
-                    f"watch it: bitfront status {self.name}",
-                )
             handle.truncate(0)
             handle.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
             handle.flush()
             yield
+
+    def _try_lock(self) -> TextIO | None:
+        """The lock file, held; None where somebody else holds it (who asks `running` does for an
+        instant), or has just taken it along, with a search that never began."""
+        file = self.lock_file
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = file.open("a")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle.fileno()), file.stat()):
+                return handle
+        except OSError:
+            pass
+        handle.close()
+        return None
 
 
 @contextmanager

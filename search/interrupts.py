@@ -7,11 +7,15 @@ too, and waits where it must."""
 from __future__ import annotations
 
 import signal
+import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+# What ends a search as ctrl-C does, and what a closed terminal sends.
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _asked = threading.Event()
 
@@ -45,6 +49,7 @@ def ending_gently() -> Iterator[None]:
             yield
     finally:
         sys.unraisablehook = told
+        _asked.clear()
 
 
 def obey() -> None:
@@ -97,3 +102,36 @@ def _deliver(number: int, handler: Any) -> None:
 
 def _in_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def acknowledged(say: Callable[[], None]) -> Iterator[None]:
+    """`say` is called within an instant of the first signal that asks the process to end. Its
+    handler may have to wait: Python calls it between two lines of the main thread, which may be
+    deep in the start of Ray, and `held_back` keeps it waiting on purpose."""
+    if not _in_main_thread():
+        yield
+        return
+    here, there = socket.socketpair()
+    there.setblocking(False)
+    former = signal.set_wakeup_fd(there.fileno(), warn_on_full_buffer=False)
+    listener = threading.Thread(target=_listen, args=(here, say), name="signals", daemon=True)
+    listener.start()
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(former)
+        there.close()
+        listener.join()
+        here.close()
+
+
+def _listen(signals: socket.socket, say: Callable[[], None]) -> None:
+    """Python writes the number of every signal it handles."""
+    told = False
+    while number := signals.recv(1):
+        if number[0] in ENDING:
+            _asked.set()  # Tune's own handler does not
+            if not told:
+                say()
+            told = True

@@ -4,10 +4,13 @@ what is left to do."""
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from search import terminal
+from search.beginning import Beginning, forget_former, has_trials, missing_folders
+from search.cluster import check_here
 from search.config import MLFLOW_RUN, SearchConfig, from_source
 from search.disks import network_disk
 from search.home import (
@@ -21,6 +24,7 @@ from search.home import (
 from search.interrupts import ending_gently
 from search.notes import SMALL_FRONT, note_of
 from search.results import Results, stored_config
+from search.status_line import StatusLine
 from search.summary import front_summary, next_commands
 from search.urls import redacted, with_whole_path, without_secrets
 from search.yaml_source import parse
@@ -62,30 +66,43 @@ def fetched(config: SearchConfig, root: Path) -> SearchConfig:
 def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> SearchFolder:
     """The folder of the search, new or the same as before."""
     folder = SearchFolder(root / config.name)
-    if folder.exists:
-        stored = stored_config(folder)
-        config.search.trials = max(config.search.trials, stored.search.trials)
-        changed = differences(stored, config)
-        if changed:
-            raise UserError(
-                f"search '{config.name}' exists with another configuration: {'; '.join(changed)}",
-                f"give this one a name of its own: --name {config.name}-2",
-            )
+    check_same(config, folder)
+    made = missing_folders(folder.path)
+    made += [] if folder.lock_file.exists() else [folder.lock_file]
     with writing(folder.path):
         folder.path.mkdir(parents=True, exist_ok=True)
     if ledger_url is not None:
         given = ledger_url != os.environ.get(LEDGER)  # which other searches may use
         ledger_url = with_whole_path(ledger_url)
-        if not folder.exists:
-            folder.set_ledger_url(ledger_url)
-        elif given and without_secrets(ledger_url) != without_secrets(folder.ledger_url):
+        moved = given and without_secrets(ledger_url) != without_secrets(folder.ledger_url)
+        if folder.exists and moved and (folder.running or has_trials(folder)):
             raise UserError(
                 f"search '{config.name}' has its ledger at {redacted(folder.ledger_url)}, "
                 f"not at {redacted(ledger_url)}",
                 "leave --ledger out, or give this search a name of its own (--name)",
             )
+        if not folder.exists or moved:
+            made += [] if folder.ledger_file.exists() else [folder.ledger_file]
+            folder.set_ledger_url(ledger_url)
         os.environ[LEDGER] = ledger_url  # with its password, which is stored nowhere
-    return folder
+    return replace(folder, made=tuple(made))
+
+
+def check_same(config: SearchConfig, folder: SearchFolder) -> None:
+    """A search that has trials stays what it is; its budget only grows."""
+    if not folder.exists:
+        return
+    stored = stored_config(folder)
+    changed = differences(stored, config)
+    fewer = config.search.trials < stored.search.trials
+    if not (changed or fewer) or not has_trials(folder):
+        return
+    config.search.trials = max(config.search.trials, stored.search.trials)
+    if changed:
+        raise UserError(
+            f"search '{config.name}' exists with another configuration: {'; '.join(changed)}",
+            f"give this one a name of its own: --name {config.name}-2",
+        )
 
 
 def differences(old: SearchConfig, new: SearchConfig) -> list[str]:
@@ -108,6 +125,22 @@ def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+def check_start(config: SearchConfig, address: str | None, line: StatusLine) -> None:
+    """What would keep the first trial from starting, as far as it can be seen before anything is
+    made: data, resources of this machine, the storage of checkpoints."""
+    from search.driver import check_storage
+    from trainables.data import DATASETS, load_train
+
+    if address is None:
+        check_here(config.resources)
+    line.wait(f"reading {config.task.dataset}")
+    if not DATASETS.get(config.task.dataset).embedded:
+        load_train(config.task.dataset, config.task.data_dir, config.task.normalize)
+    if config.storage is not None:
+        line.wait("trying the storage of checkpoints")
+        check_storage(config.storage, config.storage)
+
+
 @ending_gently()
 def launch(
     config: SearchConfig,
@@ -115,21 +148,38 @@ def launch(
     address: str | None,
     quiet: bool = False,
     warm_start: Results | None = None,
+    line: StatusLine | None = None,
 ) -> int:
     """Run what the ledger says is left; print the front and what comes next. The exit code."""
-    with folder.locked():
+    line = line or StatusLine(quiet)
+    with line, folder.locked():
         disk = network_disk(folder.path)
-        if disk is not None and folder.owner is None and not quiet:
-            terminal.show(
+        if disk is not None and folder.owner is None:
+            line.say(
                 f"{folder.path} is on a network disk ({disk}), where SQLite may corrupt when two "
                 "machines use it: better a local disk (--home DIR) or --ledger postgresql://..."
             )
         if folder.exists:
             Results.of(folder)  # a damaged one is told before anything is changed
-        with writing(folder.path):
-            write_atomically(folder.config_file, config.dump())
-            (folder.path / "exhausted").unlink(missing_ok=True)
-        complete = _drive(config, folder, address, quiet, warm_start)
+        beginning = Beginning(folder)
+        try:
+            check_same(config, folder)  # another driver may have had its turn since
+            if not beginning.begun and folder.exists:
+                former = stored_config(folder)
+                if differences(former, config):
+                    forget_former(former, folder)
+            with writing(folder.path):
+                write_atomically(folder.config_file, config.dump())
+                (folder.path / "exhausted").unlink(missing_ok=True)
+            complete = _drive(config, folder, address, line, warm_start, beginning)
+        except BaseException:
+            if not beginning.begun:
+                beginning.undo()
+            raise
+        if not complete and not beginning.begun:
+            beginning.undo()
+            line.say("Interrupted before the first trial: nothing was kept.")
+            return 130
     results = Results.of(folder)
     if not quiet:
         _conclude(results, complete)
@@ -142,40 +192,42 @@ def _drive(
     config: SearchConfig,
     folder: SearchFolder,
     address: str | None,
-    quiet: bool,
+    line: StatusLine,
     warm_start: Results | None,
+    beginning: Beginning,
 ) -> bool:
+    line.wait("preparing the search")
     from search.driver import Session
+    from search.preview import quick_estimate
     from search.selection import settle, start_points
     from search.space_config import build_space
     from search.tracking import Tracker
     from search.warm_start import carried_points
-    from trainables.data import DATASETS, load_train
 
     tracker = None
     if config.tracking.enabled:
         tracker = Tracker(config, folder.identity, folder.path.parent)
-    if not DATASETS.get(config.task.dataset).embedded:
-        # A missing dataset is an error now, not the failure of every trial.
-        load_train(config.task.dataset, config.task.data_dir, config.task.normalize)
-    note = (lambda text: None) if quiet else terminal.show
-    space = settle(config, build_space(config), folder, address, note)
+    space = settle(config, build_space(config), folder, address, line.say, line)
     first = start_points(space)
     if warm_start is not None:
         first += carried_points(warm_start, space)
-    session = Session(config, space, folder, tracker, quiet, first)
+    session = Session(config, space, folder, tracker, line.quiet, first, line)
+    beginning.ledger = session.ledger
     left = config.search.trials - session.ended
     if tracker is not None:
         tracker.start(session.ledger.entries.values())
         tracker.front(session.front_metrics())
-    if not quiet:
-        how = f"{session.ended} trials done, " if session.ended else ""
-        terminal.show(f"search {config.name}: {how}{max(0, left)} to go, in {folder.path}")
-        for line in starting_point(config):
-            terminal.show(line)
+    how = f"{session.ended} trials done, " if session.ended else ""
+    line.say(f"search {config.name}: {how}{max(0, left)} to go, in {folder.path}")
+    for text in starting_point(config):
+        line.say(text)
     complete = False
     try:
         if left > 0 or session.ledger.interrupted():
+            if not line.quiet and address is None:
+                line.wait("timing a few steps of a trial")
+                session.progress.eta_model.expect(*quick_estimate(config, space))
+            line.wait("starting Ray" if address is None else f"joining Ray at {address}")
             from search.tuner import run_trials
 
             run_trials(session, address)
@@ -184,9 +236,14 @@ def _drive(
         complete = False
     finally:
         session.close()
-        artifacts, summary = _summary(folder, quiet)
-        if tracker is not None:
-            _close_tracker(tracker, folder, artifacts, summary, complete, quiet)
+        if beginning.begun:
+            line.wait("drawing the front")
+            artifacts, summary = _summary(folder, line)
+            if tracker is not None:
+                line.wait("telling MLflow the rest")
+                _close_tracker(tracker, folder, artifacts, summary, complete, line)
+        elif tracker is not None:
+            tracker.abandon()
     return complete
 
 
@@ -211,26 +268,25 @@ def _close_tracker(
     artifacts: dict[str, str | Path],
     note: str,
     complete: bool,
-    quiet: bool,
+    line: StatusLine,
 ) -> None:
     def waiting(seconds: float) -> None:
-        if not quiet:
-            terminal.show(
-                f"MLflow at {tracker.uri} is away: waiting up to {seconds:.0f} s for it (ctrl-C: "
-                f"not at all; bitfront resume {folder.name} delivers the rest later)"
-            )
+        line.say(
+            f"MLflow at {tracker.uri} is away: waiting up to {seconds:.0f} s for it (ctrl-C: "
+            f"not at all; bitfront resume {folder.name} delivers the rest later)"
+        )
 
-    if tracker.behind >= WORTH_TELLING and not quiet:
-        terminal.show(f"{tracker.behind} trials are on their way to MLflow ...")
+    if tracker.behind >= WORTH_TELLING:
+        line.say(f"{tracker.behind} trials are on their way to MLflow ...")
     problem = tracker.close("complete" if complete else "interrupted", artifacts, note, waiting)
-    if problem is not None and not quiet:
-        terminal.show(
+    if problem is not None:
+        line.say(
             f"MLflow at {tracker.uri} did not take everything: {problem}\n"
             f"  nothing is lost; to deliver it: bitfront resume {folder.name}"
         )
 
 
-def _summary(folder: SearchFolder, quiet: bool) -> tuple[dict[str, str | Path], str]:
+def _summary(folder: SearchFolder, line: StatusLine) -> tuple[dict[str, str | Path], str]:
     """The pictures of the search and the note on its MLflow run. What cannot be made is told and
     costs nothing else: the disk may be full, the database away."""
     # Plotly looks at pandas where it is loaded; the tracker's thread may be halfway through that.
@@ -247,8 +303,7 @@ def _summary(folder: SearchFolder, quiet: bool) -> tuple[dict[str, str | Path], 
         artifacts = write_figures(results)
         note = note_of(*told, picture=SMALL_FRONT in artifacts)
     except (Exception, KeyboardInterrupt) as error:
-        if not quiet:
-            terminal.show(f"pictures were not made: {type(error).__name__}: {error}")
+        line.say(f"pictures were not made: {type(error).__name__}: {error}")
     return artifacts, note
 
 

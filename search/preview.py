@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any
 from search import terminal
 from search.bounds import cost_bounds, extreme_specs, feasible_share
 from search.config import SearchConfig
-from search.progress import duration
+from search.progress import START_SECONDS
 from search.space_config import build_space, stage_epochs
+from search.status_line import duration
+from spaces.space import Space
 from trainables.task import PretrainSpec, TrialSpec
 
 if TYPE_CHECKING:
     from search.rehearsal import Rehearsal
 
 TIMED_STEPS = 8
-# Ray and the imports of two workers, measured on two cores.
-START_SECONDS = 15.0
+# What a search that starts may spend on knowing how long it takes: flops (multiply-adds) of steps
+# that are timed, about a second on a CPU core.
+QUICK_FLOPS = 1e10
 
 
 @dataclass
@@ -112,8 +115,7 @@ def preview_search(config: SearchConfig, timed: bool = True) -> Preview:
     by_cost = sorted(specs, key=lambda spec: task_cost_table(spec.task).totals(spec.plan)["ops64"])
     timing = (by_cost[0], by_cost[-1]) if timed else ()
     seconds = sorted(trial_seconds(spec, config) for spec in timing)
-    fits = max(1, int((os.cpu_count() or 1) // config.resources.cpus))
-    concurrent = min(fits, config.resources.concurrent or fits)
+    concurrent = slots_here(config)
     mean = sum(seconds) / 2
     lengths = stage_epochs(config)
     stages = [_full(by_cost[-1], n) for n in lengths[-1:]] if timed else []
@@ -134,6 +136,35 @@ def preview_search(config: SearchConfig, timed: bool = True) -> Preview:
         stage_seconds=stage if timed else None,
         eta_seconds=eta if timed else None,
     )
+
+
+def slots_here(config: SearchConfig) -> int:
+    """How many trials run at once on this machine."""
+    cpus = config.resources.cpus
+    fits = max(1, int((os.cpu_count() or 1) // cpus)) if cpus else os.cpu_count() or 1
+    return min(fits, config.resources.concurrent or fits)
+
+
+def quick_estimate(config: SearchConfig, space: Space) -> tuple[float | None, int]:
+    """(seconds of one trial, how many run at once); None where timing a few steps would take long
+    itself, or where trials run on GPUs, which this process has none of."""
+    from trainables.cost import task_cost_table
+    from trainables.data import DATASETS
+
+    slots = slots_here(config)
+    if config.resources.whole_gpus or not DATASETS.get(config.task.dataset).embedded:
+        return None, slots
+    specs = extreme_specs(space)
+    by_cost = sorted(specs, key=lambda spec: task_cost_table(spec.task).totals(spec.plan)["ops64"])
+    chosen = by_cost[0], by_cost[-1]
+    work = sum(
+        # two rounds of steps, each forwards and twice as much backwards
+        6 * TIMED_STEPS * s.task.batch_size * task_cost_table(s.task).totals(s.plan)["flops"]
+        for s in chosen
+    )
+    if work > QUICK_FLOPS:
+        return None, slots
+    return sum(trial_seconds(spec, config) for spec in chosen) / len(chosen), slots
 
 
 def _full(spec: TrialSpec, epochs: int) -> TrialSpec:

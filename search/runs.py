@@ -3,6 +3,7 @@ search has ended."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -105,6 +106,22 @@ def deliver_extras(config: SearchConfig, folder: SearchFolder) -> str | None:
         return None
     except Exception as error:
         return first_line(error)
+
+
+def forget_search_run(config: SearchConfig, folder: SearchFolder) -> None:
+    """Delete the parent run of a search that has no trials. A server that is away keeps it."""
+    uri = tracking_uri(config, folder.path.parent)
+    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+        return
+    from mlflow import MlflowClient
+
+    query = f"tags.`bitfront.search_id` = '{folder.identity}' and tags.`bitfront.kind` = 'search'"
+    with contextlib.suppress(Exception):  # every store has its own types
+        client = MlflowClient(uri)
+        experiment = client.get_experiment_by_name(experiment_name(config))
+        if experiment is not None:
+            for run in client.search_runs([experiment.experiment_id], query):
+                client.delete_run(run.info.run_id)
 
 
 def log_extras(

@@ -3,13 +3,17 @@ searches of a home, shown as a bar chart a layer."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from search.board import Board
 from search.config import SearchConfig
 from search.home import SearchFolder, selections_folder, stages_folder, write_atomically
 from search.samplers import middle
+from search.status_line import StatusLine, duration
 from search.study import recorded
 from spaces.space import Space
 from trainables.cost import task_cost_table
@@ -17,6 +21,7 @@ from trainables.methods import METHODS
 from trainables.parameters import Domain
 from trainables.selectors import Selection, SelectionSpec, select
 from trainables.selectors.base import flops_saved, store, stored
+from trainables.telling import heard_by, tell
 
 Note = Callable[[str], None]
 
@@ -29,9 +34,15 @@ def needed(config: SearchConfig, space: Space) -> list[SelectionSpec]:
 
 
 def settle(
-    config: SearchConfig, space: Space, folder: SearchFolder, address: str | None, note: Note
+    config: SearchConfig,
+    space: Space,
+    folder: SearchFolder,
+    address: str | None,
+    note: Note,
+    line: StatusLine | None = None,
 ) -> Space:
-    """The space with every selector's work done, and that work shown in the search's folder."""
+    """The space with every selector's work done, and that work shown in the search's folder. How
+    far that is `line` says meanwhile."""
     specs = needed(config, space)
     if not specs:
         return space.settled(select, config.search.seed)
@@ -40,7 +51,7 @@ def settle(
     if missing:
         for line in intentions(missing):
             note(line)
-        for made in _selected_remotely(missing, config, folder, address):
+        for made in _selected_remotely(missing, config, folder, address, line):
             store(made, kept)
     done = {spec.fingerprint(): stored(spec, kept) for spec in specs}
     for selection in done.values():
@@ -83,24 +94,52 @@ def intentions(specs: Sequence[SelectionSpec]) -> list[str]:
 
 
 def _selected_remotely(
-    specs: Sequence[SelectionSpec], config: SearchConfig, folder: SearchFolder, address: str | None
+    specs: Sequence[SelectionSpec],
+    config: SearchConfig,
+    folder: SearchFolder,
+    address: str | None,
+    line: StatusLine | None,
 ) -> list[Selection]:
+    if line is not None:
+        line.wait("starting Ray for the selectors")
     from search.tuner import run_tasks
 
     stages = str(stages_folder(folder.path.parent))
     resources = config.resources
+    board = Board(folder.identity)
+    threads = max(1, int(resources.cpus))
     calls = [
-        (spec.model_dump(mode="json"), stages, max(1, int(resources.cpus)), resources.whole_gpus)
+        (spec.model_dump(mode="json"), stages, threads, resources.whole_gpus, board)
         for spec in specs
     ]
-    return [Selection.model_validate(found) for found in run_tasks(_select, calls, config, address)]
+    watched = partial(_watch, board, line, len(specs)) if line is not None else None
+    found = run_tasks(_select, calls, config, address, watched)
+    return [Selection.model_validate(each) for each in found]
 
 
-def _select(spec: dict[str, Any], stages: str, threads: int, gpus: float) -> dict[str, Any]:
+def _watch(board: Board, line: StatusLine, count: int) -> None:
+    started = time.monotonic()
+
+    def text() -> str:
+        told = "; ".join(board.read()) or "workers start"
+        passed = duration(time.monotonic() - started)
+        return f"{count} selector{'s' if count > 1 else ''} at work, {passed}: {told}"
+
+    line.watch(text)
+
+
+def _select(
+    spec: dict[str, Any], stages: str, threads: int, gpus: float, board: Board
+) -> dict[str, Any]:
     import torch
 
     torch.set_num_threads(threads)
-    found = select(SelectionSpec.model_validate(spec), stages=Path(stages), gpus=gpus)
+    name = str(spec["selector"])
+    with heard_by(lambda text: board.write(name, f"{name}: {text}")):
+        found = select(
+            SelectionSpec.model_validate(spec), stages=Path(stages), gpus=gpus, note=tell
+        )
+    board.erase(name)
     return found.model_dump(mode="json")
 
 

@@ -27,10 +27,13 @@ from search.config import SearchConfig
 from search.disks import network_disk
 from search.entry import STATES, Entry, stored_entry, without_plan
 from search.environment import environment
+from search.interrupts import obey
 from search.networks import Networks
 from search.optuna_log import silence
+from search.reading import file_of
 from search.records import FORMAT_KEY, LEDGER_FORMAT, check_ledger_format
 from search.samplers import Problem, distribution, make_sampler
+from search.status_line import duration
 from search.urls import with_driver
 from spaces.listing import every_point
 from spaces.space import FreePlan, Space, random_value
@@ -42,12 +45,18 @@ if TYPE_CHECKING:
     from optuna.storages import BaseStorage
 
 T = TypeVar("T")
+Say = Callable[[str], None]
 silence()
 
 SAMPLER_TRIES = 10
 # How long a database that is away is waited for, and between two attempts at most.
 PATIENCE_SECONDS = 600.0
 LONGEST_PAUSE = 5.0
+# Between two words about it, and until a ctrl-C is heard.
+TELLING_SECONDS = 30.0
+LONGEST_DEAFNESS = 0.2
+# What SQLite says of a full disk.
+NO_ROOM = "disk is full"
 RANDOM_TRIES = 300
 # A space of at most so many points is listed when the sampler finds nothing new in it.
 LISTED_POINTS = 2000
@@ -74,29 +83,18 @@ class Ledger:
         self.config = config
         self.space = space
         self.storage = open_storage(url)
+        self.place = file_of(url)
+        """where a SQLite ledger is"""
         directions = [
             StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
             for mode in config.objectives.values()
         ]
-        self.study = optuna.create_study(
-            study_name=config.name,
-            storage=self.storage,
-            directions=directions,
-            load_if_exists=True,
-            sampler=optuna.samplers.RandomSampler(),
-        )
-        check_ledger_format(self.study.user_attrs.get(FORMAT_KEY), config.name)
-        self._claim(owner)
-        self.study.set_user_attr(FORMAT_KEY, LEDGER_FORMAT)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # experimental, and only for Optuna's own dashboard
-            self.study.set_metric_names(list(config.objectives))
-        if "reference" not in self.study.user_attrs:
-            self.study.set_user_attr("reference", reference_point(config, space))
+        notes = {"reference": reference_point(config, space)}
+        if first:
+            notes["first"] = list(first)
+        # A disk that is full is told now; waiting is for a search that has begun.
+        self.study = persistently(lambda: self._opened(directions, owner, notes), patience=0.0)
         self.reference: list[float] = self.study.user_attrs["reference"]
-        self.study.set_user_attr("environment", environment())
-        if first and "first" not in self.study.user_attrs:
-            self.study.set_user_attr("first", list(first))
         self._first: list[dict[str, Any]] = self.study.user_attrs.get("first", [])
         self.networks = Networks.from_json(self.study.user_attrs.get("networks"))
         self.mirror = optuna.create_study(
@@ -111,6 +109,8 @@ class Ledger:
         self._mirror_numbers: dict[str, int] = {}
         self._handed_out: set[str] = set()
         self.exhausted = False
+        self.say: Say = lambda text: None
+        """told when a database or a disk has to be waited for"""
         # Why points that were proposed in this turn are no trials: `limits`, or `known`.
         self.refused: Counter[str] = Counter()
         self._problem = Problem(
@@ -129,18 +129,44 @@ class Ledger:
         self._enter(entry)
         self.mirror.add_trial(trial)
 
-    def _claim(self, owner: str | None) -> None:
+    def _opened(
+        self, directions: list[StudyDirection], owner: str | None, notes: dict[str, Any]
+    ) -> optuna.Study:
+        """The study of this search, with `notes` that stay as they were when it was made."""
+        study = optuna.create_study(
+            study_name=self.config.name,
+            storage=self.storage,
+            directions=directions,
+            load_if_exists=True,
+            sampler=optuna.samplers.RandomSampler(),
+        )
+        check_ledger_format(study.user_attrs.get(FORMAT_KEY), self.config.name)
+        self._claim(study, owner)
+        try:
+            study.set_user_attr(FORMAT_KEY, LEDGER_FORMAT)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # experimental, and only for Optuna's own dashboard
+                study.set_metric_names(list(self.config.objectives))
+            for key in notes.keys() - study.user_attrs.keys():
+                study.set_user_attr(key, notes[key])
+            study.set_user_attr("environment", environment())
+        except BaseException:
+            forget_study(self.storage, self.config.name)
+            raise
+        return study
+
+    def _claim(self, study: optuna.Study, owner: str | None) -> None:
         """Two searches of one name would train each other's trials."""
         if owner is None:
             return
-        known = self.study.user_attrs.get("owner")
+        known = study.user_attrs.get("owner")
         if known is None:
-            self.study.set_user_attr("owner", owner)
+            study.set_user_attr("owner", owner)
         elif known != owner:
             raise UserError(
                 f"the database has another search called '{self.config.name}'",
                 f"give this one a name of its own (--name); if it is the same one and its folder "
-                f"was lost, write {known} into the file 'identity' of its folder",
+                f"was lost, make a folder of its name with {known} in a file 'identity'",
             )
 
     def _check_percentages(self) -> None:
@@ -157,7 +183,10 @@ class Ledger:
 
     def note(self, key: str, value: Any) -> None:
         """Keep something about the search itself for later turns."""
-        persistently(lambda: self.study.set_user_attr(key, value))
+        self._persistently(lambda: self.study.set_user_attr(key, value))
+
+    def _persistently(self, write: Callable[[], T]) -> T:
+        return persistently(write, say=self.say, place=self.place)
 
     def noted(self, key: str) -> Any:
         return self.study.user_attrs.get(key)
@@ -333,7 +362,7 @@ class Ledger:
             system_attrs=self.mirror.get_trials(deepcopy=False)[trial.number].system_attrs,
         )
         study_id = self.study._study_id
-        self._disk_ids[entry.id] = persistently(
+        self._disk_ids[entry.id] = self._persistently(
             lambda: self.storage.create_new_trial(study_id, template)
         )
         self._mirror_numbers[entry.id] = trial.number
@@ -371,7 +400,7 @@ class Ledger:
         disk = self._disk_ids[trial_id]
         optuna_state = next(TrialState[s] for s, name in STATES.items() if name == state)
         # Before anything else: a trial whose end cannot be written has not ended.
-        persistently(lambda: self._ended(disk, optuna_state, values, result))
+        self._persistently(lambda: self._ended(disk, optuna_state, values, result))
         entry.metrics, entry.history, entry.values = measured, rows, values
         entry.failure, entry.message = failure, message
         entry.state, entry.ended = state, time.time()
@@ -414,28 +443,65 @@ def ledger_errors(name: str) -> Iterator[None]:
         ) from error
 
 
-def persistently(write: Callable[[], T], patience: float | None = None) -> T:
-    """The outcome of writing to the ledger. A database that is away, restarts or has no room is
-    waited for; an attempt may be repeated although the one before had come through."""
+def persistently(
+    write: Callable[[], T],
+    patience: float | None = None,
+    say: Say = lambda text: None,
+    place: Path | None = None,
+) -> T:
+    """The outcome of writing to the ledger (in the file `place`, if it is one). A database that is
+    away, restarts or has no room is waited for, which is told at once and every so often; an
+    attempt may be repeated although the one before had come through."""
     from optuna.exceptions import StorageInternalError
     from sqlalchemy.exc import InterfaceError, OperationalError
 
     deadline = time.monotonic() + (PATIENCE_SECONDS if patience is None else patience)
-    pause = 0.1
+    pause, told = 0.1, -math.inf
     while True:
         try:
             return write()
         except (StorageInternalError, OperationalError, InterfaceError) as error:
             cause = error.__cause__ if isinstance(error, StorageInternalError) else error
             passing = isinstance(cause, (InterfaceError, OperationalError))
-            if not passing or time.monotonic() + pause > deadline:
-                reason = str(cause or error).splitlines()[0]
+            reason = str(cause or error).splitlines()[0]
+            now = time.monotonic()
+            if not passing or now + pause > deadline:
                 raise LedgerLostError(
-                    f"the ledger cannot be written: {reason}",
+                    f"the ledger cannot be written: {_trouble(reason, place)}",
                     "nothing that has ended is lost; when it is back: bitfront resume NAME",
                 ) from None
-        time.sleep(pause)
+            if now - told >= TELLING_SECONDS:
+                told = now
+                say(
+                    f"the ledger cannot be written now, {_trouble(reason, place)}: waiting, up to "
+                    f"{duration(deadline - now)}; ctrl-C ends, nothing that has ended is lost"
+                )
+        _sleep(pause)
         pause = min(LONGEST_PAUSE, 2 * pause)
+
+
+def _trouble(reason: str, place: Path | None) -> str:
+    """What keeps the ledger from being written, in words."""
+    if place is not None and NO_ROOM in reason:
+        return f"the disk of {place.parent} is full"
+    return reason
+
+
+def _sleep(seconds: float) -> None:
+    """Tune notes a ctrl-C, and looks at it when it is its turn again."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        obey()
+        time.sleep(min(left, LONGEST_DEAFNESS))
+    obey()
+
+
+def forget_study(storage: BaseStorage, name: str) -> None:
+    """Take the study of a search away that has no trial yet. A database that is away keeps it."""
+    with contextlib.suppress(Exception):
+        study = optuna.load_study(study_name=name, storage=storage)
+        if not study.get_trials(deepcopy=False):
+            optuna.delete_study(study_name=name, storage=storage)
 
 
 def open_storage(url: str) -> BaseStorage:

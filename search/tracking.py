@@ -55,6 +55,7 @@ class Tracker:
         self._wake = threading.Event()
         self._started = threading.Event()
         self._closing = False
+        self._abandoned = False
         self._progress = 0.0
         self._patience = CLOSE_SECONDS / 2
         self._described = 0.0
@@ -107,6 +108,11 @@ class Tracker:
         """The trials that stand for the points of the front, and what is said of those points."""
         with self._lock:
             self._outbox.front, self._front = members, set(members)
+
+    def abandon(self) -> None:
+        """The search never began: MLflow, which has not heard of it, does not hear of it."""
+        self._abandoned = True
+        self._started.set()
 
     def close(
         self,
@@ -172,6 +178,8 @@ class Tracker:
     def _work(self) -> None:
         # Importing MLflow takes seconds of CPU that the workers need to start up.
         self._started.wait()
+        if self._abandoned:
+            return
         delay = FLUSH_SECONDS
         while True:
             try:

@@ -135,8 +135,9 @@ def run_tasks(
     calls: Sequence[tuple[Any, ...]],
     config: SearchConfig,
     address: str | None = None,
+    called: Callable[[], None] | None = None,
 ) -> list[Any]:
-    """Call `function` where trials run, with what a trial may use."""
+    """Call `function` where trials run, with what a trial may use; `called` is, once it does."""
     resources = config.resources
     started = cluster.connect(address)
     try:
@@ -147,7 +148,10 @@ def run_tasks(
         own = {name: n for name, n in need.items() if name not in ("CPU", "GPU")}
         remote = ray.remote(num_cpus=resources.cpus, num_gpus=gpus, resources=own)(function)
         with _quiet_ray():
-            return ray.get([remote.remote(*call) for call in calls])
+            asked = [remote.remote(*call) for call in calls]
+            if called is not None:
+                called()
+            return ray.get(asked)
     except ray.exceptions.RayTaskError as error:
         cause = error.cause
         if isinstance(cause, UserError):
@@ -163,6 +167,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
     resources = session.config.resources
     started = cluster.connect(address)
     try:
+        session.progress.wait("looking at what Ray has for the first trial")
         _settle(session)
         searcher = LedgerSearcher(session, Room(session))
         storage = session.folder.path / "ray"
@@ -210,6 +215,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
             shutil.rmtree(storage, ignore_errors=True)
     finally:
         if started:
+            session.progress.wait("ending Ray")
             cluster.leave()
 
 

@@ -9,15 +9,20 @@ import socket
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from search import home, terminal
+from search.interrupts import acknowledged
+from search.status_line import StatusLine
 from trainables.registry import UserError
 
 if TYPE_CHECKING:
     from search.config import SearchConfig
     from search.entry import Entry
+    from search.home import SearchFolder
     from search.recipe import FinalResult, Recipe
     from search.results import Results
 
@@ -50,22 +55,32 @@ def _results(args: Namespace, name: str | None = None) -> Results:
     return Results.of(home.find(home.home(args.home), name or args.search))
 
 
-def run(args: Namespace) -> int:
-    from search.launch import fetched, launch, prepare
+@contextmanager
+def _status_line(args: Namespace) -> Iterator[StatusLine]:
+    """Says what is being done from now on, and answers a ctrl-C at once."""
+    with StatusLine(args.quiet) as line, acknowledged(line.interrupted):
+        line.wait(f"reading {args.search}")
+        yield line
 
-    config = _config(args)
+
+def run(args: Namespace) -> int:
     if args.dry_run:
         return preview(args)
-    _caution(config)
-    warm = _results(args, args.warm_start) if args.warm_start else None
-    root = home.home(args.home)
-    config = fetched(config, root)
-    folder = prepare(config, root, args.ledger or os.environ.get(home.LEDGER))
-    if warm is not None and not warm.front:
-        raise UserError(f"search '{warm.config.name}' has no front to start from")
-    if warm is not None and warm.folder.path == folder.path:
-        raise UserError(f"--warm-start {args.warm_start}: a search cannot start from itself")
-    return launch(config, folder, args.address, args.quiet, warm)
+    with _status_line(args) as line:
+        from search.launch import check_start, fetched, launch, prepare
+
+        config = _config(args)
+        _caution(config)
+        warm = _results(args, args.warm_start) if args.warm_start else None
+        root = home.home(args.home)
+        if warm is not None and not warm.front:
+            raise UserError(f"search '{warm.config.name}' has no front to start from")
+        if warm is not None and warm.folder.path == root / config.name:
+            raise UserError(f"--warm-start {args.warm_start}: a search cannot start from itself")
+        config = fetched(config, root)
+        check_start(config, args.address, line)
+        folder = prepare(config, root, args.ledger or os.environ.get(home.LEDGER) or None)
+        return launch(config, folder, args.address, args.quiet, warm, line)
 
 
 def _checked_again(config: SearchConfig) -> SearchConfig:
@@ -77,15 +92,22 @@ def _checked_again(config: SearchConfig) -> SearchConfig:
 
 
 def resume(args: Namespace) -> int:
-    from search.launch import launch
-    from search.results import config_to_continue
+    with _status_line(args) as line:
+        from search.results import config_to_continue
 
-    folder = home.find(home.home(args.home), args.search)
-    return launch(_checked_again(config_to_continue(folder)), folder, args.address, args.quiet)
+        folder = home.find(home.home(args.home), args.search)
+        return _continue(config_to_continue(folder), folder, args, line)
+
+
+def _continue(config: SearchConfig, folder: SearchFolder, args: Namespace, line: StatusLine) -> int:
+    from search.launch import check_start, launch
+
+    config = _checked_again(config)
+    check_start(config, args.address, line)
+    return launch(config, folder, args.address, args.quiet, line=line)
 
 
 def extend(args: Namespace) -> int:
-    from search.launch import launch
     from search.results import config_to_continue
 
     folder = home.find(home.home(args.home), args.search)
@@ -102,7 +124,8 @@ def extend(args: Namespace) -> int:
             "write +N for N more",
         )
     config.search.trials = total
-    return launch(_checked_again(config), folder, args.address, args.quiet)
+    with _status_line(args) as line:
+        return _continue(config, folder, args, line)
 
 
 def validate(args: Namespace) -> int:
@@ -181,6 +204,8 @@ def stop(args: Namespace) -> int:
     state = "running" if folder.running else "stopped" if driver else "not running"
     if args.json:
         terminal.show_json({"search": folder.name, "state": state})
+    elif not folder.exists:
+        terminal.show(f"search '{folder.name}' had no trial yet: nothing of it is left")
     elif state == "running":
         terminal.show(f"search '{folder.name}' still runs: it ends with the epochs under way")
     else:

@@ -26,6 +26,7 @@ from trainables.models import build_model
 from trainables.packed import FORMAT as PACKED
 from trainables.registry import UserError
 from trainables.task import PretrainSpec, Task, TrialSpec
+from trainables.telling import tell
 from trainables.tensor_files import write_tensors
 from trainables.training import Training, load_state, save_state, search_data
 
@@ -157,6 +158,7 @@ def train_stage(
         if state is not None:
             load_state(training, state)
         while not training.done:
+            tell(f"pretraining, epoch {training.epochs_done + 1} of {spec.task.epochs}")
             training.epoch()
             if state is not None:
                 save_state(training, state)

@@ -4,6 +4,7 @@ epoch a step, keeps the trial's checkpoint and turns every fault into a reason."
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import json
 import os
@@ -23,6 +24,7 @@ from trainables.data import lend
 from trainables.log import limit_log, shorten_log
 from trainables.memory import limit_memory
 from trainables.task import TrialSpec
+from trainables.telling import heard_by
 
 STATE_FILE = "state.pt"
 # How long the storage of checkpoints is waited for when a trial begins.
@@ -82,7 +84,8 @@ class Trial(tune.Trainable):
             torch.backends.cudnn.deterministic = True
         spec = TrialSpec.model_validate(config["spec"])
         stages = StageCache(Path(config["stages"])) if "stages" in config else None
-        self._training = Training(spec, *search_data(spec.task), device, stages=stages)
+        with heard_by(partial(note_for_driver, str(config.get("board", "")))):
+            self._training = Training(spec, *search_data(spec.task), device, stages=stages)
         if self._stored is not None:
             self._not_read = fetch(self._stored, self._state)
         if load_state(self._training, self._state):
@@ -165,6 +168,15 @@ class Trial(tune.Trainable):
 def _is_worker() -> bool:
     """Of Ray, which is started by asking when it is not there."""
     return ray.is_initialized() and ray.get_runtime_context().worker.mode == ray.WORKER_MODE
+
+
+def note_for_driver(key: str, text: str) -> None:
+    """Where the driver looks for what a trial does before its first epoch: in Ray's own store."""
+    if key and _is_worker():
+        from ray.experimental.internal_kv import _internal_kv_put
+
+        with contextlib.suppress(Exception):
+            _internal_kv_put(key.encode(), text.encode(), overwrite=True, namespace=b"bitfront")
 
 
 def _arrays(reference: Any) -> Any:

@@ -1,5 +1,6 @@
 """Whole searches as a user runs them: real processes, real Ray, real MLflow, and faults."""
 
+import itertools
 import json
 import os
 import secrets
@@ -173,6 +174,10 @@ def test_a_run_ends_with_the_front_and_the_next_commands(finished):
     assert "hypervolume" in out
     assert "ETA" in out
     assert "Front of e2e:" in out
+    for entry in finished.entries():
+        assert f"\n{entry.id}  " in out
+    for stage in ("reading e2e.yaml ...", "reading digits ...", "joining Ray at", "first trial:"):
+        assert stage in out, stage
     for command in ("bitfront ui e2e", "bitfront export e2e", "bitfront train recipe.yaml"):
         assert command in out
     finished.check_invariants(8)
@@ -430,8 +435,36 @@ def test_a_driver_that_is_stopped_while_it_joins_a_cluster_ends_as_with_ctrl_c(u
     assert process.returncode == 130, out
     assert "SIGTERM" not in out
     assert "Traceback" not in out
-    assert "bitfront resume e2e" in out
-    assert not user.search.driver
+    assert "Interrupted before the first trial: nothing was kept." in out
+    assert not user.search.path.exists()
+    assert not (user.folder / "runs" / "mlflow.db").exists()
+
+
+def test_a_ctrl_c_while_ray_starts_is_answered_at_once_and_leaves_nothing(tmp_path):
+    """With a Ray of its own, whose start takes seconds in which signals are held back."""
+    (tmp_path / "e2e.yaml").write_text(SEARCH)
+    home = tmp_path / "runs"
+    process = subprocess.Popen(
+        [*BITFRONT, "run", "e2e.yaml"],
+        cwd=tmp_path,
+        env={**os.environ, "BITFRONT_HOME": str(home), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    lines = iter(process.stdout.readline, "")
+    before = list(itertools.takewhile(lambda text: "starting Ray" not in text, lines))
+    assert any("reading e2e.yaml" in line for line in before)
+    process.send_signal(signal.SIGINT)
+    sent = time.monotonic()
+    until = list(itertools.takewhile(lambda text: "interrupted: ending" not in text, lines))
+    answered = time.monotonic() - sent
+    out = process.communicate(timeout=100)[0]
+    assert answered < 5, until  # a fraction of a second where nobody else works
+    assert process.returncode == 130, out
+    assert "Interrupted before the first trial: nothing was kept." in out
+    assert not home.exists()
 
 
 def test_a_ledger_cannot_be_moved(finished):
@@ -449,3 +482,5 @@ def test_two_drivers_of_one_search_are_kept_apart(user):
 def test_a_trial_that_can_never_be_scheduled_is_an_error(user):
     out = user.call("run", "e2e.yaml", "--set", "resources.cpus=64", code=2)
     assert "a trial wants 64 CPUs" in out
+    assert not user.search.path.exists()
+    assert "no search has been run" in user.call("status")

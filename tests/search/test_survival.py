@@ -4,6 +4,7 @@ trial that takes too much memory. Whole searches under faults are in `test_chaos
 import io
 import multiprocessing
 import os
+import signal
 import socket
 import threading
 from pathlib import Path
@@ -17,6 +18,8 @@ from sqlalchemy.exc import DataError, OperationalError
 from benchmarks.rig import POSTGRES, Postgres, small_disk
 from search.driver import Session
 from search.home import SearchFolder
+from search.interrupts import acknowledged, ending_gently, handlers_restored
+from search.status_line import StatusLine
 from search.study import LedgerLostError, persistently, read_entries
 from trainables.registry import UserError
 from trainables.trial import Trial
@@ -56,6 +59,35 @@ def test_a_database_that_stays_away_ends_the_search_with_a_word():
     away = OperationalError("insert", {}, Exception("connection refused"))
     with pytest.raises(LedgerLostError, match="connection refused"):
         persistently(failing(1000, away), patience=0.5)
+
+
+FULL = OperationalError("insert", {}, Exception("database or disk is full"))
+
+
+def test_a_disk_that_stays_full_is_told_at_once_and_every_so_often(monkeypatch):
+    monkeypatch.setattr("search.study.TELLING_SECONDS", 0.2)
+    said = []
+    place = Path("/home/me/runs/tiny/ledger.db")
+    with pytest.raises(LedgerLostError, match="the disk of /home/me/runs/tiny is full"):
+        persistently(failing(1000, FULL), patience=1.0, say=said.append, place=place)
+    assert len(said) >= 2
+    for text in said:
+        assert "the disk of /home/me/runs/tiny is full: waiting, up to 1 s; ctrl-C ends" in text
+
+
+def test_ctrl_c_ends_the_wait_for_a_disk_although_tune_only_notes_it():
+    """Tune's handler of SIGINT raises nothing."""
+    with handlers_restored(), ending_gently(), acknowledged(lambda: None):
+        signal.signal(signal.SIGINT, lambda number, frame: None)
+        said = []
+
+        def say(text):
+            said.append(text)
+            signal.raise_signal(signal.SIGINT)
+
+        with pytest.raises(KeyboardInterrupt):
+            persistently(failing(1000, FULL), patience=60.0, say=say)
+    assert len(said) == 1
 
 
 def test_a_write_that_can_never_succeed_is_not_repeated():
@@ -185,6 +217,21 @@ def test_a_ledger_on_a_full_disk_is_written_when_there_is_room_again(make_space,
         room.join()
         stored = read_entries(SearchFolder(disk).ledger_url, config.name)
         assert [(e.state, len(e.history)) for e in stored] == [("complete", 399)]
+
+
+@needs_root
+def test_a_ledger_whose_disk_stays_full_says_so_while_it_waits(make_space, tmp_path, monkeypatch):
+    config, space = make_space()
+    with small_disk(tmp_path / "tiny", "2m") as disk:
+        out = io.StringIO()
+        session = Session(config, space, SearchFolder(disk), None, line=StatusLine(out=out))
+        entry = session.ask()
+        fill(disk)
+        monkeypatch.setattr("search.study.PATIENCE_SECONDS", 1.0)
+        history = [{"epoch": n, "val_accuracy": 0.5, "val_loss": 1.0} for n in range(1, 400)]
+        with pytest.raises(LedgerLostError, match=f"the disk of {disk} is full"):
+            session.finish(entry.id, {**history[-1], "history": history})
+    assert f"the disk of {disk} is full: waiting, up to 1 s" in out.getvalue()
 
 
 @needs_root

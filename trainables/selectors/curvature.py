@@ -14,6 +14,7 @@ from trainables.binary import mean_magnitude
 from trainables.data import in_order
 from trainables.quantizers import sign
 from trainables.selectors.scoring import MeanLoss, Scoring
+from trainables.telling import tell
 
 # A second derivative keeps the graph of the first: less at a time.
 HESSIAN_BATCH = 128
@@ -49,7 +50,8 @@ def hutchinson_traces(
         for _ in range(probes)
     ]
     traces = [0.0] * len(weights)
-    for x, y in batches:
+    for place, (x, y) in enumerate(batches, 1):
+        tell(f"curvature, batch {place} of {len(batches)}")
         loss = loss_of(model(x), y) * len(y) / examples
         gradients = torch.autograd.grad(loss, weights, create_graph=True)
         for probe, vs in enumerate(signs):

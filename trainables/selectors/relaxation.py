@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from trainables.methods import Method, build_method
 from trainables.selectors.base import flops_saved
 from trainables.selectors.scoring import Scoring
+from trainables.telling import tell
 from trainables.training import Training
 
 
@@ -82,6 +83,7 @@ def full_precision_preference(
     training.method = SharesToo(mixed, method, penalty * saved / saved.sum(), lr)
     scoring.note(f"mixed training: {spec.task.epochs} epochs, both versions of every layer")
     while not training.done:
+        tell(f"mixed training, epoch {training.epochs_done + 1} of {spec.task.epochs}")
         training.epoch()
     # Both versions of a layer are computed in every step.
     scoring.training_epochs += spec.task.epochs

@@ -30,6 +30,7 @@ from trainables.selectors.base import (
     select,
 )
 from trainables.task import LossSpec, TrialSpec
+from trainables.telling import tell
 from trainables.training import (
     RECALIBRATION_EXAMPLES,
     Network,
@@ -277,7 +278,8 @@ class Scoring:
         images = self.examples(int(values["examples"]))
         now = self._loss(net, images)
         changes = {}
-        for index in left:
+        for place, index in enumerate(left, 1):
+            tell(f"scoring layer {place} of {len(left)}, {self.layers - len(left)} converted")
             net.flip(index)
             with kept_statistics(net.model):
                 self._recalibrate(net)
@@ -325,7 +327,8 @@ class Scoring:
         first: dict[int, float] = {}
         while len(left) > 1:
             losses = {}
-            for index in left:
+            for place, index in enumerate(left, 1):
+                tell(f"candidate {place} of {len(left)} for place {len(order) + 1}")
                 chosen = {*order, index}
                 plan = "".join(self.spec.level if i in chosen else "F" for i in range(self.layers))
                 losses[index] = self.mean_loss(self.trained(plan, epochs).model, images)

@@ -1,0 +1,129 @@
+"""The README's first tour, command by command as it stands there."""
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+# Verbs that serve a page until they are ended, and the port each listens on when none is given.
+PAGES = {"dashboard": 8050, "ui": 5000}
+SECONDS = 600
+
+
+def commands():
+    section = README.partition("\n## Five minutes\n")[2].partition("\n## ")[0]
+    block = re.search(r"```bash\n(.*?)```", section, flags=re.DOTALL).group(1)
+    return [line.partition("#")[0].strip() for line in block.splitlines() if line.strip()]
+
+
+def environment():
+    """That of a new user: the installed command, nothing of bitfront's set, no browser."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("BITFRONT_", "MLFLOW_"))}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**kept, "PATH": path, "BROWSER": "true", "PYTHONUNBUFFERED": "1"}
+
+
+def start(command, folder):
+    return subprocess.Popen(
+        shlex.split(command),
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        # In the background ctrl-C is ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+
+
+def call(command, folder):
+    process = start(command, folder)
+    try:
+        out = process.communicate(timeout=SECONDS)[0]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out = process.communicate()[0]
+    assert process.returncode == 0, f"{command}\n{out}"
+    assert "Traceback" not in out, f"{command}\n{out}"
+    return out
+
+
+def is_free(port):
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def look(command, port, folder):
+    """Start what serves a page, get the page, end it with ctrl-C. Only where somebody else has the
+    usual port is another one given."""
+    if not is_free(port):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        command = f"{command} --port {port}"
+    process = start(command, folder)
+    try:
+        page = fetched(f"http://127.0.0.1:{port}/", process)
+    finally:
+        process.send_signal(signal.SIGINT)
+        try:
+            out = process.communicate(timeout=60)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out = process.communicate()[0]
+    assert process.returncode == 0, f"{command}\n{out}"
+    assert "Traceback" not in out, f"{command}\n{out}"
+    return page
+
+
+def fetched(url, process):
+    deadline = time.monotonic() + SECONDS / 2
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=20) as answer:
+                return answer.read().decode(errors="replace")
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise AssertionError(f"{url} did not answer")
+
+
+@pytest.mark.timeout(1800)
+def test_the_first_tour_of_the_readme_works_as_it_is_written(tmp_path):
+    """Two to four minutes on two cores: a real search, final training, more trials."""
+    said = {}
+    for command in commands():
+        verb = shlex.split(command)[1]
+        assert command.startswith("bitfront ")
+        port = PAGES.get(verb)
+        said[verb] = call(command, tmp_path) if port is None else look(command, port, tmp_path)
+    assert list(said) == [
+        "run", "front", "status", "dashboard", "ui", "report", "export", "train", "extend",
+    ]  # fmt: skip
+    assert "40/40 trials" in said["run"]
+    assert "Front of quickstart" in said["front"]
+    assert re.search(r"quickstart\s+complete", said["status"])
+    assert "<title>" in said["dashboard"]
+    assert "MLflow" in said["ui"]
+    assert (tmp_path / "bitfront-runs" / "quickstart" / "report.html").exists()
+    assert (tmp_path / "recipe.yaml").exists()
+    assert re.search(r"test accuracy \d", said["train"])
+    assert "40 trials done, 20 to go" in said["extend"]
+    assert "60/60 trials" in said["extend"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "bitfront-runs", "recipe-trained", "recipe.yaml",
+    ]  # fmt: skip
