@@ -71,6 +71,8 @@ def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> 
                 f"search '{config.name}' exists with another configuration: {'; '.join(changed)}",
                 f"give this one a name of its own: --name {config.name}-2",
             )
+        # The same ones in another order make no other search; it keeps the order it began with.
+        config.objectives = {name: config.objectives[name] for name in stored.objectives}
     with writing(folder.path):
         folder.path.mkdir(parents=True, exist_ok=True)
     if ledger_url is not None:

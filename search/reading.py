@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -17,7 +17,18 @@ from urllib.parse import quote
 from search.entry import Entry, stored_entry
 from search.garbage import uncollected
 from search.networks import Networks
-from search.records import Query, Record, drawn, query_of, read_records, study_id, study_notes
+from search.records import (
+    Query,
+    Record,
+    arranged,
+    drawn,
+    objectives_in_order,
+    query_of,
+    read_records,
+    study_id,
+    study_notes,
+    study_objectives,
+)
 from search.urls import with_driver
 from trainables.registry import UserError
 
@@ -37,12 +48,16 @@ RECOVERY = "readonly database"
 class LedgerReader:
     """The trials of one search as the ledger has them now."""
 
-    def __init__(self, url: str, name: str) -> None:
+    def __init__(self, url: str, name: str, objectives: Mapping[str, str] | None = None) -> None:
+        """`objectives`: "max" or "min" of each, in the order values are wanted in; as the ledger
+        has them when not given."""
         self.url = url
         self.name = name
+        self.objectives = objectives
         self.reference: list[float] | None = None
         self.networks = Networks()
         self.environment: dict[str, str] = {}
+        self._order: list[str] = []
         self._entries: dict[int, Entry] = {}
         self._recovering = False
         self._last = 0
@@ -97,11 +112,14 @@ class LedgerReader:
             fresh = [r for r in found if self._is_new(r)]
             if fresh or self.reference is None:
                 notes = study_notes(query, study)
-                self.reference = notes.get("reference")
+                names, modes = study_objectives(query, study)
+                asked = self.objectives or dict(zip(names, modes, strict=False))
+                self._order = objectives_in_order(asked, names, modes)
+                self.reference = self._arranged(notes.get("reference"))
                 self.networks = Networks.from_json(notes.get("networks"))
                 self.environment = notes.get("environment", {})
         for record in fresh:
-            self._entries[record.number] = _entry(record, self.name)
+            self._entries[record.number] = self._entry(record)
             self._last = max(self._last, record.trial_id)
             if record.state in OPEN:
                 self._open_trials.add(record.trial_id)
@@ -110,6 +128,15 @@ class LedgerReader:
         if fresh:  # a ledger of another version is told now, not trial by trial
             _ = self._entries[fresh[0].number].spec
         return bool(fresh)
+
+    def _arranged(self, values: list[float] | None) -> list[float] | None:
+        if values is None:
+            return None
+        return arranged(values, self._order, self.objectives or self._order)
+
+    def _entry(self, record: Record) -> Entry:
+        wanted = list(self.objectives or self._order)
+        return _entry(record, self.name, self._arranged(record.values), wanted)
 
     def _is_new(self, record: Record) -> bool:
         known = self._entries.get(record.number)
@@ -193,7 +220,7 @@ def database_errors() -> tuple[type[Exception], ...]:
     return sqlite3.Error, SQLAlchemyError, ImportError
 
 
-def _entry(record: Record, name: str) -> Entry:
+def _entry(record: Record, name: str, values: list[float] | None, objectives: list[str]) -> Entry:
     try:
         texts = dict(record.known)
         spec = texts.pop("spec")  # checked when somebody looks
@@ -201,7 +228,9 @@ def _entry(record: Record, name: str) -> Entry:
         known = dict(zip(texts, json.loads(f"[{','.join(texts.values())}]"), strict=True))
         known["spec"] = spec
         when = record.started, record.ended
-        return stored_entry(record.number, record.state, known, drawn(record), record.values, *when)
+        return stored_entry(
+            record.number, record.state, known, drawn(record), values, *when, objectives
+        )
     except KeyError:
         raise UserError(
             f"the ledger of '{name}' cannot be read: trial {record.number} is of another version"

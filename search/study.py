@@ -14,6 +14,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +28,7 @@ from search.disks import network_disk
 from search.entry import STATES, Entry, stored_entry, without_plan
 from search.environment import environment
 from search.networks import Networks
+from search.records import MODES, arranged, objectives_in_order
 from search.samplers import Problem, distribution, make_sampler
 from search.urls import with_driver
 from spaces.space import Space, random_value
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
+DIRECTIONS = {"max": StudyDirection.MAXIMIZE, "min": StudyDirection.MINIMIZE}
 SAMPLER_TRIES = 10
 # How long a database that is away is waited for, and between two attempts at most.
 PATIENCE_SECONDS = 600.0
@@ -68,10 +71,7 @@ class Ledger:
         self.config = config
         self.space = space
         self.storage = open_storage(url)
-        directions = [
-            StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
-            for mode in config.objectives.values()
-        ]
+        directions = [DIRECTIONS[mode] for mode in config.objectives.values()]
         self.study = optuna.create_study(
             study_name=config.name,
             storage=self.storage,
@@ -80,12 +80,13 @@ class Ledger:
             sampler=optuna.samplers.RandomSampler(),
         )
         self._claim(owner)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # experimental, and only for Optuna's own dashboard
-            self.study.set_metric_names(list(config.objectives))
+        self._order = self._settle_order()
         if "reference" not in self.study.user_attrs:
-            self.study.set_user_attr("reference", reference_point(config, space))
-        self.reference: list[float] = self.study.user_attrs["reference"]
+            reference = arranged(
+                reference_point(config, space), list(config.objectives), self._order
+            )
+            self.study.set_user_attr("reference", reference)
+        self.reference = self._arranged(self.study.user_attrs["reference"])
         self.study.set_user_attr("environment", environment())
         if first and "first" not in self.study.user_attrs:
             self.study.set_user_attr("first", list(first))
@@ -109,8 +110,28 @@ class Ledger:
         for trial in self.study.get_trials(deepcopy=False):
             self._remember(trial)
 
+    def _settle_order(self) -> list[str]:
+        """The objectives in the order of the values on disk, which is that of the driver that began
+        the search. Here they have the order of the configuration."""
+        modes = [MODES[direction.name] for direction in self.study.directions]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # experimental
+            names = self.study.metric_names or []
+            order = objectives_in_order(self.config.objectives, names, modes)
+            if names != order:
+                self.study.set_metric_names(order)
+        return order
+
+    def _arranged(self, values: Sequence[float]) -> list[float]:
+        return arranged(values, self._order, self.config.objectives)
+
     def _remember(self, trial: FrozenTrial) -> None:
-        entry = entry_of(trial)
+        if trial.values is not None:
+            trial = copy(trial)
+            trial.values = self._arranged(trial.values)
+        entry = entry_of(trial, list(self.config.objectives))
+        if entry.values is not None:
+            trial.values = entry.values
         self._disk_ids[entry.id] = trial._trial_id
         self._mirror_numbers[entry.id] = len(self.entries)
         self._enter(entry)
@@ -313,7 +334,8 @@ class Ledger:
         disk = self._disk_ids[trial_id]
         optuna_state = next(TrialState[s] for s, name in STATES.items() if name == state)
         # Before anything else: a trial whose end cannot be written has not ended.
-        persistently(lambda: self._ended(disk, optuna_state, values, result))
+        stored = values and arranged(values, list(self.config.objectives), self._order)
+        persistently(lambda: self._ended(disk, optuna_state, stored, result))
         entry.metrics, entry.history, entry.values = measured, rows, values
         entry.failure, entry.message = failure, message
         entry.state, entry.ended = state, time.time()
@@ -421,7 +443,7 @@ def point_of(spec: TrialSpec, search: str) -> str:
     return spec.model_copy(update={"seed": 0}).fingerprint(search)
 
 
-def entry_of(trial: FrozenTrial) -> Entry:
+def entry_of(trial: FrozenTrial, objectives: Sequence[str] = ()) -> Entry:
     return stored_entry(
         trial.number,
         trial.state.name,
@@ -430,6 +452,7 @@ def entry_of(trial: FrozenTrial) -> Entry:
         list(trial.values) if trial.values is not None else None,
         trial.datetime_start,
         trial.datetime_complete,
+        objectives,
     )
 
 
