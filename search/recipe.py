@@ -294,7 +294,7 @@ def train_seed(
     )
     first = peers is None or peers.rank == 0
     told = f"seed {spec.seed}: "
-    if load_state(training, job.state) and first:
+    if load_state(training, job.state, lambda text: note(f"{told}{text}")) and first:
         note(f"{told}continued after epoch {training.epochs_done}")
     while not training.done:
         metrics = training.epoch()
