@@ -143,6 +143,7 @@ def _tracking(root: Path, given: str | None) -> Check:
     """The tracking server; one that is asked about by name must answer."""
     from search.home import list_searches
     from search.runs import tracking_uri
+    from search.urls import sqlite_for_mlflow
 
     searches = list_searches(root)
     if given is not None:
@@ -150,7 +151,7 @@ def _tracking(root: Path, given: str | None) -> Check:
     elif searches:
         uri = tracking_uri(stored_config(searches[-1]), root)
     else:
-        uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root / 'mlflow.db'}"
+        uri = os.environ.get("MLFLOW_TRACKING_URI") or sqlite_for_mlflow(root / "mlflow.db")
     if given is None and uri.startswith("sqlite") and not (root / "mlflow.db").exists():
         return Check("tracking", "PASS", "SQLite, made by the first search")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")

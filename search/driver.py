@@ -136,6 +136,7 @@ class Session:
 
     def report(self, trial_id: str, result: dict[str, Any]) -> None:
         """An epoch of a trial ended."""
+        self.ledger.check_there()
         if "failure" in result:
             return
         if self._measuring and "gpu_memory" in result:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from search.urls import with_secrets, without_secrets
+from search.urls import sqlite_url, with_secrets, without_secrets
 from trainables.registry import UserError, did_you_mean
 
 DEFAULT_HOME = "bitfront-runs"
@@ -67,7 +67,7 @@ class SearchFolder:
         except FileNotFoundError:
             stored = None
         if stored is None:
-            return f"sqlite:///{self.path / 'ledger.db'}"
+            return sqlite_url(self.path / "ledger.db")
         return with_secrets(stored, os.environ.get(LEDGER))
 
     @property

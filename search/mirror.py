@@ -30,6 +30,7 @@ from search.runs import (
     role_of,
     run_name,
 )
+from search.urls import sqlite_for_mlflow, sqlite_path
 
 # Trials of the front whose pictures are logged, a few ten kilobytes each.
 MOST_PICTURES = 40
@@ -77,15 +78,15 @@ class Mirror:
     def _make_database(self, client: Any) -> None:
         """A new SQLite store, whole or not at all: MLflow creates its tables in many steps, and a
         driver killed between two of them would leave a file that nothing can open."""
-        path = Path(self.uri.removeprefix("sqlite:///"))
-        if not self.uri.startswith("sqlite:///") or path.exists():
+        path = sqlite_path(self.uri)
+        if path is None or path.exists():
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         # Another name at every attempt: a disk that is full leaves some of the tables, and MLflow
         # remembers by its name that it has made them.
         part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
         try:
-            client(f"sqlite:///{part}").search_experiments(max_results=1)
+            client(sqlite_for_mlflow(part)).search_experiments(max_results=1)
             if not path.exists():
                 part.rename(path)
         finally:

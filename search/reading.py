@@ -29,13 +29,12 @@ from search.records import (
     study_notes,
     study_objectives,
 )
-from search.urls import with_driver
+from search.urls import sqlite_path, sqlite_uri, with_driver
 from trainables.registry import UserError
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
-SQLITE = "sqlite:///"
 # In the head of a SQLite file that has no write-ahead journal.
 ROLLBACK = b"\x01"
 # What a file says that a driver has made but not written to yet.
@@ -145,7 +144,7 @@ class LedgerReader:
     def _stamp(self) -> tuple[tuple[int, ...], ...] | None:
         """What changes when a SQLite ledger is written to; () where there is no file, None where
         only the database can tell."""
-        path = file_of(self.url)
+        path = sqlite_path(self.url)
         if path is None:
             return None
         return tuple(
@@ -164,19 +163,13 @@ class LedgerReader:
         self._last, self._open_trials = 0, set()
 
 
-def file_of(url: str) -> Path | None:
-    """The file of a SQLite ledger."""
-    return Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
-
-
 def read_only(url: str) -> str:
     """The same ledger for SQLAlchemy, opened so that nothing can be written; of SQLite only, others
     have users and rights for that."""
-    path = file_of(url)
+    path = sqlite_path(url)
     if path is None:
         return with_driver(url)
-    # SQLAlchemy takes the quotes of a name off once, SQLite once more.
-    return f"{SQLITE}file:{quote(quote(str(path)))}?{_reading_mode(path)}&uri=true"
+    return sqlite_uri(path, f"{_reading_mode(path)}&")
 
 
 def _reading_mode(path: Path) -> str:
@@ -195,7 +188,7 @@ def _reading_mode(path: Path) -> str:
 def connected(url: str, writable: bool = False) -> Iterator[Query]:
     """Statements on a ledger. SQLite, which most are, is spoken to directly: loading SQLAlchemy
     takes longer than reading a thousand trials."""
-    path = file_of(url)
+    path = sqlite_path(url)
     if path is None:
         with _engine(with_driver(url)).connect() as server:
             yield query_of(server)

@@ -5,15 +5,16 @@ ends. Limits and duplicates are settled here, before a worker is taken."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import math
 import random
+import sqlite3
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing, suppress
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,7 +31,7 @@ from search.environment import environment
 from search.networks import Networks
 from search.records import MODES, arranged, objectives_in_order
 from search.samplers import Problem, distribution, make_sampler
-from search.urls import with_driver
+from search.urls import sqlite_path, with_driver
 from spaces.space import Space, random_value
 from trainables.parameters import Choice, Domain
 from trainables.registry import UserError
@@ -71,6 +72,8 @@ class Ledger:
         self.config = config
         self.space = space
         self.storage = open_storage(url)
+        self._file = sqlite_path(url)
+        self._file_is = identity_of(self._file)
         directions = [DIRECTIONS[mode] for mode in config.objectives.values()]
         self.study = optuna.create_study(
             study_name=config.name,
@@ -151,8 +154,42 @@ class Ledger:
                 f"was lost, write {known} into the file 'identity' of its folder",
             )
 
+    def check_there(self) -> None:
+        """Raise where the file of a SQLite ledger is not the one that was opened: SQLite goes on
+        writing to a file that was deleted, and all of it would be gone with the driver."""
+        if self._file is None or identity_of(self._file) == self._file_is:
+            return
+        kept = self._rescued(self._file)
+        what = "replaced" if self._file.exists() else "deleted"
+        hint = "what it held could not be kept"
+        if kept is not None:
+            hint = (
+                f"what it held is in {kept.name} beside it; to go on from that, rename it to "
+                f"{self._file.name}, then: bitfront resume {self.config.name}"
+            )
+        raise LedgerLostError(f"the ledger {self._file} was {what} while the search ran", hint)
+
+    def _rescued(self, file: Path) -> Path | None:
+        """A copy of the ledger as the open connection still has it, if that can be made."""
+        kept = file.with_name(f"{file.stem}-rescued{file.suffix}")
+        try:
+            kept.unlink(missing_ok=True)
+            # Not a new connection, which would open another file.
+            with (
+                closing(self.storage._backend.engine.raw_connection()) as held,  # type: ignore[attr-defined]
+                closing(sqlite3.connect(kept)) as copied,
+            ):
+                held.driver_connection.backup(copied)
+                copied.execute("SELECT COUNT(*) FROM trials")
+        except (OSError, sqlite3.Error):
+            with suppress(OSError):
+                kept.unlink(missing_ok=True)
+            return None
+        return kept
+
     def note(self, key: str, value: Any) -> None:
         """Keep something about the search itself for later turns."""
+        self.check_there()
         persistently(lambda: self.study.set_user_attr(key, value))
 
     def noted(self, key: str) -> Any:
@@ -295,6 +332,7 @@ class Ledger:
             # NSGA-II keeps a trial's generation there.
             system_attrs=self.mirror.get_trials(deepcopy=False)[trial.number].system_attrs,
         )
+        self.check_there()
         study_id = self.study._study_id
         self._disk_ids[entry.id] = persistently(
             lambda: self.storage.create_new_trial(study_id, template)
@@ -334,6 +372,7 @@ class Ledger:
         disk = self._disk_ids[trial_id]
         optuna_state = next(TrialState[s] for s, name in STATES.items() if name == state)
         # Before anything else: a trial whose end cannot be written has not ended.
+        self.check_there()
         stored = values and arranged(values, list(self.config.objectives), self._order)
         persistently(lambda: self._ended(disk, optuna_state, stored, result))
         entry.metrics, entry.history, entry.values = measured, rows, values
@@ -356,9 +395,18 @@ class Ledger:
         """Write a trial's end; a second attempt finds what the first one may have done."""
         from optuna.exceptions import UpdateFinishedTrialError
 
-        with contextlib.suppress(UpdateFinishedTrialError):
+        with suppress(UpdateFinishedTrialError):
             self.storage.set_trial_user_attr(disk, "result", result)
             self.storage.set_trial_state_values(disk, state, values)
+
+
+def identity_of(file: Path | None) -> tuple[int, int] | None:
+    """What tells a file from another of the same name; None where there is none."""
+    try:
+        found = file.stat() if file is not None else None
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found is not None else None
 
 
 def persistently(write: Callable[[], T], patience: float | None = None) -> T:
@@ -415,9 +463,10 @@ def open_storage(url: str) -> BaseStorage:
             if not race or attempt + 1 == OPENING_ATTEMPTS:
                 raise UserError(f"the ledger cannot be opened: {reason}") from None
             time.sleep(0.1)
-    if url.startswith("sqlite"):
+    path = sqlite_path(url)
+    if path is not None:
         # Many read while one writes; but not through memory that another machine does not share.
-        there = network_disk(Path(url.partition(":///")[2]).parent) is not None
+        there = network_disk(path.parent) is not None
         journal, synchronous = ("DELETE", "FULL") if there else ("WAL", "NORMAL")
 
         @event.listens_for(storage.engine, "connect")
