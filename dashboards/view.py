@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dashboards.figures import FrontPoint, Labels
 from search.front import Objective
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,21 @@ class SearchView:
     @property
     def front_objectives(self) -> list[Objective]:
         return [Objective(axis.name, axis.maximize) for axis in self.objectives]
+
+    def in_order(self, names: Sequence[str]) -> SearchView:
+        """The same search with its objectives in this order."""
+        places = [[axis.name for axis in self.objectives].index(name) for name in names]
+
+        def moved(values: Sequence[T]) -> list[T]:
+            return [values[place] for place in places]
+
+        return replace(
+            self,
+            objectives=moved(self.objectives),
+            objective_values={k: moved(v) for k, v in self.objective_values.items()},
+            reference=moved(self.reference),
+            ideal=moved(self.ideal),
+        )
 
     def layers_of(self, trial: TrialView) -> Sequence[Layer]:
         """Its layers; numbered ones where the network is not known here."""

@@ -16,7 +16,7 @@ from search import node_probe
 from search.cluster import connect, leave, look
 from search.disks import network_disk
 from search.doctor import Check
-from search.urls import redacted, with_driver
+from search.urls import redacted, sqlite_path, with_driver
 from trainables import storage as shared
 from trainables.registry import UserError
 
@@ -191,8 +191,9 @@ def check_ledger(url: str) -> Check:
     from sqlalchemy import create_engine, text
 
     shown = redacted(url)
-    if url.startswith("sqlite:///"):
-        folder = Path(url.removeprefix("sqlite:///")).parent
+    file = sqlite_path(url)
+    if file is not None:
+        folder = file.parent
         if not os.access(folder, os.W_OK):
             return Check("ledger", "FAIL", f"{shown}: {folder} cannot be written", "mkdir it")
         disk = network_disk(folder)

@@ -25,6 +25,7 @@ class Comparison:
                 f"'{self.a.config.name}' and '{self.b.config.name}' have different objectives: "
                 f"{self.a.config.objectives} and {self.b.config.objectives}"
             )
+        self.b = self.b.in_order(self.a.config.objectives)
 
     @property
     def objectives(self) -> list[Objective]:

@@ -268,6 +268,13 @@ class SearchConfig(Strict):
         return data
 
     @model_validator(mode="after")
+    def _costs_last(self) -> Self:
+        """The order objectives are written in means nothing: metrics come first, then costs."""
+        ordered = sorted(self.objectives, key=lambda name: name in COSTS)
+        self.objectives = {name: self.objectives[name] for name in ordered}
+        return self
+
+    @model_validator(mode="after")
     def _measured_robustness(self) -> Self:
         """What is optimized or held against a paper's rows is measured."""
         names = {*self.objectives, *([self.paper.metric] if self.paper is not None else [])}

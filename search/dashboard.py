@@ -101,10 +101,11 @@ def serve_optuna(folder: SearchFolder, host: str, port: int, open_browser: bool)
 
     silence()
 
-    from search.reading import file_of, read_only
+    from search.reading import read_only
     from search.storage import LedgerStorage
+    from search.urls import sqlite_path
 
-    file = file_of(folder.ledger_url)
+    file = sqlite_path(folder.ledger_url)
     if file is not None and not file.exists():
         raise UserError(f"search '{folder.name}' has no ledger yet")
     address = read_only(folder.ledger_url)

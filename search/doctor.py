@@ -142,6 +142,7 @@ def _data() -> Check:
 def _tracking(root: Path, given: str | None) -> Check:
     """The tracking server; one that is asked about by name must answer."""
     from search.runs import tracking_uri
+    from search.urls import sqlite_for_mlflow
 
     newest = newest_readable(root)
     if given is not None:
@@ -149,7 +150,7 @@ def _tracking(root: Path, given: str | None) -> Check:
     elif newest is not None:
         uri = tracking_uri(stored_config(newest), root)
     else:
-        uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{root / 'mlflow.db'}"
+        uri = os.environ.get("MLFLOW_TRACKING_URI") or sqlite_for_mlflow(root / "mlflow.db")
     if given is None and uri.startswith("sqlite") and not (root / "mlflow.db").exists():
         return Check("tracking", "PASS", "SQLite, made by the first search")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")

@@ -67,6 +67,7 @@ class Session:
         self.gpus = config.resources.whole_gpus
         self._measuring = False
         self._told_not_saved = False
+        self._damaged: dict[str, str] = {}
 
     @property
     def budget(self) -> int:
@@ -133,6 +134,7 @@ class Session:
 
     def report(self, trial_id: str, result: dict[str, Any]) -> None:
         """An epoch of a trial ended."""
+        self.ledger.check_there()
         if "failure" in result:
             return
         if self._measuring and "gpu_memory" in result:
@@ -143,6 +145,7 @@ class Session:
                 f"checkpoints cannot be kept: {redacted(result['not_saved'])}\n"
                 "  the search goes on; a trial whose worker dies begins again"
             )
+        self._note_damage(trial_id, result)
         self._note(trial_id, result)
         if self.tracker is not None:
             # All of a trial that was taken up again: of the epochs before, some may not have
@@ -170,6 +173,7 @@ class Session:
 
     def finish(self, trial_id: str, result: dict[str, Any]) -> None:
         """A trial ran to its end, was given up, or failed in a way it could tell."""
+        self._note_damage(trial_id, result)
         if "failure" in result:
             self.fail(trial_id, result["failure"], result.get("message", ""))
             return
@@ -186,6 +190,12 @@ class Session:
         if self.tracker is not None and picture:
             self.tracker.picture(self.ledger.entries[trial_id], picture)
         self._end(trial_id, "complete", metrics=metrics, history=history)
+
+    def _note_damage(self, trial_id: str, result: dict[str, Any]) -> None:
+        """A checkpoint that could not be used is told, and kept with the trial."""
+        if "damaged" in result and trial_id not in self._damaged:
+            self._damaged[trial_id] = result["damaged"]
+            self.progress.say(f"trial {trial_id}: {result['damaged']}")
 
     def _note(self, trial_id: str, result: dict[str, Any]) -> None:
         """Keep the curve of a running trial. A worker that took up a trial from a checkpoint sends
@@ -217,6 +227,9 @@ class Session:
         return True
 
     def _end(self, trial_id: str, state: str, **details: Any) -> None:
+        damaged = self._damaged.pop(trial_id, None)
+        if damaged is not None:
+            details["message"] = "; ".join(filter(None, [details.get("message"), damaged]))
         entry = self.ledger.tell(trial_id, state, **details)
         self._curves.pop(trial_id, None)
         self._losses.pop(trial_id, None)

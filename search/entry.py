@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import zip_longest
@@ -100,8 +100,10 @@ def stored_entry(
     values: list[float] | None,
     started: datetime | None,
     ended: datetime | None,
+    objectives: Sequence[str] = (),
 ) -> Entry:
-    """A trial from what the ledger has of it; `known` are its attributes there."""
+    """A trial from what the ledger has of it; `known` are its attributes there. Its values are
+    those of `objectives`, in that order, where their names are known."""
     if not isinstance(known["id"], str) or not is_name(known["id"]):  # the name of a folder
         raise UserError(f"trial {number} of the ledger has no usable id: {quoted(known['id'])}")
     result = known.get("result", {})
@@ -116,7 +118,7 @@ def stored_entry(
         costs=known["costs"],
         point=known["point"],
         drawn=drawn,
-        values=values,
+        values=_by_name(objectives, {**known["costs"], **result.get("metrics", {})}, values),
         metrics=result.get("metrics", {}),
         history=rows(result.get("history", {})),
         failure=result.get("failure"),
@@ -160,6 +162,16 @@ def _wrong(
 def are_numbers(values: Iterable[Any]) -> bool:
     """Whether all are numbers that a float can hold."""
     return all(type(v) is float or (type(v) is int and abs(v) <= LARGEST_INTEGER) for v in values)
+
+
+def _by_name(
+    objectives: Sequence[str], measured: Mapping[str, float], stored: list[float] | None
+) -> list[float] | None:
+    """Values have no names in Optuna's tables, what was measured does: version 0.1 wrote those of a
+    YAML whose objectives had changed places over one another."""
+    if stored is None or not objectives or not all(name in measured for name in objectives):
+        return stored
+    return [float(measured[name]) for name in objectives]
 
 
 def without_plan(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from search.urls import with_secrets, without_secrets
+from search.urls import sqlite_url, with_secrets, without_secrets
 from trainables.registry import UserError, did_you_mean, quoted
 from trainables.text_files import NoSuchFileError, read_json, read_text
 
@@ -79,7 +79,7 @@ class SearchFolder:
         try:
             told = read_json(file)
         except NoSuchFileError:
-            return f"sqlite:///{self.path / 'ledger.db'}"
+            return sqlite_url(self.path / "ledger.db")
         stored = told.get("url") if isinstance(told, dict) else None
         if not isinstance(stored, str):
             raise UserError(f"{file}: damaged: it names no database")

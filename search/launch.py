@@ -94,6 +94,9 @@ def check_same(config: SearchConfig, folder: SearchFolder) -> None:
         return
     stored = stored_config(folder)
     changed = differences(stored, config)
+    if not changed:
+        # The same ones in another order make no other search; it keeps the order it began with.
+        config.objectives = {name: config.objectives[name] for name in stored.objectives}
     fewer = config.search.trials < stored.search.trials
     if not (changed or fewer) or not has_trials(folder):
         return

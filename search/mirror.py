@@ -31,11 +31,13 @@ from search.runs import (
     role_of,
     run_name,
 )
+from search.urls import sqlite_for_mlflow, sqlite_path
 
 # Trials of the front whose pictures are logged, a few ten kilobytes each.
 MOST_PICTURES = 40
 FrontMetrics = dict[str, dict[str, float]]
 """By trial, the metrics of a point of the front."""
+PARENT = "mlflow.parentRunId"
 STATUS = {"complete": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
 # What `trainables.pictures` makes, by its name.
 PICTURES: dict[str, Callable[[dict[str, Any], str, Path], Path]] = {
@@ -58,6 +60,10 @@ class Child:
     """what MLflow has of the point it stands for"""
     restated: bool = True
     """whether its percentages are of the search's dearest network"""
+
+    def worth(self) -> tuple[bool, bool, int, str]:
+        """Of two runs of one trial the one with more of it is kept."""
+        return self.ended, self.described, self.last_epoch, str(self.run_id)
 
 
 class Mirror:
@@ -84,15 +90,15 @@ class Mirror:
     def _make_database(self, client: Any) -> None:
         """A new SQLite store, whole or not at all: MLflow creates its tables in many steps, and a
         driver killed between two of them would leave a file that nothing can open."""
-        path = Path(self.uri.removeprefix("sqlite:///"))
-        if not self.uri.startswith("sqlite:///") or path.exists():
+        path = sqlite_path(self.uri)
+        if path is None or path.exists():
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         # Another name at every attempt: a disk that is full leaves some of the tables, and MLflow
         # remembers by its name that it has made them.
         part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
         try:
-            client(f"sqlite:///{part}").search_experiments(max_results=1)
+            client(sqlite_for_mlflow(part)).search_experiments(max_results=1)
             if not path.exists():
                 part.rename(path)
         finally:
@@ -114,16 +120,34 @@ class Mirror:
         self.client.set_experiment_tag(made, "mlflow.experimentKind", "custom_model_development")
         return made
 
+    def _runs(self, kind: str) -> list[Any]:
+        """All of the search's runs of that kind."""
+        query = f"tags.`bitfront.search_id` = '{self.identity}' and tags.`bitfront.kind` = '{kind}'"
+        found: list[Any] = []
+        token = None
+        while True:
+            page = self.client.search_runs(
+                [self.experiment_id], query, max_results=1000, page_token=token
+            )
+            found += page
+            token = page.token
+            if not token:
+                return found
+
+    def _discard(self, run_id: str) -> None:
+        """A run that is there twice: the answer to its making was lost on the way, or came to be
+        made after nobody waited for it any more."""
+        self.client.set_terminated(run_id, "KILLED")
+        self.client.delete_run(run_id)
+
     def _parent(self) -> str:
-        runs = self.client.search_runs(
-            [self.experiment_id],
-            f"tags.`bitfront.search_id` = '{self.identity}' and tags.`bitfront.kind` = 'search'",
-            max_results=1,
-        )
-        if runs:
-            run_id = str(runs[0].info.run_id)
+        found, *spares = sorted(self._runs("search"), key=_seniority) or [None]
+        for spare in spares:
+            self._discard(spare.info.run_id)
+        if found is not None:
+            run_id = str(found.info.run_id)
             self.client.update_run(run_id, status="RUNNING")
-            if "dataset" not in runs[0].data.params:  # whoever made it was cut off
+            if not _described(found):  # whoever made it was cut off
                 self._describe_parent(run_id)
             return run_id
         tags = {
@@ -156,35 +180,33 @@ class Mirror:
 
     def _known_children(self) -> dict[str, Child]:
         children: dict[str, Child] = {}
-        token = None
-        while True:
-            page = self.client.search_runs(
-                [self.experiment_id],
-                f"tags.`bitfront.search_id` = '{self.identity}' and tags.`bitfront.kind` = 'trial'",
-                max_results=1000,
-                page_token=token,
+        for run in self._runs("trial"):
+            tags = run.data.tags
+            child = Child(
+                run_id=run.info.run_id,
+                last_epoch=int(run.data.metrics.get("epoch", 0)),
+                described="method" in run.data.params,
+                ended=run.info.status != "RUNNING",
+                pareto=tags.get("pareto") == "true",
+                of_front={k: v for k, v in run.data.metrics.items() if k.startswith(FRONT)},
+                restated="flops_own_pct" in run.data.metrics or "flops_pct" not in run.data.metrics,
             )
-            for run in page:
-                tags, measured = run.data.tags, run.data.metrics
-                child = Child(
-                    run_id=run.info.run_id,
-                    last_epoch=int(measured.get("epoch", 0)),
-                    described="method" in run.data.params,
-                    ended=run.info.status != "RUNNING",
-                    pareto=tags.get("pareto") == "true",
-                    of_front={k: v for k, v in measured.items() if k.startswith(FRONT)},
-                    restated="flops_own_pct" in measured or "flops_pct" not in measured,
-                )
-                twin = children.get(tags["bitfront.trial"])
-                if twin is not None:
-                    # The answer to its making was lost on the way, and it was made again.
-                    kept, spare = (twin, child) if twin.ended else (child, twin)
-                    self.client.delete_run(spare.run_id)
-                    child = kept
-                children[tags["bitfront.trial"]] = child
-            token = page.token
-            if not token:
-                return children
+            twin = children.get(tags["bitfront.trial"])
+            if twin is not None:
+                child, spare = sorted((twin, child), key=Child.worth, reverse=True)
+                self._discard(str(spare.run_id))
+            children[tags["bitfront.trial"]] = child
+            if child.run_id == run.info.run_id and tags.get(PARENT) != self.parent_id:
+                self.client.set_tag(child.run_id, PARENT, self.parent_id)
+        return children
+
+    def _discard_spares(self) -> None:
+        """What a server made of requests that nobody waited for any more."""
+        known = {self.parent_id, *(child.run_id for child in self.children.values())}
+        for kind in ("search", "trial"):
+            for run in self._runs(kind):
+                if run.info.run_id not in known:
+                    self._discard(run.info.run_id)
 
     def deliver(self, entry: Entry, rows: list[dict[str, float]]) -> None:
         """Bring the trial's run up to date. Sending the same twice changes nothing."""
@@ -200,7 +222,7 @@ class Mirror:
                 self.experiment_id,
                 start_time=int((entry.started or time.time()) * 1000),
                 tags={
-                    "mlflow.parentRunId": self.parent_id,
+                    PARENT: self.parent_id,
                     "mlflow.runName": run_name(entry),
                     "bitfront.kind": "trial",
                     "bitfront.trial": entry.id,
@@ -325,7 +347,18 @@ class Mirror:
         note = summary.replace(RUN, str(self.parent_id))
         self.client.set_tag(self.parent_id, "mlflow.note.content", note)
         self.client.set_tag(self.parent_id, "state", state)
+        self._discard_spares()
         self.client.set_terminated(self.parent_id, "FINISHED" if state == "complete" else "KILLED")
+
+
+def _described(parent: Any) -> bool:
+    return "dataset" in parent.data.params
+
+
+def _seniority(parent: Any) -> tuple[bool, int, str]:
+    """Of several parents every driver takes the same one: that which was completed, else the first
+    that was asked for."""
+    return not _described(parent), parent.info.start_time or 0, parent.info.run_id
 
 
 def _quiet_client() -> Any:

@@ -7,7 +7,7 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import cache
 from pathlib import Path
@@ -21,20 +21,22 @@ from search.records import (
     FORMAT_KEY,
     Query,
     Record,
+    arranged,
     check_ledger_format,
     drawn,
+    objectives_in_order,
     query_of,
     read_records,
     study_id,
     study_notes,
+    study_objectives,
 )
-from search.urls import with_driver
+from search.urls import sqlite_path, sqlite_uri, with_driver
 from trainables.registry import UserError
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
-SQLITE = "sqlite:///"
 # In the head of a SQLite file that has no write-ahead journal.
 ROLLBACK = b"\x01"
 # What a file says that a driver has made but not written to yet.
@@ -57,12 +59,16 @@ RECOVERY = "readonly database"
 class LedgerReader:
     """The trials of one search as the ledger has them now."""
 
-    def __init__(self, url: str, name: str) -> None:
+    def __init__(self, url: str, name: str, objectives: Mapping[str, str] | None = None) -> None:
+        """`objectives`: "max" or "min" of each, in the order values are wanted in; as the ledger
+        has them when not given."""
         self.url = url
         self.name = name
+        self.objectives = objectives
         self.reference: list[float] | None = None
         self.networks = Networks()
         self.environment: dict[str, str] = {}
+        self._order: list[str] = []
         self._entries: dict[int, Entry] = {}
         self._recovering = False
         self._last = 0
@@ -123,11 +129,14 @@ class LedgerReader:
             fresh = [r for r in found if self._is_new(r)]
             if fresh or self.reference is None:
                 notes = study_notes(query, study)
-                self.reference = _checked_reference(notes.get("reference"))
+                names, modes = study_objectives(query, study)
+                asked = self.objectives or dict(zip(names, modes, strict=False))
+                self._order = objectives_in_order(asked, names, modes)
+                self.reference = self._arranged(_checked_reference(notes.get("reference")))
                 self.networks = Networks.from_json(notes.get("networks"))
                 self.environment = _texts(notes.get("environment", {}))
         for record in fresh:
-            self._entries[record.number] = _entry(record, self.name)
+            self._entries[record.number] = self._entry(record)
             self._last = max(self._last, record.trial_id)
             if record.state in OPEN:
                 self._open_trials.add(record.trial_id)
@@ -137,6 +146,15 @@ class LedgerReader:
             _ = self._entries[fresh[0].number].spec
         return bool(fresh)
 
+    def _arranged(self, values: list[float] | None) -> list[float] | None:
+        if values is None:
+            return None
+        return arranged(values, self._order, self.objectives or self._order)
+
+    def _entry(self, record: Record) -> Entry:
+        wanted = list(self.objectives or self._order)
+        return _entry(record, self.name, self._arranged(record.values), wanted)
+
     def _is_new(self, record: Record) -> bool:
         known = self._entries.get(record.number)
         return known is None or (known.ended is None and record.state not in OPEN)
@@ -144,7 +162,7 @@ class LedgerReader:
     def _stamp(self) -> tuple[tuple[int, ...], ...] | None:
         """What changes when a SQLite ledger is written to; () where there is no file, None where
         only the database can tell."""
-        path = file_of(self.url)
+        path = sqlite_path(self.url)
         if path is None:
             return None
         return tuple(
@@ -163,19 +181,13 @@ class LedgerReader:
         self._last, self._open_trials = 0, set()
 
 
-def file_of(url: str) -> Path | None:
-    """The file of a SQLite ledger."""
-    return Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
-
-
 def read_only(url: str) -> str:
     """The same ledger for SQLAlchemy, opened so that nothing can be written; of SQLite only, others
     have users and rights for that."""
-    path = file_of(url)
+    path = sqlite_path(url)
     if path is None:
         return with_driver(url)
-    # SQLAlchemy takes the quotes of a name off once, SQLite once more.
-    return f"{SQLITE}file:{quote(quote(str(path)))}?{_reading_mode(path)}&uri=true"
+    return sqlite_uri(path, f"{_reading_mode(path)}&")
 
 
 def _reading_mode(path: Path) -> str:
@@ -194,7 +206,7 @@ def _reading_mode(path: Path) -> str:
 def connected(url: str, writable: bool = False) -> Iterator[Query]:
     """Statements on a ledger. SQLite, which most are, is spoken to directly: loading SQLAlchemy
     takes longer than reading a thousand trials."""
-    path = file_of(url)
+    path = sqlite_path(url)
     if path is None:
         with _engine(with_driver(url)).connect() as server:
             yield query_of(server)
@@ -219,7 +231,7 @@ def database_errors() -> tuple[type[Exception], ...]:
     return sqlite3.Error, SQLAlchemyError, ImportError
 
 
-def _entry(record: Record, name: str) -> Entry:
+def _entry(record: Record, name: str, values: list[float] | None, objectives: list[str]) -> Entry:
     try:
         texts = dict(record.known)
         spec = texts.pop("spec")  # checked when somebody looks
@@ -227,7 +239,9 @@ def _entry(record: Record, name: str) -> Entry:
         known = dict(zip(texts, json.loads(f"[{','.join(texts.values())}]"), strict=True))
         known["spec"] = spec
         when = record.started, record.ended
-        return stored_entry(record.number, record.state, known, drawn(record), record.values, *when)
+        return stored_entry(
+            record.number, record.state, known, drawn(record), values, *when, objectives
+        )
     except KeyError:
         raise UserError(
             f"the ledger of '{name}' cannot be read: trial {record.number} is of another version"

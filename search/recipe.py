@@ -381,7 +381,7 @@ def train_seed(
     )
     first = peers is None or peers.rank == 0
     told = f"seed {spec.seed}: "
-    resumed = load_state(training, job.state)
+    resumed = load_state(training, job.state, lambda text: view.note(f"{told}{text}"))
     if resumed and first:
         view.note(f"{told}continued after epoch {training.epochs_done}")
     if first:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from search.entry import PLAN_SETTINGS
+from trainables.registry import UserError
 from trainables.text_files import check_format
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ MOST_OPEN = 500
 # Which format a ledger has, among the notes of its study; version 0.1 wrote none.
 FORMAT_KEY = "format"
 LEDGER_FORMAT = 1
+# What Optuna calls the names of objectives, and their directions.
+METRIC_NAMES = "study:metric_names"
+MODES = {"MAXIMIZE": "max", "MINIMIZE": "min"}
 INFINITE = {"INF_POS": math.inf, "INF_NEG": -math.inf}
 
 
@@ -77,6 +81,53 @@ def study_notes(query: Query, study: int) -> dict[str, Any]:
 
 def check_ledger_format(found: Any, name: str) -> None:
     check_format(found, LEDGER_FORMAT, f"the ledger of '{name}'")
+
+
+def study_objectives(query: Query, study: int) -> tuple[list[str], list[str]]:
+    """Names of the objectives, none where they were not written yet, and "max" or "min" of each
+    value of a trial."""
+    named = query(
+        "SELECT attributes.value_json FROM study_system_attributes AS attributes "
+        "WHERE attributes.study_id = :study AND attributes.key = :key",
+        {"study": study, "key": METRIC_NAMES},
+    )
+    names = next((json.loads(row[0]) for row in named), [])
+    found = query(
+        "SELECT objective, direction FROM study_directions WHERE study_id = :study",
+        {"study": study},
+    )
+    return names, [MODES[direction] for _, direction in sorted(map(tuple, found))]
+
+
+def objectives_in_order(
+    wanted: Mapping[str, str], names: Sequence[str], modes: Sequence[str]
+) -> list[str]:
+    """Which objective each value of a trial belongs to: `names` are those the ledger has, `modes`
+    what it was begun with, `wanted` what the search asks for ("max" or "min" of each). Where the
+    two of the ledger contradict each other its beginning counts: version 0.1 wrote the names anew
+    when a YAML named them in another order."""
+    if not names:
+        names = list(wanted)
+    if sorted(names) != sorted(wanted) or sorted(modes) != sorted(wanted.values()):
+        raise UserError(
+            f"the ledger holds other objectives ({', '.join(names)}) than the search wants "
+            f"({', '.join(wanted)})",
+            "its search.yaml was changed by hand, or the ledger is another search's",
+        )
+    left = list(names)
+    ordered = []
+    for mode in modes:
+        ordered.append(next(name for name in left if wanted[name] == mode))
+        left.remove(ordered[-1])
+    return ordered
+
+
+def arranged(values: Sequence[float], order: Sequence[str], wanted: Iterable[str]) -> list[float]:
+    """Values of the objectives `order`, in the order `wanted`."""
+    if len(values) != len(order):
+        raise UserError(f"the ledger is damaged: {len(values)} values for {', '.join(order)}")
+    named = dict(zip(order, values, strict=True))
+    return [named[name] for name in wanted]
 
 
 def read_records(

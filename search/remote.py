@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from search.urls import redacted, with_whole_path
+from search.urls import redacted, sqlite_path
 from trainables.registry import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -162,7 +162,8 @@ def run_words(args: Namespace) -> tuple[list[str], Path | None]:
     for option in ("name", "trials", "data_dir", "ledger", "warm_start"):
         value = getattr(args, option)
         words += [] if value is None else [f"--{option.replace('_', '-')}", str(value)]
-    if args.ledger is not None and with_whole_path(args.ledger) != args.ledger:
+    ledger = sqlite_path(args.ledger) if args.ledger is not None else None
+    if ledger is not None and not ledger.is_absolute():
         raise UserError("--ledger: a job has a folder of its own, give the whole path of the file")
     return secret_free(words), file
 

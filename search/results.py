@@ -23,6 +23,7 @@ from search.home import SearchFolder, is_name, list_searches
 from search.mistakes import first_mistake
 from search.networks import Networks
 from search.reading import LedgerReader
+from search.records import arranged
 from search.settings import settings_of
 from search.stopping import StoppingReport, report
 from trainables.kinds import Metric
@@ -150,7 +151,7 @@ class Results:
     @classmethod
     def of(cls, folder: SearchFolder) -> Results:
         config = stored_config(folder)
-        reader = LedgerReader(folder.ledger_url, config.name)
+        reader = LedgerReader(folder.ledger_url, config.name, config.objectives)
         with uncollected():
             reader.read()
             return cls.from_reader(folder, config, reader)
@@ -187,6 +188,22 @@ class Results:
         chances = dict(zip(points, probabilities(list(points.values()), objectives), strict=True))
         on_front = [replace(points[key], confidence=chances[key]) for key in front.keys]
         return cls(folder, config, entries, reference, list(points.values()), on_front)
+
+    def in_order(self, names: Iterable[str]) -> Results:
+        """The same search with its objectives in this order."""
+        wanted = list(names)
+        order = list(self.config.objectives)
+        if wanted == order:
+            return self
+        objectives = {name: self.config.objectives[name] for name in wanted}
+        config = self.config.model_copy(update={"objectives": objectives})
+        entries = [
+            replace(e, values=e.values and arranged(e.values, order, wanted)) for e in self.entries
+        ]
+        reference = arranged(self.reference, order, wanted)
+        found = self.from_entries(self.folder, config, entries, reference)
+        found.networks, found.environment = self.networks, self.environment
+        return found
 
     @property
     def front_values(self) -> list[list[float]]:

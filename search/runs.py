@@ -14,7 +14,7 @@ from search.entry import Entry
 from search.extras import KINDS, Extra, extras_of
 from search.home import SearchFolder
 from search.settings import LONGEST, in_a_line, settings_of
-from search.urls import redacted, with_secrets
+from search.urls import redacted, sqlite_for_mlflow, with_secrets
 from trainables.kinds import kind_of
 from trainables.methods import METHODS
 from trainables.registry import UserError
@@ -22,7 +22,7 @@ from trainables.registry import UserError
 
 def tracking_uri(config: SearchConfig, home: Path) -> str:
     """The YAML, else MLFLOW_TRACKING_URI, else a SQLite file beside the searches."""
-    default = f"sqlite:///{home / 'mlflow.db'}"
+    default = sqlite_for_mlflow(home / "mlflow.db")
     known = os.environ.get("MLFLOW_TRACKING_URI")
     return with_secrets(config.tracking.uri, known) if config.tracking.uri else known or default
 

@@ -35,7 +35,7 @@ def report(args: Namespace) -> int:
         path = Path(args.output or folders[0].path / REPORT)
         write_atomically(path, report_of(views[0]))
     else:
-        _check_comparable(views)
+        views = _comparable(views)
         names = "-".join(view.name for view in views)
         path = Path(args.output or folders[0].path / f"report-{names}.html")
         write_atomically(path, comparison_html(views))
@@ -151,14 +151,17 @@ def _title(args: Namespace, view: SearchView) -> str:
     return view.title if args.title is None else args.title
 
 
-def _check_comparable(views: list[SearchView]) -> None:
+def _comparable(views: list[SearchView]) -> list[SearchView]:
+    """The searches with their objectives in the order of the first one."""
     first = views[0]
+    names = [axis.name for axis in first.objectives]
     for view in views[1:]:
-        if view.objectives != first.objectives:
+        if sorted(axis.name for axis in view.objectives) != sorted(names):
             both = (", ".join(a.name for a in v.objectives) for v in (first, view))
             raise UserError(
                 f"'{first.name}' and '{view.name}' have different objectives: {' and '.join(both)}"
             )
+    return [view.in_order(names) for view in views]
 
 
 # --- what a search leaves in its folder -----------------------------------------------------------

@@ -25,8 +25,9 @@ class LedgerStorage(RDBStorage):
     """Written by one driver, which knows that its parameters fit together. A trial is known by its
     `id`: an attempt to write it that was cut off may have come through, and is looked for."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, url: str, **kwargs: Any) -> None:
+        # Optuna fills in what stands in braces.
+        super().__init__(url.replace("{", "{{").replace("}", "}}"), **kwargs)
         self._attempted: str | None = None
 
     def _get_prepared_new_trial(

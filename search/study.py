@@ -5,15 +5,17 @@ ends. Limits and duplicates are settled here, before a worker is taken."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import math
 import random
+import sqlite3
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,11 +32,17 @@ from search.environment import environment
 from search.interrupts import obey
 from search.networks import Networks
 from search.optuna_log import silence
-from search.reading import file_of
-from search.records import FORMAT_KEY, LEDGER_FORMAT, check_ledger_format
+from search.records import (
+    FORMAT_KEY,
+    LEDGER_FORMAT,
+    MODES,
+    arranged,
+    check_ledger_format,
+    objectives_in_order,
+)
 from search.samplers import Problem, distribution, make_sampler
 from search.status_line import duration
-from search.urls import with_driver
+from search.urls import sqlite_path, with_driver
 from spaces.listing import every_point
 from spaces.space import FreePlan, Space, random_value
 from trainables.parameters import Domain
@@ -48,6 +56,7 @@ T = TypeVar("T")
 Say = Callable[[str], None]
 silence()
 
+DIRECTIONS = {"max": StudyDirection.MAXIMIZE, "min": StudyDirection.MINIMIZE}
 SAMPLER_TRIES = 10
 # How long a database that is away is waited for, and between two attempts at most.
 PATIENCE_SECONDS = 600.0
@@ -83,18 +92,14 @@ class Ledger:
         self.config = config
         self.space = space
         self.storage = open_storage(url)
-        self.place = file_of(url)
+        self.place = sqlite_path(url)
         """where a SQLite ledger is"""
-        directions = [
-            StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
-            for mode in config.objectives.values()
-        ]
-        notes = {"reference": reference_point(config, space)}
-        if first:
-            notes["first"] = list(first)
+        self._file_is = identity_of(self.place)
+        directions = [DIRECTIONS[mode] for mode in config.objectives.values()]
+        notes = {"first": list(first)} if first else {}
         # A disk that is full is told now; waiting is for a search that has begun.
         self.study = persistently(lambda: self._opened(directions, owner, notes), patience=0.0)
-        self.reference: list[float] = self.study.user_attrs["reference"]
+        self.reference = self._arranged(self.study.user_attrs["reference"])
         self._first: list[dict[str, Any]] = self.study.user_attrs.get("first", [])
         self.networks = Networks.from_json(self.study.user_attrs.get("networks"))
         self.mirror = optuna.create_study(
@@ -120,8 +125,28 @@ class Ledger:
             self._remember(trial)
         self._check_percentages()
 
+    def _settle_order(self, study: optuna.Study) -> list[str]:
+        """The objectives in the order of the values on disk, which is that of the driver that began
+        the search. Here they have the order of the configuration."""
+        modes = [MODES[direction.name] for direction in study.directions]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # experimental
+            names = study.metric_names or []
+            order = objectives_in_order(self.config.objectives, names, modes)
+            if names != order:
+                study.set_metric_names(order)
+        return order
+
+    def _arranged(self, values: Sequence[float]) -> list[float]:
+        return arranged(values, self._order, self.config.objectives)
+
     def _remember(self, trial: FrozenTrial) -> None:
-        entry = entry_of(trial)
+        if trial.values is not None:
+            trial = copy(trial)
+            trial.values = self._arranged(trial.values)
+        entry = entry_of(trial, list(self.config.objectives))
+        if entry.values is not None:
+            trial.values = entry.values
         if "flops_own_pct" not in entry.costs:
             entry.restate(self.space.full_flops)
         self._disk_ids[entry.id] = trial._trial_id
@@ -144,9 +169,11 @@ class Ledger:
         self._claim(study, owner)
         try:
             study.set_user_attr(FORMAT_KEY, LEDGER_FORMAT)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # experimental, and only for Optuna's own dashboard
-                study.set_metric_names(list(self.config.objectives))
+            self._order = self._settle_order(study)
+            if "reference" not in study.user_attrs:
+                reference = reference_point(self.config, self.space)
+                order = list(self.config.objectives)
+                study.set_user_attr("reference", arranged(reference, order, self._order))
             for key in notes.keys() - study.user_attrs.keys():
                 study.set_user_attr(key, notes[key])
             study.set_user_attr("environment", environment())
@@ -181,11 +208,45 @@ class Ledger:
                 f"continue it as it was meant: bitfront resume {self.config.name}",
             )
 
+    def check_there(self) -> None:
+        """Raise where the file of a SQLite ledger is not the one that was opened: SQLite goes on
+        writing to a file that was deleted, and all of it would be gone with the driver."""
+        if self.place is None or identity_of(self.place) == self._file_is:
+            return
+        kept = self._rescued(self.place)
+        what = "replaced" if self.place.exists() else "deleted"
+        hint = "what it held could not be kept"
+        if kept is not None:
+            hint = (
+                f"what it held is in {kept.name} beside it; to go on from that, rename it to "
+                f"{self.place.name}, then: bitfront resume {self.config.name}"
+            )
+        raise LedgerLostError(f"the ledger {self.place} was {what} while the search ran", hint)
+
+    def _rescued(self, file: Path) -> Path | None:
+        """A copy of the ledger as the open connection still has it, if that can be made."""
+        kept = file.with_name(f"{file.stem}-rescued{file.suffix}")
+        try:
+            kept.unlink(missing_ok=True)
+            # Not a new connection, which would open another file.
+            with (
+                closing(self.storage._backend.engine.raw_connection()) as held,  # type: ignore[attr-defined]
+                closing(sqlite3.connect(kept)) as copied,
+            ):
+                held.driver_connection.backup(copied)
+                copied.execute("SELECT COUNT(*) FROM trials")
+        except (OSError, sqlite3.Error):
+            with suppress(OSError):
+                kept.unlink(missing_ok=True)
+            return None
+        return kept
+
     def note(self, key: str, value: Any) -> None:
         """Keep something about the search itself for later turns."""
         self._persistently(lambda: self.study.set_user_attr(key, value))
 
     def _persistently(self, write: Callable[[], T]) -> T:
+        self.check_there()
         return persistently(write, say=self.say, place=self.place)
 
     def noted(self, key: str) -> Any:
@@ -400,7 +461,8 @@ class Ledger:
         disk = self._disk_ids[trial_id]
         optuna_state = next(TrialState[s] for s, name in STATES.items() if name == state)
         # Before anything else: a trial whose end cannot be written has not ended.
-        self._persistently(lambda: self._ended(disk, optuna_state, values, result))
+        stored = values and arranged(values, list(self.config.objectives), self._order)
+        self._persistently(lambda: self._ended(disk, optuna_state, stored, result))
         entry.metrics, entry.history, entry.values = measured, rows, values
         entry.failure, entry.message = failure, message
         entry.state, entry.ended = state, time.time()
@@ -421,9 +483,18 @@ class Ledger:
         """Write a trial's end; a second attempt finds what the first one may have done."""
         from optuna.exceptions import UpdateFinishedTrialError
 
-        with contextlib.suppress(UpdateFinishedTrialError):
+        with suppress(UpdateFinishedTrialError):
             self.storage.set_trial_user_attr(disk, "result", result)
             self.storage.set_trial_state_values(disk, state, values)
+
+
+def identity_of(file: Path | None) -> tuple[int, int] | None:
+    """What tells a file from another of the same name; None where there is none."""
+    try:
+        found = file.stat() if file is not None else None
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino) if found is not None else None
 
 
 @contextlib.contextmanager
@@ -534,9 +605,10 @@ def open_storage(url: str) -> BaseStorage:
             if not race or attempt + 1 == OPENING_ATTEMPTS:
                 raise UserError(f"the ledger cannot be opened: {reason}") from None
             time.sleep(0.1)
-    if url.startswith("sqlite"):
+    path = sqlite_path(url)
+    if path is not None:
         # Many read while one writes; but not through memory that another machine does not share.
-        there = network_disk(Path(url.partition(":///")[2]).parent) is not None
+        there = network_disk(path.parent) is not None
         journal, synchronous = ("DELETE", "FULL") if there else ("WAL", "NORMAL")
 
         @event.listens_for(storage.engine, "connect")
@@ -562,7 +634,7 @@ def point_of(spec: TrialSpec, search: str) -> str:
     return spec.model_copy(update={"seed": 0}).fingerprint(search)
 
 
-def entry_of(trial: FrozenTrial) -> Entry:
+def entry_of(trial: FrozenTrial, objectives: Sequence[str] = ()) -> Entry:
     return stored_entry(
         trial.number,
         trial.state.name,
@@ -571,6 +643,7 @@ def entry_of(trial: FrozenTrial) -> Entry:
         list(trial.values) if trial.values is not None else None,
         trial.datetime_start,
         trial.datetime_complete,
+        objectives,
     )
 
 

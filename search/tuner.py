@@ -29,6 +29,7 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import ray
+from pyarrow.fs import LocalFileSystem
 from ray import tune
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
@@ -188,6 +189,8 @@ def run_trials(session: Session, address: str | None = None) -> None:
             run_config=tune.RunConfig(
                 name="trials",
                 storage_path=str(storage),
+                # Else Ray takes a path with a '?' or a '%' for an address.
+                storage_filesystem=LocalFileSystem(),
                 verbose=0,
                 callbacks=[Watcher(searcher, resources.report_within)],
                 # A trial whose worker died is asked for again by the session, which counts.

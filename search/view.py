@@ -31,7 +31,8 @@ class SearchReader:
     def __init__(self, folder: SearchFolder) -> None:
         self.folder = folder
         self._config: tuple[int, SearchConfig, str] | None = None
-        self._ledger = LedgerReader(folder.ledger_url, self._stored_config().name)
+        config = self._stored_config()
+        self._ledger = LedgerReader(folder.ledger_url, config.name, config.objectives)
         self._growth: Growth | None = None
         self._trials: dict[int, tuple[Entry, TrialView]] = {}
         self._view: SearchView | None = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from trainables import checksums
 from trainables.cost import task_cost_table
 from trainables.data import DATASETS, Part, in_order
 from trainables.models import build_model
@@ -133,7 +135,12 @@ class StageCache:
         tensors = weights_of(training.model)
         quality = training.kind.quality
         notes = {quality.bare: training.history[-1][quality.name], "epochs": spec.task.epochs}
-        metadata = {"format": FORMAT, "spec": spec.model_dump_json(), "notes": json.dumps(notes)}
+        metadata = {
+            "format": FORMAT,
+            "spec": spec.model_dump_json(),
+            "notes": json.dumps(notes),
+            checksums.KEY: checksums.tensors_digest(tensors),
+        }
         write_tensors(tensors, path, metadata)
         state.unlink(missing_ok=True)
         return tensors
@@ -156,7 +163,9 @@ def train_stage(
             spec, train, validation, device, validate_each_epoch=False, stages=stages
         )
         if state is not None:
-            load_state(training, state)
+            load_state(
+                training, state, lambda text: print(f"{state.name}: {text}", file=sys.stderr)
+            )
         while not training.done:
             tell(f"pretraining, epoch {training.epochs_done + 1} of {spec.task.epochs}")
             training.epoch()
@@ -174,14 +183,25 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _stored(path: Path) -> dict[str, Tensor] | None:
-    """What the file holds; None for one that is not there, foreign or damaged."""
+    """What the file holds; None for one that is not there, foreign or damaged. One of version 0.1
+    has no checksum to tell."""
     try:
         with safe_open(str(path), framework="pt") as file:
-            if (file.metadata() or {}).get("format") != FORMAT:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != FORMAT:
                 return None
-            return {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (FileNotFoundError, SafetensorError, OSError, ValueError):
+            found = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
         return None
+    except (SafetensorError, OSError, ValueError):
+        return _damaged(path)
+    if metadata.get(checksums.KEY) in (None, checksums.tensors_digest(found)):
+        return found
+    return _damaged(path)
+
+
+def _damaged(path: Path) -> None:
+    print(f"{path.name}: damaged, the stage is trained again", file=sys.stderr)
 
 
 # --- starting from weights ----------------------------------------------------------------------

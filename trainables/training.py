@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from trainables import phases
+from trainables import checksums, phases
 from trainables.attacks import AdversarialLoss, check_attack
 from trainables.binary import BinaryLayer, NotBinaryError, apply_plan, verify_binary
 from trainables.data import DATASETS, Batches, Part, TaskRow, in_order, load_train, split
@@ -471,24 +471,31 @@ def save_state(training: Training, path: Path) -> None:
     part = path.with_suffix(f".{os.getpid()}.part")
     try:
         torch.save(training.state_dict(), part)
+        checksums.seal(part)
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)  # half a file on a full disk
         raise
 
 
-def load_state(training: Training, path: Path) -> bool:
-    """Continue from `path` if a usable state is there; a damaged one means starting over."""
+def load_state(
+    training: Training, path: Path, damaged: Callable[[str], None] = lambda reason: None
+) -> bool:
+    """Continue from `path` if a usable state is there; a damaged one means starting over, and
+    `damaged` hears of it."""
+    reason = "it is another network's"
     try:
+        checksums.check(path)
         state = torch.load(path, map_location=training.device, weights_only=True)
         # Looked at before anything is copied: a state that half fits would leave a mixture.
         fits = _shapes(state["model"]) == _shapes(training.model.state_dict())
     except FileNotFoundError:
         return False
-    except Exception:  # torch raises a dozen types for a truncated or foreign file
-        fits = False
+    except Exception as error:  # torch raises a dozen types for a truncated or foreign file
+        fits, reason = False, (str(error).splitlines() or [type(error).__name__])[0][:200]
     if not fits:
         path.unlink(missing_ok=True)
+        damaged(f"its checkpoint was damaged ({reason}): it began again")
         return False
     training.load_state_dict(state)
     return True

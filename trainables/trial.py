@@ -9,6 +9,7 @@ import gc
 import json
 import os
 import shutil
+import sys
 import tempfile
 import time
 import traceback
@@ -62,6 +63,7 @@ class Trial(tune.Trainable):
         self._resumed_from = 0
         self._just_resumed = False
         self._not_read: str | None = None
+        self._damaged: str | None = None
         self._state, self._stored = places(str(config["folder"]))
         self._every = int(config.get("checkpoint_every", 1))
 
@@ -88,7 +90,7 @@ class Trial(tune.Trainable):
             self._training = Training(spec, *search_data(spec.task), device, stages=stages)
         if self._stored is not None:
             self._not_read = fetch(self._stored, self._state)
-        if load_state(self._training, self._state):
+        if load_state(self._training, self._state, self._note_damage):
             self._resumed_from = self._training.epochs_done
             self._just_resumed = True
 
@@ -121,6 +123,8 @@ class Trial(tune.Trainable):
             metrics |= self._save()
         if self._not_read is not None:
             metrics["not_saved"], self._not_read = self._not_read, None
+        if self._damaged is not None:
+            metrics["damaged"], self._damaged = self._damaged, None
         if self._config.get("measure"):
             memory = gpu.gpu_memory(training.device)
             if memory is not None:
@@ -131,6 +135,10 @@ class Trial(tune.Trainable):
             "worker": os.getpid(),
             "done": training.done,
         }
+
+    def _note_damage(self, reason: str) -> None:
+        self._damaged = reason
+        print(f"trial {self._config.get('trial', '')}: {reason}", file=sys.stderr)
 
     def _save(self) -> dict[str, str]:
         """Keep the checkpoint. Where the disk is full or away the trial goes on without: it would
@@ -157,7 +165,7 @@ class Trial(tune.Trainable):
 
         folder = checkpoint if isinstance(checkpoint, str) else checkpoint.path
         self._build()
-        load_state(self._training, Path(folder) / STATE_FILE)
+        load_state(self._training, Path(folder) / STATE_FILE, self._note_damage)
 
     def cleanup(self) -> None:
         self._training = None

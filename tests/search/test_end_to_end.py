@@ -207,6 +207,26 @@ def test_the_front_is_shown_as_table_json_and_csv(finished):
     assert len(finished.call("front", "e2e", "--csv").splitlines()) == 9
 
 
+def test_a_home_may_be_called_anything_and_a_lost_ledger_ends_its_search(tmp_path, cluster):
+    """The ledger is in the home, Ray and MLflow work there; when it is deleted the driver says so
+    and ends, instead of writing on to a file that nobody will see."""
+    folder = tmp_path / "a?b %41 {c}"
+    folder.mkdir()
+    user = User(folder, cluster)
+    process = user.start("run", "e2e.yaml", "--trials", "400")
+    wait_for(lambda: any(e.state == "complete" for e in user.entries()), 120, "a trial", process)
+    for file in user.search.path.glob("ledger.db*"):
+        file.unlink()
+    out, _ = process.communicate(timeout=200)
+    assert process.returncode == 2, out
+    assert "was deleted while the search ran" in out
+    assert "Traceback" not in out
+    assert (user.folder / "runs" / "mlflow.db").exists()
+    assert os.listdir(tmp_path) == [folder.name]
+    (user.search.path / "ledger-rescued.db").rename(user.search.path / "ledger.db")
+    assert user.json("status", "e2e")["trials"]["complete"] >= 1
+
+
 def test_the_status_counts_every_state(finished):
     report = finished.json("status", "e2e")
     assert report["state"] == "complete"

@@ -440,3 +440,18 @@ def test_an_object_store_with_faults_of_its_own_ends_no_search(make_space, tmp_p
     assert session.ledger.entries[entry.id].state == "complete"
     with pytest.raises(UserError, match=r"storage memory://shared cannot be used: away"):
         session.try_storage()
+
+
+def test_a_damaged_checkpoint_is_told_and_kept_with_the_trial(make_space, tmp_path, capsys):
+    config, space = make_space("search.trials=1")
+    folder = SearchFolder(tmp_path / "tiny")
+    folder.path.mkdir()
+    session = Session(config, space, folder, None, quiet=False)
+    entry = session.ask()
+    reason = "its checkpoint was damaged (its checksum does not fit): it began again"
+    row = {"epoch": 1, "val_accuracy": 0.5, "val_loss": 1.0}
+    session.report(entry.id, {**row, "damaged": reason})
+    session.finish(entry.id, {**row, "epoch": 3})
+    assert reason in capsys.readouterr().out
+    (stored,) = read_entries(folder.ledger_url, "tiny")
+    assert (stored.state, stored.message) == ("complete", reason)

@@ -21,7 +21,7 @@ from trainables.trial import STATE_FILE, Trial, forget_dead, reason_of
 
 DROPOUT = {"name": "mlp", "depth": 3, "width": 24, "dropout": 0.3}
 IMAGES = {"name": "cresnet", "depth": 8, "width": 8}
-LOCAL = {"seconds", "worker", "resumed_from"}
+LOCAL = {"seconds", "worker", "resumed_from", "damaged"}
 NO_METRICS = ("done", "history", "picture", "measured")
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
+from trainables import checksums
 from trainables.cost import CostTable, task_cost_table
 from trainables.methods import METHODS
 from trainables.parameters import Param, Value, resolve
@@ -177,7 +178,8 @@ def store(selection: Selection, folder: Path) -> Path:
     file = _file(selection.spec, folder)
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_suffix(f".{os.getpid()}.part")
-    part.write_text(selection.model_dump_json(indent=1), encoding="utf-8")
+    content = checksums.sealed_json(selection.model_dump(mode="json"))
+    part.write_text(content, encoding="utf-8")
     part.replace(file)
     return file
 
@@ -185,7 +187,8 @@ def store(selection: Selection, folder: Path) -> Path:
 def stored(spec: SelectionSpec, folder: Path) -> Selection | None:
     """What was found before; None where nothing was, or the file is damaged."""
     try:
-        return Selection.model_validate_json(_file(spec, folder).read_text(encoding="utf-8"))
+        content = checksums.opened_json(_file(spec, folder).read_text(encoding="utf-8"))
+        return Selection.model_validate(content)
     except (FileNotFoundError, ValueError):
         return None
 

@@ -1,0 +1,99 @@
+"""Whether what was kept for later is still what was written: a disk or a copy that changes one bit
+of a checkpoint would change every number after it. Standard library only but for tensors, which are
+passed in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Behind the content of a file: a mark, and the SHA-256 of all before it. torch and zip readers look
+# for the end of an archive from behind, so that a file with it opens as one without.
+MARK = b"bitfront-sha256:"
+SEAL_BYTES = len(MARK) + hashlib.sha256().digest_size
+KEY = "sha256"
+
+
+class DamagedError(ValueError):
+    """Something is not what was written."""
+
+
+def seal(path: Path) -> None:
+    """Write the checksum of a file behind it."""
+    with path.open("rb+") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+        file.seek(0, os.SEEK_END)
+        file.write(MARK + digest)
+
+
+def check(path: Path) -> None:
+    """Raise for a file that is not what was sealed. An archive of torch that has no seal, as
+    version 0.1 wrote them, has checksums of its own, which torch does not look at."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - SEAL_BYTES))
+        end = file.read()
+        if end.startswith(MARK):
+            file.seek(0)
+            if _digest(file, size - SEAL_BYTES) != end[len(MARK) :]:
+                raise DamagedError("its checksum does not fit")
+            return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
+        raise DamagedError(str(error)) from None
+    if broken is not None:
+        raise DamagedError(f"the checksum of {broken} does not fit")
+
+
+def _digest(file: Any, size: int) -> bytes:
+    digest = hashlib.sha256()
+    while size > 0:
+        block = file.read(min(size, 1 << 20))
+        if not block:
+            break
+        digest.update(block)
+        size -= len(block)
+    return digest.digest()
+
+
+def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
+    """Of names, types, shapes and values, whatever the order."""
+    import torch
+
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        # Through bytes: numpy does not know every type of torch.
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def sealed_json(data: Mapping[str, Any]) -> str:
+    """JSON that has its own checksum in it."""
+    return json.dumps({**data, KEY: _json_digest(data)}, indent=1)
+
+
+def opened_json(text: str) -> dict[str, Any]:
+    """What was sealed; what was not, as it is. Raises where it is not what was written."""
+    data = json.loads(text)
+    if not isinstance(data, dict):
+        raise DamagedError("no JSON object")
+    told = data.pop(KEY, None)
+    if told is not None and told != _json_digest(data):
+        raise DamagedError("its checksum does not fit")
+    return data
+
+
+def _json_digest(data: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
