@@ -14,7 +14,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from copy import copy
 from functools import cached_property
 from pathlib import Path
@@ -497,7 +497,7 @@ def identity_of(file: Path | None) -> tuple[int, int] | None:
     return (found.st_dev, found.st_ino) if found is not None else None
 
 
-@contextlib.contextmanager
+@contextmanager
 def ledger_errors(name: str) -> Iterator[None]:
     """What Optuna says of a damaged database, in a sentence: it has a dozen ways."""
     from optuna.exceptions import OptunaError
@@ -569,7 +569,7 @@ def _sleep(seconds: float) -> None:
 
 def forget_study(storage: BaseStorage, name: str) -> None:
     """Take the study of a search away that has no trial yet. A database that is away keeps it."""
-    with contextlib.suppress(Exception):
+    with suppress(Exception):
         study = optuna.load_study(study_name=name, storage=storage)
         if not study.get_trials(deepcopy=False):
             optuna.delete_study(study_name=name, storage=storage)
