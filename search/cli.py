@@ -6,15 +6,17 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import io
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import NoReturn
 
 from search.garbage import ending_soon
 from search.urls import redacted
-from trainables.registry import UserError
+from trainables.registry import UserError, bounded
 
 TOUR = """\
 a first tour:
@@ -36,8 +38,15 @@ STAYING = ("run", "resume", "extend")
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Does not repeat a word of thousands of letters."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(bounded(message))
+
+
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="bitfront",
         description="Find the best binary neural network for a budget.",
         epilog=TOUR,
@@ -261,6 +270,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code: 0 done, 1 not what was hoped for, 2 a mistake in the input, 130 ctrl-C."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # The name of a file may hold bytes that are no text: better shown somehow than not at all.
+        sys.stdout.reconfigure(errors="backslashreplace")
     parser = build_parser()
     args = parser.parse_args(argv)
     if args.version:
