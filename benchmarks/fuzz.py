@@ -43,7 +43,8 @@ GROWTH_KB = 400_000
 LONGEST_LINE = 1_000
 # Wall-clock seconds without a word from a worker: it hangs where no signal reaches it.
 SILENCE = 120.0
-BATCH = 250
+# Cases a process: starting one takes as long as hundreds of small cases.
+BATCH = {"yamls": 2_500, "sets": 1_000, "packed": 500, "stored": 250, "ledgers": 150}
 # A safety net caught what should have been told: `status` and the live page have one each.
 NET = re.compile(r"damaged: \w+(Error|Exception|Iteration): |cannot be shown: ")
 
@@ -467,19 +468,21 @@ def complaint(code: int, out: str, error: str) -> str | None:
     return f"caught in a net: {(out + error)[caught.start() :][:300]}" if caught else None
 
 
-def nothing_starts() -> None:
+def nothing_starts(kind: str) -> None:
     """`resume` and `train` end where training would begin."""
-    import search.launch
     import search.recipe
-    import search.tuner
     from trainables.registry import UserError
 
     def would_train(*args: Any, **kwargs: Any) -> Any:
         raise UserError("would train")
 
     search.recipe.train_recipe = would_train
-    search.tuner.run_trials = would_train
-    search.launch._summary = lambda folder, quiet: ({}, "")
+    if kind in ("stored", "ledgers"):
+        import search.launch
+        import search.tuner
+
+        search.tuner.run_trials = would_train
+        search.launch._summary = lambda folder, quiet: ({}, "")
 
 
 def try_case(bench: Bench, kind: str, seed: int, number: int) -> tuple[list[Finding], int]:
@@ -553,7 +556,7 @@ def work(folder: Path, kind: str, seed: int, first: int, count: int) -> None:
     os.chdir(folder)
     # A bomb ends the case, not the machine.
     resource.setrlimit(resource.RLIMIT_DATA, (6_000_000_000, resource.RLIM_INFINITY))
-    nothing_starts()
+    nothing_starts(kind)
     bench = Bench(folder)
     bench.warm_up(kind)
     for number in range(first, first + count):
@@ -618,9 +621,9 @@ def run_all(counts: dict[str, int], seed: int, processes: int, folder: Path) -> 
     """A row a kind: how many, and what was found."""
     Bench(folder).make()
     waiting = [
-        (kind, first, min(BATCH, count - first))
+        (kind, first, min(BATCH[kind], count - first))
         for kind, count in counts.items()
-        for first in range(0, count, BATCH)
+        for first in range(0, count, BATCH[kind])
     ]
     running: list[Worker] = []
     cases: dict[str, list[dict[str, Any]]] = {kind: [] for kind in counts}
@@ -682,7 +685,7 @@ def _repeat(folder: Path, case: str, seed: int) -> int:
     kind, _, number = case.partition(":")
     bench = Bench(folder)
     bench.make()
-    nothing_starts()
+    nothing_starts(kind)
     os.chdir(folder)
     for step in bench.run(kind, random.Random(f"{seed}/{kind}/{number}")):
         print(f"--- {'a function' if callable(step) else ' '.join(step)[:300]}")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import errno
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -15,7 +16,7 @@ from typing import Any, NoReturn
 
 from search.garbage import ending_soon
 from search.urls import redacted
-from trainables.registry import UserError, did_you_mean
+from trainables.registry import UserError, bounded, did_you_mean
 
 TOUR = """\
 a first tour:
@@ -42,7 +43,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ").replace("argument ", "")
-        raise UserError(message, f"{self.prog} --help tells more")
+        raise UserError(bounded(message), f"{self.prog} --help tells more")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -357,6 +358,9 @@ def _complain(error: UserError) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit code: 0 done, 1 not what was hoped for, 2 a mistake in the input, 130 ctrl-C."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # The name of a file may hold bytes that are no text: better shown somehow than not at all.
+        sys.stdout.reconfigure(errors="backslashreplace")
     parser = build_parser()
     try:
         args = parse(parser, argv)

@@ -43,7 +43,7 @@ space:
 search: {sampler: random, trials: 6, seed: 0}
 """
 SETTINGS = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 NAMES = st.one_of(st.from_regex(r"[0-9a-f]{8}", fullmatch=True), st.just("38580e12"))
 # What pydantic takes for text: everything that can be encoded.
@@ -405,6 +405,27 @@ def test_a_value_of_a_large_yaml_is_not_repeated(tmp_path, capsys):
     code, _, error = answer(capsys, "validate", str(tmp_path / "tiny.yaml"))
     assert code == 2
     assert len(error) < 3000
+
+
+def test_an_option_of_many_letters_is_not_repeated(capsys):
+    with pytest.raises(SystemExit):
+        main(["validate", "--trials", "x" * 200_000])
+    assert len(capsys.readouterr().err) < 3000
+
+
+def test_a_file_whose_name_is_no_text_is_answered(tmp_path, tiny_yaml):
+    import os
+    import subprocess
+    import sys
+
+    name = os.fsencode(tmp_path) + b"/caf\xe9.yaml"
+    with open(name, "w") as file:
+        file.write(tiny_yaml)
+    done = subprocess.run(
+        [sys.executable, "-m", "search.cli", "validate", name], capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"valid, search 'tiny'" in done.stdout
 
 
 def test_the_teacher_of_a_damaged_recipe_is_told(tmp_path):
