@@ -243,3 +243,29 @@ def test_colours_change_no_letter(searched):
     assert re.sub(r"\033\[\d+m", "", painted) == plain
     found = [("x", results), ("y", UserError("broken"))]
     assert re.sub(r"\033\[\d+m", "", status_table(found, True)) == status_table(found)
+
+
+def test_exporting_twice_is_painless_and_replaces_no_other_recipe(
+    searched, monkeypatch, capsys, tmp_path
+):
+    monkeypatch.chdir(tmp_path)
+    name = searched["quick"].name
+    first, *_, last = (entry.id for entry in Results.of(searched["quick"]).front)
+    for _ in range(2):
+        assert cli.main(["export", name, "--trial", first]) == 0
+        assert "bitfront train recipe.yaml" in capsys.readouterr().out
+    before = (tmp_path / "recipe.yaml").read_text()
+    assert cli.main(["export", name, "--trial", last]) == 0
+    told = capsys.readouterr().out
+    assert "recipe.yaml has other content and stays as it is" in told
+    assert "bitfront train recipe-2.yaml" in told
+    assert cli.main(["export", name, "--trial", last, "-o", "recipe.yaml"]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert (tmp_path / "recipe.yaml").read_text() == before
+    assert {f.name for f in tmp_path.glob("*.yaml")} == {"recipe.yaml", "recipe-2.yaml"}
+    assert cli.main(["export", name, "--trial", last, "-o", "recipe.yaml", "--force"]) == 0
+    assert (tmp_path / "recipe.yaml").read_text() != before
+    for _ in range(2):
+        assert cli.main(["export", name, "--all"]) == 0
+    count = len(Results.of(searched["quick"]).front)
+    assert len(list((tmp_path / "recipes").iterdir())) == count
