@@ -4,6 +4,7 @@ which number is of a trial and which the mean over seeds."""
 import csv
 import io
 import re
+import sqlite3
 import statistics
 
 import pytest
@@ -249,3 +250,26 @@ def test_the_description_of_a_running_search_shows_means_too(make_session):
     for entry in results.front:
         mean = f"{100 * entry.metrics['val_accuracy']:.2f}"
         assert re.search(rf"\| {entry.id} \|.* {mean} \| {entry.seeds} \|", note)
+
+
+def test_runs_of_version_0_1_get_the_name_and_the_percentages_of_today(make_session, tmp_path):
+    session = make_session(tracker=Tracker)
+    session.tracker.start([])
+    trained(session, 4)
+    assert session.tracker.close("interrupted", {}, "") is None
+    with sqlite3.connect(tmp_path / "mlflow.db") as store:
+        for table in ("metrics", "latest_metrics"):
+            store.execute(f"DELETE FROM {table} WHERE key = 'flops_own_pct'")
+            store.execute(f"UPDATE {table} SET value = 83 WHERE key = 'flops_pct'")
+    store.close()
+    again = make_session(tracker=Tracker)
+    again.tracker.start(again.ledger.entries.values())
+    assert again.tracker.close("complete", {}, "") is None
+    client = MlflowClient(again.tracker.uri)
+    query = "tags.`bitfront.kind` = 'trial'"
+    runs = client.search_runs([again.tracker.mirror.experiment_id], query)
+    assert len(runs) == 4
+    for run in runs:
+        entry = again.ledger.entries[run.data.tags["bitfront.trial"]]
+        assert run.data.metrics["flops_pct"] == pytest.approx(entry.costs["flops_pct"])
+        assert run.info.run_name == run_name(entry)
