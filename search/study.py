@@ -83,7 +83,7 @@ class Ledger:
             StudyDirection.MAXIMIZE if mode == "max" else StudyDirection.MINIMIZE
             for mode in config.objectives.values()
         ]
-        notes = {"reference": reference_point(config, space)}
+        notes: dict[str, Any] = {"reference": reference_point(config, space)}
         if first:
             notes["first"] = list(first)
         # A disk that is full is told now; waiting is for a search that has begun.
