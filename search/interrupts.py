@@ -124,6 +124,7 @@ def acknowledged(say: Callable[[], None]) -> Iterator[None]:
         there.close()
         listener.join()
         here.close()
+        _asked.clear()
 
 
 def _listen(signals: socket.socket, say: Callable[[], None]) -> None:

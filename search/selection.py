@@ -49,8 +49,8 @@ def settle(
     kept = selections_folder(folder.path.parent)
     missing = [spec for spec in specs if stored(spec, kept) is None]
     if missing:
-        for line in intentions(missing):
-            note(line)
+        for text in intentions(missing):
+            note(text)
         for made in _selected_remotely(missing, config, folder, address, line):
             store(made, kept)
     done = {spec.fingerprint(): stored(spec, kept) for spec in specs}

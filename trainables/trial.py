@@ -86,8 +86,7 @@ class Trial(tune.Trainable):
             torch.backends.cudnn.deterministic = True
         spec = TrialSpec.model_validate(config["spec"])
         stages = StageCache(Path(config["stages"])) if "stages" in config else None
-        with heard_by(partial(note_for_driver, str(config.get("board", "")))):
-            self._training = Training(spec, *search_data(spec.task), device, stages=stages)
+        self._training = Training(spec, *search_data(spec.task), device, stages=stages)
         if self._stored is not None:
             self._not_read = fetch(self._stored, self._state)
         if load_state(self._training, self._state, self._note_damage):
@@ -96,9 +95,11 @@ class Trial(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         try:
-            if self._training is None:
-                self._build()
-            return self._epoch()
+            # Stages that come before the first epoch are trained within it.
+            with heard_by(partial(note_for_driver, str(self._config.get("board", "")))):
+                if self._training is None:
+                    self._build()
+                return self._epoch()
         except Exception as error:
             self._training = None
             return failure(error)

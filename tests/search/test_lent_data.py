@@ -90,16 +90,18 @@ def test_a_node_reads_files_once_and_its_workers_share_the_memory(
     monkeypatch.setattr(tuner, "_lent", then_take_the_files_away)
     try:
         given = ["task.dataset=folder:dots:8", f"task.data_dir={pictures}", "task.subset=null"]
-        small = ["task.epochs=1", "task.batch_size=4", "search.trials=4"]
+        small = ["task.epochs=1", "task.batch_size=4", "search.trials=4", "task.pretrain=2"]
         config, space = make_space(*given, *small)
         folder = SearchFolder(tmp_path / "one")
         folder.path.mkdir()
         session = Session(config, space, folder, None, True)
         tuner.run_trials(session)
+        told = session.board.read()
     finally:
         ray.shutdown()
     trials = list(session.ledger.entries.values())
     assert [e.state for e in trials] == ["complete"] * 4, [e.message for e in trials]
+    assert told == ["pretraining, epoch 2 of 2"], "the driver hears how far the shared stage is"
     assert len({place[1:3] for place in found}) == 1, "one file in memory for all"
     assert found[0][2] != "0"
     assert not any(place[3] for place in found), "and nobody may write to it"

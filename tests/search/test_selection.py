@@ -1,5 +1,6 @@
 """Selectors in a search: what the YAML says, what is asked first, what is kept and shown."""
 
+import io
 import json
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from search.cli import main
 from search.config import ConfigError, load, ready_made
 from search.home import SearchFolder
 from search.selection import needed, selection_rows, settle, start_points, write_selection
+from search.status_line import StatusLine
 from search.study import Ledger
 from spaces.space import SelectedPlan
 from trainables.cost import cost_table, task_cost_table
@@ -130,15 +132,25 @@ def test_work_is_done_once_and_shown(make_space, tmp_path, monkeypatch):
     folder.path.mkdir()
     calls = []
 
-    def here(function, calls_, config_, address):
+    def here(function, calls_, config_, address, called):
         calls.append(len(calls_))
+        called()
         return [function(*call) for call in calls_]
 
+    told = []
     monkeypatch.setattr("search.tuner.run_tasks", here)
-    said = []
-    done = settle(config, space, folder, None, said.append)
+    monkeypatch.setattr("search.board.Board.write", lambda self, who, text: told.append(text))
+    monkeypatch.setattr("search.board.Board.read", lambda self: told[-1:])
+    said, out = [], io.StringIO()
+    with StatusLine(out=out) as line:
+        done = settle(config, space, folder, None, said.append, line)
+        assert "starting Ray for the selectors ..." in out.getvalue()
+        assert line._text().startswith("1 selector at work, ")
+        assert line._text().endswith(told[-1])
     assert settle(config, space, folder, None, said.append) == done
     assert calls == [1]
+    assert "mixbin-grad: pretraining, epoch 1 of 1" in told
+    assert any("scored 4 layers" in text for text in told)
     assert "mixbin-grad: trains on digits (1 epochs a network)" in said[0]
     assert "1 epochs of training" in said[1]
     made = sorted(path.suffix for path in folder.path.glob("selection-mixbin-grad-*"))
