@@ -91,7 +91,7 @@ def study_objectives(query: Query, study: int) -> tuple[list[str], list[str]]:
         "WHERE attributes.study_id = :study AND attributes.key = :key",
         {"study": study, "key": METRIC_NAMES},
     )
-    names = next((json.loads(row[0]) for row in named), [])
+    names: list[str] = next((json.loads(row[0]) for row in named), [])
     found = query(
         "SELECT objective, direction FROM study_directions WHERE study_id = :study",
         {"study": study},

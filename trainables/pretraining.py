@@ -190,18 +190,18 @@ def _stored(path: Path) -> dict[str, Tensor] | None:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
                 return None
+            found: dict[str, Tensor] | None
             found = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         return None
     except (SafetensorError, OSError, ValueError):
-        return _damaged(path)
-    if metadata.get(checksums.KEY) in (None, checksums.tensors_digest(found)):
-        return found
-    return _damaged(path)
-
-
-def _damaged(path: Path) -> None:
+        found = None
+    if found is not None:
+        told = metadata.get(checksums.KEY)
+        if told is None or told == checksums.tensors_digest(found):
+            return found
     print(f"{path.name}: damaged, the stage is trained again", file=sys.stderr)
+    return None
 
 
 # --- starting from weights ----------------------------------------------------------------------
