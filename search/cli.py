@@ -32,6 +32,8 @@ READ_THERE = ("status", "stop", "front")
 ANSWERING = ("status", "front")
 # Verbs with a driver that stays where it was started, or with Ray's client on the head.
 STAYING = ("run", "resume", "extend")
+# Verbs whose options say where a new search goes, or what is to be checked.
+STARTING = ("run", "submit", "doctor")
 # Of a disk that is full, or that takes nothing any more.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
@@ -197,6 +199,12 @@ def build_parser() -> argparse.ArgumentParser:
     dashboard.add_argument("search", nargs="?", help="its name (default: the newest)")
     dashboard.add_argument("--host", default="127.0.0.1", help="address to listen on")
     dashboard.add_argument("--port", type=int, default=8050, help="0: any free one")
+    dashboard.add_argument(
+        "--allow-host",
+        action="append",
+        metavar="NAME",
+        help="answer by this name too, for example of a proxy (repeatable)",
+    )
     dashboard.add_argument("--no-browser", action="store_true", help="do not open a browser")
     dashboard.add_argument(
         "--optuna", action="store_true", help="the ledger in optuna-dashboard instead"
@@ -249,6 +257,20 @@ def build_parser() -> argparse.ArgumentParser:
     figure.add_argument("--title", help="instead of the search's name; '' for none")
     figure.add_argument("-o", "--output", metavar="FILE", help=".pdf, .svg or .png; KIND.pdf")
 
+    # What a folder of somebody else names is not reached before the user names it too.
+    reading = ("status", "front", "compare", "export", "replay", "report", "figure", "dashboard")
+    for kind, names in (
+        ("ledger", ("resume", "extend", *reading)),
+        ("tracking", ("resume", "extend", "train", "ui")),
+        ("storage", ("resume", "extend")),
+    ):
+        for name in names:
+            verbs.choices[name].add_argument(
+                f"--{kind}",
+                metavar="URL",
+                help=f"a {kind} that only the folder of a search names: you trust it (said once)",
+            )
+
     doctor = verb("doctor", "search.catalog", "check this machine and installation")
     doctor.add_argument(
         "--address", help="every node of a Ray cluster too: auto, HOST:PORT, ray://..., http://..."
@@ -257,6 +279,15 @@ def build_parser() -> argparse.ArgumentParser:
     doctor.add_argument("--storage", metavar="PLACE", help="a path or URL all nodes must share")
     doctor.add_argument("--ledger", metavar="URL", help="a database that must answer")
     return parser
+
+
+def _name_servers(args: argparse.Namespace) -> None:
+    from search import named
+
+    for kind in named.VARIABLES:
+        url = getattr(args, kind, None)
+        if url:
+            named.give(kind, url)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -279,6 +310,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name in STAYING and str(args.address).startswith("ray://"):
         module, name = "search.client", "run_there"
     try:
+        if name not in STARTING:
+            _name_servers(args)
         with ending_soon() if name in ANSWERING else nullcontext():
             code: int = getattr(importlib.import_module(module), name)(args)
         sys.stdout.flush()

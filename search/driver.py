@@ -4,7 +4,6 @@ the terminal are kept in step here. Ray calls it through `tuner`; so can a simul
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -22,6 +21,7 @@ from search.tracking import Tracker
 from search.urls import redacted
 from spaces.space import Space
 from trainables import storage
+from trainables.files import discard, write_atomically
 from trainables.registry import UserError
 from trainables.task import TrainingAttack
 
@@ -307,9 +307,9 @@ class Session:
     def close(self) -> None:
         """What is left of ended trials on disk goes; interrupted ones keep their checkpoints."""
         if self.ledger.exhausted:
-            (self.folder.path / "exhausted").touch()
+            write_atomically(self.folder.path / "exhausted", "")
         if not self.running:
-            shutil.rmtree(self.folder.path / "trials", ignore_errors=True)
+            discard(self.folder.path / "trials")
             if self._storage is not None:
                 self._forget(self._storage)
 

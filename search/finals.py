@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from search.home import SearchFolder
+from trainables.files import opened
 
 FILE = "finals.jsonl"
 
@@ -45,7 +46,7 @@ def final_trainings(folder: SearchFolder) -> list[FinalTraining]:
 def note_finals(folder: SearchFolder, finals: list[FinalTraining]) -> Path:
     """Add them; the same one twice is kept twice and read once."""
     path = folder.path / FILE
-    with path.open("a", encoding="utf-8") as out:
+    with opened(path) as out:
         for final in finals:
             out.write(json.dumps(asdict(final)) + "\n")
     return path

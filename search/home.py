@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import socket
 import time
 import uuid
@@ -15,7 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from search.urls import with_secrets, without_secrets
+from search import named
+from search.urls import canonical, with_secrets, without_secrets
+from trainables.files import (
+    discard,
+    opened,
+    refuse_link,
+    refuse_links,
+    within,
+    write_atomically,
+)
 from trainables.registry import UserError, did_you_mean
 
 DEFAULT_HOME = "bitfront-runs"
@@ -37,12 +45,12 @@ def home(given: str | os.PathLike[str] | None = None) -> Path:
 
 def stages_folder(root: Path) -> Path:
     """Where full-precision stages are kept, for all searches of a home."""
-    return root / "pretrained"
+    return within(root, root / "pretrained")
 
 
 def selections_folder(root: Path) -> Path:
     """Where the work of selectors is kept, for all searches of a home."""
-    return root / "selections"
+    return within(root, root / "selections")
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,11 @@ class SearchFolder:
         except FileNotFoundError:
             stored = None
         if stored is None:
+            for suffix in ("", "-wal", "-shm", "-journal"):  # SQLite follows links
+                refuse_link(self.path / f"ledger.db{suffix}")
             return f"sqlite:///{self.path / 'ledger.db'}"
-        return with_secrets(stored, os.environ.get(LEDGER))
+        named.check("ledger", stored, self.name)
+        return with_secrets(stored, named.given("ledger"))
 
     @property
     def owner(self) -> str | None:
@@ -76,7 +87,9 @@ class SearchFolder:
         return self.identity if (self.path / "ledger.json").exists() else None
 
     def set_ledger_url(self, url: str) -> None:
-        write_atomically(self.path / "ledger.json", json.dumps({"url": without_secrets(url)}))
+        named.remember("ledger", url)
+        stored = without_secrets(canonical(url))
+        write_atomically(self.path / "ledger.json", json.dumps({"url": stored}))
 
     @property
     def exists(self) -> bool:
@@ -88,24 +101,27 @@ class SearchFolder:
         file = self.path / "identity"
         if not file.exists():
             write_atomically(file, uuid.uuid4().hex[:12])
-        return file.read_text().strip()
+        found = file.read_text(errors="replace").strip()
+        if not is_name(found):  # folders and runs elsewhere are called by it
+            raise UserError(f"{file}: '{found[:40]}' is no identity of a search")
+        return found
 
     def trial_folder(self, trial_id: str) -> Path:
         if not is_name(trial_id):
             raise UserError(f"'{trial_id}' is no trial's id: the ledger of {self.name} is damaged")
-        return self.path / "trials" / trial_id
+        return within(self.path, self.path / "trials" / trial_id)
 
     def forget_trial(self, trial_id: str) -> None:
         """Drop the checkpoint of a trial that has ended: nothing needs it any more."""
-        shutil.rmtree(self.trial_folder(trial_id), ignore_errors=True)
+        discard(self.trial_folder(trial_id))
 
     @property
     def running(self) -> bool:
         """Whether a driver holds the lock now."""
         file = self.path / "lock"
-        if not file.exists():
+        if not file.is_file() or file.is_symlink():
             return False
-        with file.open() as handle:
+        with opened(file, "r") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
@@ -128,7 +144,7 @@ class SearchFolder:
         """One driver a search. The lock goes with the process, however that ends."""
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            handle = (self.path / "lock").open("a")
+            handle = opened(self.path / "lock")
         with handle:
             # Somebody asking `running` holds it for an instant.
             for _ in range(5):
@@ -145,6 +161,8 @@ class SearchFolder:
             handle.truncate(0)
             handle.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
             handle.flush()
+            # Workers are given these folders; what is in them may have come with the search.
+            refuse_links(self.path / "trials")
             yield
 
 
@@ -173,14 +191,3 @@ def find(root: Path, name: str) -> SearchFolder:
 def list_searches(root: Path) -> list[SearchFolder]:
     folders = (SearchFolder(file.parent) for file in root.glob("*/search.yaml"))
     return sorted(folders, key=lambda f: f.config_file.stat().st_mtime)
-
-
-def write_atomically(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)  # half a file on a full disk
-        raise

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from search import terminal
+from search import named, terminal
 from search.config import MLFLOW_RUN, SearchConfig, from_source
 from search.disks import network_disk
 from search.home import (
@@ -22,7 +22,7 @@ from search.interrupts import ending_gently
 from search.notes import SMALL_FRONT, note_of
 from search.results import Results, stored_config
 from search.summary import front_summary, next_commands
-from search.urls import redacted, with_whole_path, without_secrets
+from search.urls import canonical, redacted, with_whole_path, without_secrets
 from search.yaml_source import parse
 from trainables.registry import UserError
 
@@ -62,6 +62,8 @@ def fetched(config: SearchConfig, root: Path) -> SearchConfig:
 def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> SearchFolder:
     """The folder of the search, new or the same as before."""
     folder = SearchFolder(root / config.name)
+    named.remember("tracking", config.tracking.uri)
+    named.remember("storage", config.storage)
     if folder.exists:
         stored = stored_config(folder)
         config.search.trials = max(config.search.trials, stored.search.trials)
@@ -75,7 +77,9 @@ def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> 
         folder.path.mkdir(parents=True, exist_ok=True)
     if ledger_url is not None:
         given = ledger_url != os.environ.get(LEDGER)  # which other searches may use
-        ledger_url = with_whole_path(ledger_url)
+        ledger_url = with_whole_path(canonical(ledger_url))
+        if given:
+            named.remember("ledger", ledger_url)
         if not folder.exists:
             folder.set_ledger_url(ledger_url)
         elif given and without_secrets(ledger_url) != without_secrets(folder.ledger_url):
@@ -117,6 +121,10 @@ def launch(
     warm_start: Results | None = None,
 ) -> int:
     """Run what the ledger says is left; print the front and what comes next. The exit code."""
+    if config.tracking.enabled:
+        named.check("tracking", config.tracking.uri, config.name)
+    named.check("storage", config.storage, config.name)
+    folder.ledger_url  # noqa: B018 - asks for what the user has not named, before all else
     with folder.locked():
         disk = network_disk(folder.path)
         if disk is not None and folder.owner is None and not quiet:

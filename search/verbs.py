@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search import home, terminal
+from trainables.files import refuse_link
 from trainables.registry import UserError
 
 if TYPE_CHECKING:
@@ -290,6 +291,7 @@ def _number(text: str, option: str) -> float:
 
 
 def train(args: Namespace) -> int:
+    from search.finals import FILE
     from search.recipe import load_recipe, train_recipe
 
     path = Path(args.recipe)
@@ -300,7 +302,10 @@ def train(args: Namespace) -> int:
         recipe.final.seeds = list(range(_positive(args.seeds, "--seeds")))
     if args.half:
         recipe.final.rest = "float16"
-    out = Path(args.output or path.with_name(f"{path.stem}-trained"))
+    out = Path(args.output or refuse_link(path.with_name(f"{path.stem}-trained")))
+    origin = _search_of(recipe, home.home(args.home))
+    if origin is not None:  # told now, not when all is trained
+        refuse_link(origin.path / FILE)
     note = (lambda text: None) if args.quiet or args.json else terminal.show
     stages = home.stages_folder(home.home(args.home))
     if args.address is not None and args.workers is None:
@@ -346,6 +351,14 @@ def train(args: Namespace) -> int:
     return 0
 
 
+def _search_of(recipe: Recipe, root: Path) -> home.SearchFolder | None:
+    """The search a recipe came from, where that is here."""
+    if recipe.provenance is None:
+        return None
+    folder = home.SearchFolder(root / recipe.provenance.search)
+    return folder if folder.exists else None
+
+
 def _note_finals(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
     """Where the search of the recipe is here, its final trainings are told to it and to MLflow.
     Returns what went wrong, if anything did."""
@@ -353,9 +366,8 @@ def _note_finals(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
     from search.results import stored_config
     from search.runs import deliver_extras
 
-    origin = recipe.provenance
-    folder = home.SearchFolder(root / origin.search) if origin is not None else None
-    if origin is None or folder is None or not folder.exists:
+    origin, folder = recipe.provenance, _search_of(recipe, root)
+    if origin is None or folder is None:
         return None
     made = [
         FinalTraining(
@@ -408,5 +420,9 @@ def dashboard(args: Namespace) -> int:
         if not args.search and not searches:
             raise UserError(f"no search has been run in {root}", "start one: bitfront run")
         folder = home.find(root, args.search) if args.search else searches[-1]
-        return pages.serve_optuna(folder, args.host, args.port, not args.no_browser)
-    return pages.serve(root, args.search, args.host, args.port, not args.no_browser)
+        return pages.serve_optuna(
+            folder, args.host, args.port, not args.no_browser, args.allow_host or ()
+        )
+    return pages.serve(
+        root, args.search, args.host, args.port, not args.no_browser, args.allow_host or ()
+    )

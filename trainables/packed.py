@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 
 from trainables.binary import Accumulator, SignInput, accumulate_fixed, quantize_input
 from trainables.data import DATASETS
+from trainables.files import replacing
 from trainables.methods import build_method
 from trainables.models import build_model
 from trainables.plan import BINARY_INPUTS, binary_layers, plan_layers
@@ -129,10 +129,8 @@ def save(
         "notes": json.dumps(notes),
     }
     metadata["sha256"] = _digest(tensors, metadata)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    save_file(tensors, part, metadata)
-    part.replace(path)
+    with replacing(path) as part:
+        save_file(tensors, part, metadata)
     return payload_bytes(tensors)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from torch import Tensor, nn
 
 from trainables.cost import task_cost_table
 from trainables.data import DATASETS, Part, in_order
+from trainables.files import opened, replacing
 from trainables.models import build_model
 from trainables.packed import FORMAT as PACKED
 from trainables.registry import UserError
@@ -131,12 +131,11 @@ class StageCache:
         state = path.with_suffix(".state")
         training = train_stage(spec, train, validation, device, state, self)
         tensors = weights_of(training.model)
-        part = path.with_suffix(f".{os.getpid()}.part")
         quality = training.kind.quality
         notes = {quality.bare: training.history[-1][quality.name], "epochs": spec.task.epochs}
         metadata = {"format": FORMAT, "spec": spec.model_dump_json(), "notes": json.dumps(notes)}
-        save_file(tensors, part, metadata)
-        part.replace(path)
+        with replacing(path) as part:
+            save_file(tensors, part, metadata)
         state.unlink(missing_ok=True)
         return tensors
 
@@ -169,7 +168,7 @@ def train_stage(
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as handle:
+    with opened(path) as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
