@@ -11,7 +11,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import NoReturn
 
+from search.caches import settle
 from search.garbage import ending_soon
 from search.urls import redacted
 from trainables.registry import UserError
@@ -38,8 +40,15 @@ STARTING = ("run", "submit", "doctor")
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
+class Parser(argparse.ArgumentParser):
+    """A mistaken option is repeated without the password in its address."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(redacted(message))
+
+
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="bitfront",
         description="Find the best binary neural network for a budget.",
         epilog=TOUR,
@@ -309,6 +318,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         module, name = "search.remote_verbs", "there"
     if name in STAYING and str(args.address).startswith("ray://"):
         module, name = "search.client", "run_there"
+    settle()
     try:
         if name not in STARTING:
             _name_servers(args)

@@ -16,7 +16,7 @@ from search import node_probe
 from search.cluster import connect, leave, look
 from search.disks import network_disk
 from search.doctor import Check
-from search.urls import canonical, redacted, with_driver
+from search.urls import canonical, know, redacted, with_driver
 from trainables import storage as shared
 from trainables.registry import UserError
 
@@ -190,6 +190,7 @@ def check_ledger(url: str) -> Check:
     """Whether the database answers, and whether it is one that many may use."""
     from sqlalchemy import create_engine, text
 
+    know(url)
     url, shown = canonical(url), redacted(url)
     if url.startswith("sqlite:///"):
         folder = Path(url.removeprefix("sqlite:///")).parent

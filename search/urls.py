@@ -65,7 +65,7 @@ def split(url: str) -> Address:
         return plain
     login, _, place = rest.rpartition("@")
     user, colon, password = login.partition(":")
-    if re.search("[/?#]", user) or (plain.is_web and re.match(_PORT, password)):
+    if re.search("[/?#]", user) or (plain.is_web and re.match(r"\d{1,5}[/?#]", password)):
         return plain  # the @ is of a path or a parameter
     if colon:
         return Address(scheme, user, password, place)
