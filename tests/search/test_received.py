@@ -5,12 +5,15 @@ import json
 import os
 import shutil
 import sqlite3
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 import yaml
 
 from search import cli
+from search.doctor import _tracking
 from search.driver import Session
 from search.home import SearchFolder, stages_folder, write_atomically
 from search.space_config import build_space
@@ -313,3 +316,69 @@ def test_a_ledger_only_the_folder_names_is_not_opened(verb, foreign, monkeypatch
     assert "evil.example:6432" in said
     assert "--ledger" in said
     assert len(said.splitlines()) == 2, "a line and a hint"
+
+
+def test_a_ledger_elsewhere_on_this_disk_is_asked_for_once(received, capsys):
+    shutil.move(received.folder.path / "ledger.db", received.outside / "ledger.db")
+    url = f"sqlite:///{received.outside / 'ledger.db'}"
+    (received.folder.path / "ledger.json").write_text(json.dumps({"url": url}))
+    received.seal()
+    assert received.call("front", "tiny") == 2
+    assert received.call(*VERBS["resume"]) == 2
+    assert received.call("status") == 1, "the other search is shown"
+    said = capsys.readouterr()
+    assert "other" in said.out
+    assert f"--ledger {url}" in said.err
+    assert received.unharmed()
+    assert received.call("front", "tiny", "--ledger", url) == 0
+    assert received.call("front", "tiny") == 0
+
+
+class Listener(BaseHTTPRequestHandler):
+    """A server that takes note of who logs in."""
+
+    def do_POST(self):
+        self.server.heard.append(self.headers.get("Authorization"))
+        self.send_error(500)
+
+    do_GET = do_POST
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def listener():
+    server = HTTPServer(("127.0.0.1", 0), Listener)
+    server.heard = []
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_tracking_server_only_the_folder_names_hears_nothing_until_it_is_named(
+    received, listener, monkeypatch, capsys
+):
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "hunter2-secret")
+    monkeypatch.setattr("search.tracking.CLOSE_SECONDS", 1)
+    recipe_of(received)
+    uri = f"http://127.0.0.1:{listener.server_port}"
+    received.change(tracking={"uri": uri, "patience": 0})
+    for verb in ("resume", "extend"):
+        assert received.call(*VERBS[verb]) == 2
+        said = capsys.readouterr().err
+        assert uri in said
+        assert "--tracking" in said
+    assert received.call("ui", "tiny", "--no-open") == 2
+    assert "is not asked" in str(_tracking(received.root, None))
+    assert received.call("train", "recipe.yaml") == 0
+    assert f"--tracking {uri}" in capsys.readouterr().out
+    assert listener.heard == []
+    assert received.call(*VERBS["resume"], "--tracking", uri) == 0
+    assert "Bearer hunter2-secret" in listener.heard
+    listener.heard.clear()
+    assert received.call(*VERBS["resume"]) == 0
+    assert listener.heard
