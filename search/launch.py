@@ -14,6 +14,7 @@ from search.home import (
     LEDGER,
     SearchFolder,
     is_name,
+    selections_folder,
     stages_folder,
     write_atomically,
     writing,
@@ -121,10 +122,7 @@ def launch(
     warm_start: Results | None = None,
 ) -> int:
     """Run what the ledger says is left; print the front and what comes next. The exit code."""
-    if config.tracking.enabled:
-        named.check("tracking", config.tracking.uri, config.name)
-    named.check("storage", config.storage, config.name)
-    folder.ledger_url  # noqa: B018 - asks for what the user has not named, before all else
+    _check_places(config, folder)
     with folder.locked():
         disk = network_disk(folder.path)
         if disk is not None and folder.owner is None and not quiet:
@@ -141,6 +139,16 @@ def launch(
     if not complete:
         return 130
     return 0 if results.front else 1
+
+
+def _check_places(config: SearchConfig, folder: SearchFolder) -> None:
+    """Refuses, before anything is written, what the user has not named and what lies outside."""
+    if config.tracking.enabled:
+        named.check("tracking", config.tracking.uri, config.name)
+    named.check("storage", config.storage, config.name)
+    _ = folder.ledger_url
+    for place in (stages_folder, selections_folder):
+        place(folder.path.parent)
 
 
 def _drive(
