@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from dashboards.hosts import guarded
 from dashboards.live_figures import STATES, TABS, curve_figure, filtered, tab_figures, tabs_of
 from dashboards.page import asset
 from dashboards.report import LEVELS, tiles, trial_data
@@ -84,8 +85,14 @@ class Source(Protocol):
         """What its quality depended on."""
 
 
-def live_app(source: Source, chosen: str | None = None, tick: float = TICK_SECONDS) -> Dash:
-    """The page of all searches, opened on `chosen`."""
+def live_app(
+    source: Source,
+    chosen: str | None = None,
+    tick: float = TICK_SECONDS,
+    host: str = "127.0.0.1",
+    names: Sequence[str] = (),
+) -> Dash:
+    """The page of all searches, opened on `chosen`, for those who ask by a name of `hosts`."""
     from dash import Dash
 
     app = Dash(
@@ -100,10 +107,11 @@ def live_app(source: Source, chosen: str | None = None, tick: float = TICK_SECON
     _callbacks(app, source)
 
     @app.server.after_request
-    def guarded(response: Any) -> Any:
+    def with_policy(response: Any) -> Any:
         response.headers["Content-Security-Policy"] = POLICY
         return response
 
+    app.server.wsgi_app = guarded(app.server.wsgi_app, host, names)
     return app
 
 

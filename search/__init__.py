@@ -1,0 +1,10 @@
+"""Searches: the ledger, Ray Tune, MLflow, fronts, recipes and the command line."""
+
+import os
+
+# Read by MLflow and Ray when they are imported, and inherited by every process we start. Neither
+# tells its makers how it is used unless the user asks for that.
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# MLflow prints the address of every run that ends, with the password in it.
+os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any, NoReturn
 
+from search.caches import settle
 from search.garbage import ending_soon
 from search.urls import redacted
 from trainables.registry import UserError, bounded, did_you_mean
@@ -34,6 +35,8 @@ READ_THERE = ("status", "stop", "front")
 ANSWERING = ("status", "front")
 # Verbs with a driver that stays where it was started, or with Ray's client on the head.
 STAYING = ("run", "resume", "extend")
+# Verbs whose options say where a new search goes, or what is to be checked.
+STARTING = ("run", "submit", "doctor")
 # Of a disk that is full, or that takes nothing any more.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
@@ -43,7 +46,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ").replace("argument ", "")
-        raise UserError(bounded(message), f"{self.prog} --help tells more")
+        raise UserError(bounded(redacted(message)), f"{self.prog} --help tells more")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -281,6 +284,12 @@ def build_parser() -> Parser:
     dashboard.add_argument("search", nargs="?", help="its name (default: the newest)")
     dashboard.add_argument("--host", default="127.0.0.1", help="address to listen on")
     dashboard.add_argument("--port", type=port, default=8050, help="0: any free one")
+    dashboard.add_argument(
+        "--allow-host",
+        action="append",
+        metavar="NAME",
+        help="answer by this name too, for example of a proxy (repeatable)",
+    )
     no_browser(dashboard)
     dashboard.add_argument(
         "--optuna", action="store_true", help="the ledger in optuna-dashboard instead"
@@ -336,6 +345,20 @@ def build_parser() -> Parser:
     figure.add_argument("--title", help="instead of the search's name; '' for none")
     figure.add_argument("-o", "--output", metavar="FILE", help=".pdf, .svg or .png; KIND.pdf")
 
+    # What a folder of somebody else names is not reached before the user names it too.
+    reading = ("status", "front", "compare", "export", "replay", "report", "figure", "dashboard")
+    for kind, names in (
+        ("ledger", ("resume", "extend", *reading)),
+        ("tracking", ("resume", "extend", "train", "ui")),
+        ("storage", ("resume", "extend")),
+    ):
+        for name in names:
+            verbs.choices[name].add_argument(
+                f"--{kind}",
+                metavar="URL",
+                help=f"a {kind} that only the folder of a search names: you trust it (said once)",
+            )
+
     doctor = verb("doctor", "search.catalog", "check this machine and installation")
     doctor.add_argument(
         "--address", help="every node of a Ray cluster too: auto, HOST:PORT, ray://..., http://..."
@@ -354,6 +377,15 @@ def _complain(error: UserError) -> None:
 
         lines = [filled(line) for line in lines]
     print("\n".join(lines), file=sys.stderr)
+
+
+def _name_servers(args: argparse.Namespace) -> None:
+    from search import named
+
+    for kind in named.VARIABLES:
+        url = getattr(args, kind, None)
+        if url:
+            named.give(kind, url)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -382,7 +414,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         module, name = "search.remote_verbs", "there"
     if name in STAYING and str(args.address).startswith("ray://"):
         module, name = "search.client", "run_there"
+    settle()
     try:
+        if name not in STARTING:
+            _name_servers(args)
         with ending_soon() if name in ANSWERING else nullcontext():
             code: int = getattr(importlib.import_module(module), name)(args)
         sys.stdout.flush()

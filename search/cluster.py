@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import os
+import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+from search.caches import home_takes_files
 from search.config import ResourceSpec
 from search.garbage import uncollected
 from search.interrupts import held_back
@@ -212,6 +214,7 @@ def _init(address: str | None) -> None:
 
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
+        _have_token()
         ray.init(
             address="local",  # never somebody else's cluster that happens to run here
             num_cpus=os.cpu_count(),
@@ -234,6 +237,14 @@ def _init(address: str | None) -> None:
             "start one with: ray start --head; a cluster with tokens wants RAY_AUTH_MODE=token; "
             "from a machine that is no node of it: bitfront submit --address http://HEAD:8265",
         ) from None
+
+
+def _have_token() -> None:
+    """Ray makes one in the user's folder; where that takes no files, one for this run alone."""
+    given = {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ)
+    if given or home_takes_files() or os.path.exists(os.path.expanduser("~/.ray/auth_token")):
+        return
+    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
 def _greet(address: str) -> None:

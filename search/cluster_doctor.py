@@ -16,7 +16,7 @@ from search import node_probe
 from search.cluster import connect, leave, look
 from search.disks import network_disk
 from search.doctor import Check
-from search.urls import redacted, sqlite_path, with_driver
+from search.urls import canonical, know, redacted, sqlite_path, with_driver
 from trainables import storage as shared
 from trainables.registry import UserError
 
@@ -190,7 +190,8 @@ def check_ledger(url: str) -> Check:
     """Whether the database answers, and whether it is one that many may use."""
     from sqlalchemy import create_engine, text
 
-    shown = redacted(url)
+    know(url)
+    url, shown = canonical(url), redacted(url)
     file = sqlite_path(url)
     if file is not None:
         folder = file.parent

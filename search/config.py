@@ -3,17 +3,16 @@ before anything starts; errors name file, line, key and the nearest valid word."
 
 from __future__ import annotations
 
-import os
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from search import yaml_source
+from search import named, yaml_source
 from search.front import Objective
 from search.mistakes import mistakes
-from search.urls import with_secrets, without_secrets
+from search.urls import canonical, know, with_secrets, without_secrets
 from search.yaml_source import Source
 from trainables.kinds import KINDS, METRIC_NAMES, Kind, Metric, kind_of
 from trainables.log import LOG_MB
@@ -354,11 +353,16 @@ def from_source(
     if name is not None:
         source.data["name"] = name
     _expand_short_limits(source.data)
-    source.data["storage"] = _place(source.data.get("storage"), os.environ.get(STORAGE))
+    know(source.data)
+    source.data["storage"] = _place(source.data.get("storage"), named.given("storage"))
     try:
         config = SearchConfig.model_validate(source.data)
     except ValidationError as error:
         raise ConfigError(_problems(error, source)) from None
+    if config.tracking.uri is not None:
+        config.tracking.uri = canonical(config.tracking.uri)
+    if config.storage is not None:
+        config.storage = canonical(config.storage)
     pretrain = config.task.pretrain
     if pretrain.checkpoint is not None and not pretrain.checkpoint.startswith(MLFLOW_RUN):
         # Workers run in folders of their own.

@@ -8,21 +8,21 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dashboards.hosts import LOOPBACK, guarded
 from dashboards.live import Listed, live_app
 from search import home, terminal
 from search.home import SearchFolder
 from search.optuna_log import silence
+from search.urls import redacted
 from search.view import SearchReader
 from trainables.registry import UserError
 
 if TYPE_CHECKING:
     from dashboards.view import SearchView
-
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class HomeSource:
@@ -60,10 +60,10 @@ class HomeSource:
             return self._readers[name].read()
         except UserError as error:
             self._readers.pop(name, None)
-            return error.message
+            return redacted(error.message)
         except Exception as error:  # whatever is in a ledger, the page answers
             self._readers.pop(name, None)
-            return f"search '{name}' cannot be shown: {type(error).__name__}: {error}"
+            return redacted(f"search '{name}' cannot be shown: {type(error).__name__}: {error}")
 
     def importance(self, name: str) -> Mapping[str, float]:
         """It takes seconds and changes slowly: estimated anew when there are a fifth more trials to
@@ -81,15 +81,24 @@ class HomeSource:
         return shares
 
 
-def serve(root: Path, name: str | None, host: str, port: int, open_browser: bool) -> int:
+def serve(
+    root: Path,
+    name: str | None,
+    host: str,
+    port: int,
+    open_browser: bool,
+    names: Sequence[str] = (),
+) -> int:
     """The live page, until ctrl-C."""
     if name is not None:
         home.find(root, name)
-    app = live_app(HomeSource(root), name)
+    app = live_app(HomeSource(root), name, host=host, names=names)
     return _serve(app.server, "live page", host, port, open_browser)
 
 
-def serve_optuna(folder: SearchFolder, host: str, port: int, open_browser: bool) -> int:
+def serve_optuna(
+    folder: SearchFolder, host: str, port: int, open_browser: bool, names: Sequence[str] = ()
+) -> int:
     """A ledger in optuna-dashboard, which cannot write to it either."""
     try:
         import optuna_dashboard
@@ -112,7 +121,8 @@ def serve_optuna(folder: SearchFolder, host: str, port: int, open_browser: bool)
     storage = get_storage(
         LedgerStorage(address, skip_compatibility_check=True, skip_table_creation=True)
     )
-    return _serve(optuna_dashboard.wsgi(storage), "optuna-dashboard", host, port, open_browser)
+    app = guarded(optuna_dashboard.wsgi(storage), host, names)
+    return _serve(app, "optuna-dashboard", host, port, open_browser)
 
 
 def _serve(app: Any, what: str, host: str, port: int, open_browser: bool) -> int:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
+from search import named
 from search.disks import network_disk
 from search.home import LEDGER, home
 from search.results import newest_readable, stored_config
-from search.urls import redacted
+from search.urls import canonical, redacted, server_of
 
 PACKAGES = ("torch", "torchvision", "ray", "optuna", "mlflow", "safetensors", "scikit-learn")
 ENOUGH_DISK = 2 * 1024**3
@@ -146,9 +147,13 @@ def _tracking(root: Path, given: str | None) -> Check:
 
     newest = newest_readable(root)
     if given is not None:
-        uri = given
+        uri = canonical(given)
     elif newest is not None:
-        uri = tracking_uri(stored_config(newest), root)
+        config = stored_config(newest)
+        if config.tracking.uri and not named.is_named("tracking", config.tracking.uri):
+            told = f"{server_of(config.tracking.uri)} is not asked: only '{config.name}' names it"
+            return Check("tracking", "WARN", told, "if you trust it: --tracking URL")
+        uri = tracking_uri(config, root)
     else:
         uri = os.environ.get("MLFLOW_TRACKING_URI") or sqlite_for_mlflow(root / "mlflow.db")
     if given is None and uri.startswith("sqlite") and not (root / "mlflow.db").exists():

@@ -4,7 +4,6 @@ the terminal are kept in step here. Ray calls it through `tuner`; so can a simul
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from search.config import SearchConfig
 from search.confirm import merged
 from search.entry import Entry
 from search.front import Front, hypervolume_share
-from search.home import SearchFolder, stages_folder, write_atomically
+from search.home import SearchFolder, stages_folder
 from search.notes import FRONT
 from search.progress import Progress
 from search.results import ideal_point
@@ -26,6 +25,7 @@ from search.tracking import Tracker
 from search.urls import redacted
 from spaces.space import Space
 from trainables import storage
+from trainables.files import discard, write_atomically
 from trainables.registry import UserError
 
 
@@ -327,7 +327,7 @@ class Session:
             count = "" if listed is None else str(len(listed))
             write_atomically(self.folder.path / "exhausted", count)
         if not self.running:
-            shutil.rmtree(self.folder.path / "trials", ignore_errors=True)
+            discard(self.folder.path / "trials")
             if self._storage is not None:
                 self._forget(self._storage)
 

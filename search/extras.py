@@ -58,7 +58,7 @@ def _selectors(folder: SearchFolder) -> list[Extra]:
                     "model": task["model"]["name"],
                     "epochs": str(task["epochs"]),
                 },
-                files=sorted(folder.path.glob(f"{file.stem}.*")),
+                files=sorted(f for f in folder.path.glob(f"{file.stem}.*") if not f.is_symlink()),
                 ended=file.stat().st_mtime,
             )
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from search.home import SearchFolder
+from trainables.files import opened
 from trainables.registry import UserError
 from trainables.text_files import NoSuchFileError, parse_json, read_text
 
@@ -69,7 +70,7 @@ def note_finals(folder: SearchFolder, finals: list[FinalTraining]) -> Path:
     """Add them; the same one twice is kept twice and read once."""
     path = folder.path / FILE
     _drop_half_a_line(path)
-    with path.open("a", encoding="utf-8") as out:
+    with opened(path) as out:
         for final in finals:
             out.write(json.dumps(asdict(final)) + "\n")
     return path

@@ -6,7 +6,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 import socket
 import time
 import uuid
@@ -14,9 +13,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import IO
 
-from search.urls import sqlite_url, with_secrets, without_secrets
+from search import named
+from search.urls import canonical, sqlite_url, with_secrets, without_secrets
+from trainables.files import (
+    discard,
+    opened,
+    refuse_link,
+    refuse_links,
+    within,
+    write_atomically,
+)
 from trainables.registry import UserError, did_you_mean, quoted
 from trainables.text_files import NoSuchFileError, read_json, read_text
 
@@ -39,12 +47,12 @@ def home(given: str | os.PathLike[str] | None = None) -> Path:
 
 def stages_folder(root: Path) -> Path:
     """Where full-precision stages are kept, for all searches of a home."""
-    return root / "pretrained"
+    return within(root, root / "pretrained")
 
 
 def selections_folder(root: Path) -> Path:
     """Where the work of selectors is kept, for all searches of a home."""
-    return root / "selections"
+    return within(root, root / "selections")
 
 
 @dataclass(frozen=True)
@@ -79,11 +87,14 @@ class SearchFolder:
         try:
             told = read_json(file)
         except NoSuchFileError:
+            for suffix in ("", "-wal", "-shm", "-journal"):  # SQLite follows links
+                refuse_link(self.path / f"ledger.db{suffix}")
             return sqlite_url(self.path / "ledger.db")
         stored = told.get("url") if isinstance(told, dict) else None
         if not isinstance(stored, str):
             raise UserError(f"{file}: damaged: it names no database")
-        return with_secrets(stored, os.environ.get(LEDGER))
+        named.check("ledger", stored, self.name)
+        return with_secrets(stored, named.given("ledger"))
 
     @property
     def owner(self) -> str | None:
@@ -91,7 +102,9 @@ class SearchFolder:
         return self.identity if self.ledger_file.exists() else None
 
     def set_ledger_url(self, url: str) -> None:
-        write_atomically(self.ledger_file, json.dumps({"url": without_secrets(url)}))
+        named.remember("ledger", url)
+        stored = without_secrets(canonical(url))
+        write_atomically(self.ledger_file, json.dumps({"url": stored}))
 
     @property
     def exists(self) -> bool:
@@ -111,20 +124,19 @@ class SearchFolder:
     def trial_folder(self, trial_id: str) -> Path:
         if not is_name(trial_id):
             raise UserError(f"'{trial_id}' is no trial's id: the ledger of {self.name} is damaged")
-        return self.path / "trials" / trial_id
+        return within(self.path, self.path / "trials" / trial_id)
 
     def forget_trial(self, trial_id: str) -> None:
         """Drop the checkpoint of a trial that has ended: nothing needs it any more."""
-        shutil.rmtree(self.trial_folder(trial_id), ignore_errors=True)
+        discard(self.trial_folder(trial_id))
 
     @property
     def running(self) -> bool:
         """Whether a driver holds the lock now."""
-        try:
-            handle = (self.path / "lock").open()
-        except OSError:  # not there, or no file
+        file = self.lock_file
+        if not file.is_file() or file.is_symlink():
             return False
-        with handle:
+        with opened(file, "r") as handle:
             try:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except OSError:
@@ -161,15 +173,17 @@ class SearchFolder:
             handle.truncate(0)
             handle.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
             handle.flush()
+            # Workers are given these folders; what is in them may have come with the search.
+            refuse_links(self.path / "trials")
             yield
 
-    def _try_lock(self) -> TextIO | None:
+    def _try_lock(self) -> IO[str] | None:
         """The lock file, held; None where somebody else holds it (who asks `running` does for an
         instant), or has just taken it along, with a search that never began."""
         file = self.lock_file
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-            handle = file.open("a")
+            handle = opened(file)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(handle.fileno()), file.stat()):
@@ -212,14 +226,3 @@ def _written_at(file: Path) -> float:
         return file.stat().st_mtime
     except OSError:  # deleted since, or a link to nowhere
         return 0.0
-
-
-def write_atomically(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)  # half a file on a full disk
-        raise

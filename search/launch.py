@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from search import terminal
+from search import named, terminal
 from search.beginning import Beginning, forget_former, has_trials, missing_folders
 from search.cluster import check_here
 from search.config import MLFLOW_RUN, SearchConfig, from_source
@@ -17,6 +17,7 @@ from search.home import (
     LEDGER,
     SearchFolder,
     is_name,
+    selections_folder,
     stages_folder,
     write_atomically,
     writing,
@@ -26,7 +27,7 @@ from search.notes import SMALL_FRONT, note_of
 from search.results import Results, stored_config
 from search.status_line import StatusLine
 from search.summary import front_summary, next_commands
-from search.urls import redacted, with_whole_path, without_secrets
+from search.urls import canonical, redacted, with_whole_path, without_secrets
 from search.yaml_source import parse
 from trainables.registry import UserError
 
@@ -66,6 +67,8 @@ def fetched(config: SearchConfig, root: Path) -> SearchConfig:
 def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> SearchFolder:
     """The folder of the search, new or the same as before."""
     folder = SearchFolder(root / config.name)
+    named.remember("tracking", config.tracking.uri)
+    named.remember("storage", config.storage)
     check_same(config, folder)
     made = missing_folders(folder.path)
     made += [] if folder.lock_file.exists() else [folder.lock_file]
@@ -73,7 +76,9 @@ def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> 
         folder.path.mkdir(parents=True, exist_ok=True)
     if ledger_url is not None:
         given = ledger_url != os.environ.get(LEDGER)  # which other searches may use
-        ledger_url = with_whole_path(ledger_url)
+        ledger_url = with_whole_path(canonical(ledger_url))
+        if given:
+            named.remember("ledger", ledger_url)
         moved = given and without_secrets(ledger_url) != without_secrets(folder.ledger_url)
         if folder.exists and moved and (folder.running or has_trials(folder)):
             raise UserError(
@@ -155,6 +160,7 @@ def launch(
 ) -> int:
     """Run what the ledger says is left; print the front and what comes next. The exit code."""
     line = line or StatusLine(quiet)
+    _check_places(config, folder)
     with line, folder.locked():
         disk = network_disk(folder.path)
         if disk is not None and folder.owner is None:
@@ -189,6 +195,16 @@ def launch(
     if not complete:
         return 130
     return 0 if results.front else 1
+
+
+def _check_places(config: SearchConfig, folder: SearchFolder) -> None:
+    """Refuses, before anything is written, what the user has not named and what lies outside."""
+    if config.tracking.enabled:
+        named.check("tracking", config.tracking.uri, config.name)
+    named.check("storage", config.storage, config.name)
+    _ = folder.ledger_url
+    for place in (stages_folder, selections_folder):
+        place(folder.path.parent)
 
 
 def _drive(

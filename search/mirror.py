@@ -27,6 +27,7 @@ from search.runs import (
     end_tags,
     experiment_name,
     flat_params,
+    keeps_artifacts,
     log_extras,
     role_of,
     run_name,
@@ -81,6 +82,9 @@ class Mirror:
         self.experiment_id = self._experiment()
         self.parent_id = self._parent()
         self.children = self._known_children()
+
+    def _keeps(self, run_id: str) -> bool:
+        return keeps_artifacts(self.client, run_id, self.uri, self.home)
 
     def has_ended(self, trial_id: str) -> bool:
         """Whether MLflow has all of a trial."""
@@ -175,7 +179,8 @@ class Mirror:
             "trials": config.search.trials,
             "objectives": ", ".join(f"{k} {v}" for k, v in config.objectives.items()),
         }
-        self.client.log_text(run_id, config.dump(), "search.yaml")
+        if self._keeps(run_id):
+            self.client.log_text(run_id, config.dump(), "search.yaml")
         self.client.log_batch(run_id, params=[Param(k, str(v)) for k, v in params.items()])
 
     def _known_children(self) -> dict[str, Child]:
@@ -316,7 +321,9 @@ class Mirror:
         """Of the front's trials."""
         members = [key for key in pictures if key in front][:MOST_PICTURES]
         for key in members:
-            run_id, title = self.children[key].run_id, run_name(entries[key])
+            run_id, title = str(self.children[key].run_id), run_name(entries[key])
+            if not self._keeps(run_id):
+                continue
             with tempfile.TemporaryDirectory() as folder:
                 for name, data in pictures[key].items():
                     file = PICTURES[name](data, title, Path(folder) / f"{name}.png")
@@ -336,9 +343,13 @@ class Mirror:
         folder = SearchFolder(self.home / self.config.name)
         extras = extras_of(folder, list(entries))
         if extras:
-            log_extras(self.client, self.experiment_id, self.parent_id, self.identity, extras)
+            ids = self.experiment_id, self.parent_id, self.identity
+            log_extras(self.client, *ids, extras, self._keeps)
 
     def finish(self, state: str, artifacts: dict[str, str | Path], summary: str) -> None:
+        if not self._keeps(self.parent_id):
+            artifacts = {}
+            summary += "\n\nFiles of this run are not kept: MLflow has them outside of the home."
         for name, content in artifacts.items():
             if isinstance(content, Path):
                 self.client.log_artifact(self.parent_id, str(content))

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from search.urls import redacted, sqlite_path
+from search.urls import has_secret, know, redacted, sqlite_path
 from trainables.registry import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -153,7 +153,10 @@ def run_words(args: Namespace) -> tuple[list[str], Path | None]:
     """`run`, `resume` or `extend` as the head hears it, and the YAML that goes with `run`."""
     if args.verb in ("resume", "extend"):
         more = ["--trials", str(args.trials)] if args.verb == "extend" else []
-        return [args.verb, args.search, *more], None
+        for kind in ("ledger", "tracking", "storage"):
+            url = getattr(args, kind, None)
+            more += [] if url is None else [f"--{kind}", url]
+        return secret_free([args.verb, args.search, *more]), None
     from search.config import locate
 
     file = locate(args.search)
@@ -193,7 +196,8 @@ def _client(address: str) -> JobSubmissionClient:
 def secret_free(words: list[str]) -> list[str]:
     """A job's command line is shown by the dashboard: no password goes there."""
     for word in words:
-        if redacted(word) != word:
+        know(word)
+        if redacted(word) != word or has_secret(word):
             raise UserError(
                 f"{redacted(word)}: the secret in it would be shown by Ray's dashboard",
                 "leave it out and put it where the head finds it: ~/.pgpass, BITFRONT_LEDGER, "

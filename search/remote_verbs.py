@@ -60,9 +60,9 @@ def there(args: Namespace) -> int:
         names = args.searches if args.verb == "status" else [args.search]
     home = args.home or head.home_of(names[0] if names else None)
     flags = [f"--{flag}" for flag in ("json", "plot", "wide", "csv") if getattr(args, flag, False)]
+    given = {k: getattr(args, k, None) for k in ("tracking", "storage", "ledger")}
+    flags += secret_free([w for k, v in given.items() if v is not None for w in (f"--{k}", v)])
     if args.verb == "doctor":
-        given = {k: getattr(args, k) for k in ("tracking", "storage", "ledger")}
-        flags += secret_free([w for k, v in given.items() if v is not None for w in (f"--{k}", v)])
         flags += ["--address", "auto"]
     code, output = head.call([args.verb, *names, *flags], home)
     (sys.stdout if code in (0, 1) else sys.stderr).write(output)

@@ -6,15 +6,20 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
+from search import named
 from search.config import SearchConfig
 from search.entry import Entry
 from search.extras import KINDS, Extra, extras_of
 from search.home import SearchFolder
 from search.settings import LONGEST, in_a_line, settings_of
-from search.urls import redacted, sqlite_for_mlflow, with_secrets
+from search.urls import canonical, redacted, with_secrets
+from trainables.files import refuse_link
 from trainables.kinds import kind_of
 from trainables.methods import METHODS
 from trainables.registry import UserError
@@ -22,9 +27,10 @@ from trainables.registry import UserError
 
 def tracking_uri(config: SearchConfig, home: Path) -> str:
     """The YAML, else MLFLOW_TRACKING_URI, else a SQLite file beside the searches."""
-    default = sqlite_for_mlflow(home / "mlflow.db")
     known = os.environ.get("MLFLOW_TRACKING_URI")
-    return with_secrets(config.tracking.uri, known) if config.tracking.uri else known or default
+    if config.tracking.uri:
+        return canonical(with_secrets(config.tracking.uri, named.given("tracking")))
+    return canonical(known) if known else sqlite_for_mlflow(refuse_link(home / "mlflow.db"))
 
 
 def fetch_artifact(artifact: str, uri: str, folder: Path) -> Path:
@@ -43,6 +49,18 @@ def fetch_artifact(artifact: str, uri: str, folder: Path) -> Path:
     if not path.is_file():
         raise UserError(f"{artifact}: a folder; name the file of the weights in it")
     return path
+
+
+def keeps_artifacts(client: Any, run_id: str, uri: str, home: Path) -> bool:
+    """Whether files may be written to a run. The database of a home says where; where that came
+    from elsewhere, it may be any folder of this machine, or a server that would be sent a token. A
+    store the user has named is trusted."""
+    if uri != sqlite_for_mlflow(home / "mlflow.db"):
+        return True
+    place = urlsplit(str(client.get_run(run_id).info.artifact_uri))
+    path = Path(url2pathname(place.path))
+    local = place.scheme in ("", "file") and not place.netloc and path.is_absolute()
+    return local and path.resolve().is_relative_to(home.resolve())
 
 
 def experiment_name(config: SearchConfig) -> str:
@@ -92,7 +110,9 @@ def deliver_extras(config: SearchConfig, folder: SearchFolder) -> str | None:
     from mlflow import MlflowClient
 
     try:
-        client = MlflowClient(tracking_uri(config, folder.path.parent))
+        named.check("tracking", config.tracking.uri, config.name)
+        uri = tracking_uri(config, folder.path.parent)
+        client = MlflowClient(uri)
         experiment = client.get_experiment_by_name(experiment_name(config))
         if experiment is None:
             return None
@@ -102,8 +122,15 @@ def deliver_extras(config: SearchConfig, folder: SearchFolder) -> str | None:
         parents = client.search_runs([experiment.experiment_id], query, max_results=1)
         if parents:
             ids = (experiment.experiment_id, parents[0].info.run_id, folder.identity)
-            log_extras(client, *ids, extras_of(folder, []))
+            log_extras(
+                client,
+                *ids,
+                extras_of(folder, []),
+                lambda run: keeps_artifacts(client, run, uri, folder.path.parent),
+            )
         return None
+    except UserError as error:
+        return redacted(f"{error.message}; {error.hint}")
     except Exception as error:
         return first_line(error)
 
@@ -125,9 +152,15 @@ def forget_search_run(config: SearchConfig, folder: SearchFolder) -> None:
 
 
 def log_extras(
-    client: Any, experiment: str | None, parent: str | None, identity: str, extras: list[Extra]
+    client: Any,
+    experiment: str | None,
+    parent: str | None,
+    identity: str,
+    extras: list[Extra],
+    keeps: Callable[[str], bool] = lambda run: True,
 ) -> None:
-    """A run each, under the parent; what is there already stays as it is."""
+    """A run each, under the parent; what is there already stays as it is. `keeps`: whether files
+    may be written to a run."""
     from mlflow.entities import Metric, Param
 
     known = set()
@@ -156,7 +189,7 @@ def log_extras(
         run = client.create_run(experiment, start_time=began, tags=tags).info.run_id
         metrics = [Metric(name, value, ended, 0) for name, value in extra.metrics.items()]
         client.log_batch(run, metrics, [Param(k, v) for k, v in extra.params.items()])
-        for file in extra.files:
+        for file in extra.files if extra.files and keeps(run) else ():
             client.log_artifact(run, str(file))
         client.set_terminated(run, "FINISHED", ended)
 

@@ -17,6 +17,7 @@ from search.status_line import StatusLine, duration
 from search.study import recorded
 from spaces.space import Space
 from trainables.cost import task_cost_table
+from trainables.files import replacing
 from trainables.methods import METHODS
 from trainables.parameters import Domain
 from trainables.selectors import Selection, SelectionSpec, select
@@ -167,4 +168,5 @@ def write_selection(selection: Selection, folder: Path) -> None:
     write_atomically(folder / f"{stem}.json", selection.model_dump_json(indent=1))
     write_atomically(folder / f"{stem}.csv", scores_csv(rows))
     write_atomically(folder / f"{stem}.html", scores_html(rows, title, selection.score))
-    scores_png(rows, title, selection.score, folder / f"{stem}.png")
+    with replacing(folder / f"{stem}.png") as part:
+        scores_png(rows, title, selection.score, part)

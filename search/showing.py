@@ -15,6 +15,7 @@ from search.home import write_atomically
 from search.notes import REPORT, SMALL_FRONT
 from search.results import Results
 from search.view import SearchReader, view_of
+from trainables.files import replacing
 from trainables.registry import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def figure(args: Namespace) -> int:
         raise UserError(f"-o {path}: a figure is written as {', '.join(EXTENSIONS)}, by its name")
     if not path.parent.is_dir():
         raise UserError(f"-o {path}: there is no folder {path.parent}")
-    KINDS[args.kind](args, path)
+    with replacing(path) as part:
+        KINDS[args.kind](args, part)
     terminal.show(f"wrote {path}")
     return 0
 
@@ -186,10 +188,12 @@ def write_figures(results: Results) -> dict[str, str | Path]:
         f"{results.config.name}: {results.config.task.dataset}, {results.config.task.model.name}"
     )
     out = results.folder.path
-    (out / "front.html").write_text(front_html(points, title, **labels), encoding="utf-8")
-    (out / "front.csv").write_text(front_csv(points, results.figure_quality.bare), encoding="utf-8")
-    front_image(points, title, out / "front.png", **labels)
-    front_image(points, title, out / SMALL_FRONT, dpi=80, **labels)
+    write_atomically(out / "front.html", front_html(points, title, **labels))
+    write_atomically(out / "front.csv", front_csv(points, results.figure_quality.bare))
+    with replacing(out / "front.png") as part:
+        front_image(points, title, part, **labels)
+    with replacing(out / SMALL_FRONT) as part:
+        front_image(points, title, part, dpi=80, **labels)
     # The driver that writes this is about to leave.
     view = replace(view_of(results), state=results.state_without_driver)
     write_atomically(out / REPORT, report_of(view))
@@ -206,8 +210,9 @@ def _write_pairs(results: Results, title: str) -> list[str]:
         return []
     points, labels = results.pair_points()
     out = results.folder.path
-    (out / "pairs.html").write_text(pairs_html(points, labels, title), encoding="utf-8")
-    pairs_png(points, labels, title, out / "pairs.png")
+    write_atomically(out / "pairs.html", pairs_html(points, labels, title))
+    with replacing(out / "pairs.png") as part:
+        pairs_png(points, labels, title, part)
     return ["pairs.html", "pairs.png"]
 
 
@@ -244,10 +249,12 @@ def _write_pruning(results: Results, title: str) -> list[str]:
         kept[f"p {p:g}"] = build_method(spec.method, dict(spec.params)).kept(sizes) or sizes
         curves[f"p {p:g}"] = [row[quality.name] for row in best[p].history if quality.name in row]
     out, told = results.folder.path, f"{title}, r = {rate:g}"
-    kept_png(kept, sizes, told, out / "kept.png")
-    (out / "kept.csv").write_text(kept_csv(kept, sizes), encoding="utf-8")
-    curves_png(curves, told, f"validation {quality.label}", out / "curves.png")
-    (out / "curves.csv").write_text(curves_csv(curves), encoding="utf-8")
+    with replacing(out / "kept.png") as part:
+        kept_png(kept, sizes, told, part)
+    write_atomically(out / "kept.csv", kept_csv(kept, sizes))
+    with replacing(out / "curves.png") as part:
+        curves_png(curves, told, f"validation {quality.label}", part)
+    write_atomically(out / "curves.csv", curves_csv(curves))
     return ["kept.png", "kept.csv", "curves.png", "curves.csv"]
 
 
@@ -277,7 +284,8 @@ def _write_heat_map(results: Results, title: str) -> list[str]:
     out = results.folder.path
     shown = results.figure_labels()["accuracy_label"]
     page = heat_map_html(cells, parts, title, label, shown)
-    (out / "heatmap.html").write_text(page, encoding="utf-8")
-    (out / "heatmap.csv").write_text(heat_map_csv(cells, parts), encoding="utf-8")
-    heat_map_png(cells, parts, title, label, out / "heatmap.png", shown)
+    write_atomically(out / "heatmap.html", page)
+    write_atomically(out / "heatmap.csv", heat_map_csv(cells, parts))
+    with replacing(out / "heatmap.png") as part:
+        heat_map_png(cells, parts, title, label, part, shown)
     return ["heatmap.html", "heatmap.png", "heatmap.csv"]

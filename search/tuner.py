@@ -7,7 +7,6 @@ import contextlib
 import gc
 import logging
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +25,6 @@ os.environ.setdefault("TUNE_MAX_PENDING_TRIALS_PG", "10000")
 os.environ.setdefault("TUNE_DISABLE_STRICT_METRIC_CHECKING", "1")
 os.environ.setdefault("RAY_AIR_NEW_OUTPUT", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 
 import ray
 from pyarrow.fs import LocalFileSystem
@@ -41,6 +39,7 @@ from search.interrupts import handlers_restored, obey
 from search.schedulers import FrontScheduler
 from search.study import LedgerLostError
 from search.watcher import Watcher, ending_all_when_lost
+from trainables.files import discard
 from trainables.registry import UserError
 from trainables.trial import Trial
 
@@ -172,7 +171,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
         _settle(session)
         searcher = LedgerSearcher(session, Room(session))
         storage = session.folder.path / "ray"
-        shutil.rmtree(storage, ignore_errors=True)
+        discard(storage)
         tuner = tune.Tuner(
             tune.with_resources(
                 tune.with_parameters(Trial, lent=_lent(session.config)),
@@ -215,7 +214,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
         finally:
             gc.unfreeze()
             session.progress.stop()
-            shutil.rmtree(storage, ignore_errors=True)
+            discard(storage)
     finally:
         if started:
             session.progress.wait("ending Ray")
@@ -231,10 +230,10 @@ def _tidy_other_nodes(session: Session) -> None:
     nodes = [n["NodeID"] for n in ray.nodes() if n["Alive"] and n["NodeID"] != here]
     if not nodes or session.running or session.config.storage is not None:
         return
-    forget: Any = ray.remote(num_cpus=0, max_retries=0)(shutil.rmtree)
+    forget: Any = ray.remote(num_cpus=0, max_retries=0)(discard)
     places = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
     folder = session.folder.path / "trials"
-    asked = [forget.options(scheduling_strategy=place).remote(folder, True) for place in places]
+    asked = [forget.options(scheduling_strategy=place).remote(folder) for place in places]
     ray.wait(asked, num_returns=len(asked), timeout=TIDY_SECONDS)
 
 

@@ -11,24 +11,30 @@ import urllib.request
 import webbrowser
 from pathlib import Path
 
-from search import terminal
+from search import named, terminal
 from search.home import SearchFolder
 from search.notes import REPORT
 from search.results import newest_readable, stored_config
-from search.runs import tracking_uri
+from search.runs import keeps_artifacts, tracking_uri
+from search.urls import without_secrets
 from trainables.registry import UserError
 
 START_SECONDS = 180
+# For servers: a database of somebody else may say that files of its runs are at one.
+LOGIN = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
 
 
 def serve(root: Path, folder: SearchFolder | None, host: str, port: int, open_browser: bool) -> int:
     folder = folder or newest_readable(root)
     if folder is None:
         raise UserError(f"no search has been run in {root}", "start one: bitfront run")
-    uri = tracking_uri(stored_config(folder), root)
+    config = stored_config(folder)
+    named.check("tracking", config.tracking.uri, config.name)
+    uri = tracking_uri(config, root)
     path = run_path(uri, folder)
     if uri.startswith(("http://", "https://")):
-        return _open(uri.rstrip("/") + path, open_browser)
+        # The browser asks for a password itself: its command line is no place for one.
+        return _open(without_secrets(uri).rstrip("/") + path, open_browser)
     if host not in ("127.0.0.1", "localhost", "::1"):
         terminal.show(
             f"warning: listening on {host}; MLflow has no login of its own, put one in front of it"
@@ -42,7 +48,7 @@ def serve(root: Path, folder: SearchFolder | None, host: str, port: int, open_br
         env={
             # Runners of jobs are for language models: a dozen processes that take a core to start.
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-            **os.environ,
+            **{k: v for k, v in os.environ.items() if k not in LOGIN},
             # Not an option: the list of processes would show a password.
             "MLFLOW_BACKEND_STORE_URI": uri,
         },
@@ -75,6 +81,8 @@ def run_path(uri: str, folder: SearchFolder) -> str:
         return "/"
     info = runs[0].info
     page = f"/#/experiments/{info.experiment_id}/runs/{info.run_id}"
+    if not keeps_artifacts(client, info.run_id, uri, folder.path.parent):
+        return page
     made = any(artifact.path == REPORT for artifact in client.list_artifacts(info.run_id))
     return f"{page}/artifacts/{REPORT}" if made else page
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from search import home, terminal
 from search.interrupts import acknowledged
 from search.status_line import StatusLine
+from trainables.files import refuse_link
 from trainables.registry import UserError
 
 if TYPE_CHECKING:
@@ -375,6 +376,7 @@ def _number(text: str, option: str) -> float:
 
 def train(args: Namespace) -> int:
     from search.final_folder import folder_for, refuse_other
+    from search.finals import FILE
     from search.interrupts import ending_gently, obey
     from search.recipe import check_test_part, load_recipe, train_recipe
     from search.training_progress import TrainingProgress, acknowledging
@@ -391,6 +393,10 @@ def train(args: Namespace) -> int:
     out = Path(args.output) if args.output else None
     if out is None:
         out, told = folder_for(recipe, path)
+        refuse_link(out)
+    origin = _search_of(recipe, home.home(args.home))
+    if origin is not None:  # told now, not when all is trained
+        refuse_link(origin.path / FILE)
     silent = args.quiet or args.json
     note = (lambda text: None) if silent else terminal.say
     stages = home.stages_folder(home.home(args.home))
@@ -455,6 +461,14 @@ def train(args: Namespace) -> int:
     return 0
 
 
+def _search_of(recipe: Recipe, root: Path) -> home.SearchFolder | None:
+    """The search a recipe came from, where that is here."""
+    if recipe.provenance is None:
+        return None
+    folder = home.SearchFolder(root / recipe.provenance.search)
+    return folder if folder.exists else None
+
+
 def _note_finals(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
     """Where the search of the recipe is here, its final trainings are told to it and to MLflow.
     Returns what went wrong, if anything did."""
@@ -462,9 +476,8 @@ def _note_finals(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
     from search.results import stored_config
     from search.runs import deliver_extras
 
-    origin = recipe.provenance
-    folder = home.SearchFolder(root / origin.search) if origin is not None else None
-    if origin is None or folder is None or not folder.exists:
+    origin, folder = recipe.provenance, _search_of(recipe, root)
+    if origin is None or folder is None:
         return None
     made = [
         FinalTraining(
@@ -520,5 +533,9 @@ def dashboard(args: Namespace) -> int:
         if not args.search and not searches:
             raise UserError(f"no search has been run in {root}", "start one: bitfront run")
         folder = home.find(root, args.search) if args.search else searches[-1]
-        return pages.serve_optuna(folder, args.host, args.port, not args.no_browser)
-    return pages.serve(root, args.search, args.host, args.port, not args.no_browser)
+        return pages.serve_optuna(
+            folder, args.host, args.port, not args.no_browser, args.allow_host or ()
+        )
+    return pages.serve(
+        root, args.search, args.host, args.port, not args.no_browser, args.allow_host or ()
+    )

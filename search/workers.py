@@ -16,6 +16,7 @@ from typing import Any
 from search import cluster
 from search.recipe import SeedJob, train_seed
 from search.training_progress import EpochTold, Shown
+from trainables.files import write_atomically
 from trainables.log import LOG_MB, limit_log
 from trainables.peers import Peers, check_shareable
 from trainables.registry import UserError
@@ -36,10 +37,7 @@ class Keeper:
         return file.read_bytes() if file.exists() else None
 
     def save(self, name: str, content: bytes) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        part = self.folder / f"{name}.part"
-        part.write_bytes(content)
-        part.replace(self.folder / name)
+        write_atomically(self.folder / name, content)
 
     def note(self, told: str | EpochTold) -> None:
         self.notes.append(told)

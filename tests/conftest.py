@@ -19,3 +19,12 @@ def _one_thread():
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path, monkeypatch):
     monkeypatch.setenv("BITFRONT_HOME", str(tmp_path / "bitfront-runs"))
+
+
+@pytest.fixture(autouse=True)
+def _nothing_named(tmp_path, monkeypatch):
+    """What the user has named, and which secrets were seen, is not passed on between tests."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    for place in ("named._now", "urls._known"):
+        monkeypatch.setattr(f"search.{place}", set())
+    monkeypatch.setattr("search.named._given", {})

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from trainables import checksums
 from trainables.cost import task_cost_table
 from trainables.data import DATASETS, Part, in_order
+from trainables.files import opened
 from trainables.models import build_model
 from trainables.packed import FORMAT as PACKED
 from trainables.registry import UserError
@@ -177,7 +178,7 @@ def train_stage(
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as handle:
+    with opened(path) as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 

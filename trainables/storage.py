@@ -6,8 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 from typing import Any
+
+# Of a file that was written here: a checkpoint, the probe of `try_out`, a part of either.
+OURS = re.compile(r"\.?(state|file)\b")
 
 
 def is_url(place: str) -> bool:
@@ -67,7 +71,24 @@ def try_out(place: str) -> None:
 
 
 def forget(place: str) -> None:
-    """Delete a folder and what is in it; none there is well."""
+    """Delete a folder with the checkpoints in it; none there is well. On a disk all that is not
+    ours stays, and so does what a link leads to."""
     system, path = _file_system(place)
+    if system.type_name == "local":
+        forget_here(Path(path))
+        return
     with contextlib.suppress(FileNotFoundError):
         system.delete_dir(path)
+
+
+def forget_here(folder: Path) -> None:
+    """The same on this disk, without a look at what other file systems there are."""
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            forget_here(path)
+        elif OURS.match(path.name):
+            path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # not empty
+        folder.rmdir()

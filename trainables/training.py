@@ -4,7 +4,6 @@ an epoch at a time, resumable with identical results. Knows nothing of trials or
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from trainables import checksums, phases
 from trainables.attacks import AdversarialLoss, check_attack
 from trainables.binary import BinaryLayer, NotBinaryError, apply_plan, verify_binary
 from trainables.data import DATASETS, Batches, Part, TaskRow, in_order, load_train, split
+from trainables.files import replacing
 from trainables.kinds import KINDS, kind_of
 from trainables.methods import build_method
 from trainables.models import build_model
@@ -466,16 +466,10 @@ class Training:
 
 def save_state(training: Training, path: Path) -> None:
     """Write the state so that a crash at any moment leaves the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # The process in the name: the worker of a driver that was killed may still be writing.
-    part = path.with_suffix(f".{os.getpid()}.part")
-    try:
+    # Beside it under another name: the worker of a driver that was killed may still be writing.
+    with replacing(path) as part:
         torch.save(training.state_dict(), part)
         checksums.seal(part)
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)  # half a file on a full disk
-        raise
 
 
 def load_state(

@@ -8,7 +8,6 @@ import contextlib
 import gc
 import json
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from ray import tune
 
 from trainables import gpu, storage
 from trainables.data import lend
+from trainables.files import write_atomically
 from trainables.log import limit_log, shorten_log
 from trainables.memory import limit_memory
 from trainables.task import TrialSpec
@@ -51,7 +51,7 @@ class Trial(tune.Trainable):
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """The trial before is over and in the ledger, and this disk may be out of the driver's
         reach."""
-        shutil.rmtree(self._state.parent, ignore_errors=True)
+        _forget(self._state.parent)
         self._begin(new_config)
         return True
 
@@ -171,7 +171,7 @@ class Trial(tune.Trainable):
     def cleanup(self) -> None:
         self._training = None
         if self._stored is not None:
-            shutil.rmtree(self._state.parent, ignore_errors=True)
+            _forget(self._state.parent)
 
 
 def _is_worker() -> bool:
@@ -201,14 +201,20 @@ def places(folder: str) -> tuple[Path, str | None]:
     return here / STATE_FILE, storage.join(folder, STATE_FILE)
 
 
+def _forget(folder: Path) -> None:
+    """What cannot be deleted stays."""
+    with contextlib.suppress(OSError):
+        storage.forget_here(folder)
+
+
 def forget_dead(folder: Path) -> None:
     """Delete the files of workers that were killed, which lie below their process ids."""
     for path in folder.glob("*"):
         try:
             os.kill(int(path.name), 0)
         except ProcessLookupError:
-            shutil.rmtree(path, ignore_errors=True)
-        except PermissionError:  # the number is somebody else's now
+            _forget(path)
+        except (PermissionError, ValueError, OverflowError):  # somebody else's, or nobody's
             continue
 
 
@@ -227,8 +233,7 @@ def fetch(stored: str, state: Path, patience: float = FETCH_SECONDS) -> str | No
         time.sleep(pause)
         pause = min(10.0, 2 * pause)
     if content is not None:
-        state.parent.mkdir(parents=True, exist_ok=True)
-        state.write_bytes(content)
+        write_atomically(state, content)
     return None
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from pydantic import Field
 
 from trainables import checksums
 from trainables.cost import CostTable, task_cost_table
+from trainables.files import write_atomically
 from trainables.methods import METHODS
 from trainables.parameters import Param, Value, resolve
 from trainables.registry import Registry, UserError
@@ -176,11 +176,7 @@ def select(
 def store(selection: Selection, folder: Path) -> Path:
     """Written whole or not at all."""
     file = _file(selection.spec, folder)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_suffix(f".{os.getpid()}.part")
-    content = checksums.sealed_json(selection.model_dump(mode="json"))
-    part.write_text(content, encoding="utf-8")
-    part.replace(file)
+    write_atomically(file, checksums.sealed_json(selection.model_dump(mode="json")))
     return file
 
 

@@ -1,0 +1,95 @@
+"""Servers and places the user has named. A search's folder may come from somebody else, and what
+it names would be sent the user's passwords: it is reached once the user has named it too, by an
+option, in the environment, or by starting a search on it here.
+
+What was named is kept for the user, outside of all searches and their homes, so that no folder
+brings its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Literal
+
+from search.urls import canonical, know, redacted, server_of
+from trainables.files import write_atomically
+from trainables.registry import UserError
+
+Kind = Literal["ledger", "tracking", "storage"]
+# Where the user names one for all searches.
+VARIABLES: dict[Kind, str] = {
+    "ledger": "BITFRONT_LEDGER",
+    "tracking": "MLFLOW_TRACKING_URI",
+    "storage": "BITFRONT_STORAGE",
+}
+KEEPS: dict[Kind, str] = {
+    "ledger": "keeps its ledger at",
+    "tracking": "sends its runs to",
+    "storage": "keeps checkpoints at",
+}
+# Named in this process, whether or not it could be kept.
+_now: set[str] = set()
+# By an option of this command, with its password if it has one.
+_given: dict[Kind, str] = {}
+
+
+def file() -> Path:
+    """Of this user on this machine."""
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    base = Path(given) if given.startswith("/") else Path.home() / ".config"
+    return base / "bitfront" / "named.json"
+
+
+def remember(kind: Kind, url: str | None) -> None:
+    """The user has named it. Where nothing can be kept, that holds for this command alone."""
+    if url is None:
+        return
+    word = f"{kind} {server_of(url)}"
+    _now.add(word)
+    kept = _kept()
+    if word in kept:
+        return
+    try:
+        write_atomically(file(), json.dumps(sorted({*kept, word}), indent=1) + "\n")
+    except (OSError, RuntimeError):
+        return
+
+
+def give(kind: Kind, url: str) -> None:
+    """An option names it."""
+    know(url)
+    _given[kind] = canonical(url)
+    remember(kind, url)
+
+
+def given(kind: Kind) -> str | None:
+    """The address the user gives for all searches, in which a password may be."""
+    return _given.get(kind) or os.environ.get(VARIABLES[kind]) or None
+
+
+def is_named(kind: Kind, url: str) -> bool:
+    known = os.environ.get(VARIABLES[kind])
+    server = server_of(url)
+    if known and server_of(known) == server:
+        return True
+    return f"{kind} {server}" in _now | _kept()
+
+
+def check(kind: Kind, url: str | None, search: str) -> None:
+    """Refuses what only the folder of a search names."""
+    if url is None or is_named(kind, url):
+        return
+    server = redacted(server_of(url))
+    raise UserError(
+        f"search '{search}' {KEEPS[kind]} {server}, which you have not named",
+        f"if you trust it, say so once: --{kind} {server} (or {VARIABLES[kind]})",
+    )
+
+
+def _kept() -> set[str]:
+    try:
+        found = json.loads(file().read_text(encoding="utf-8"))
+    except (OSError, ValueError, RuntimeError):  # no home, no file, or a damaged one
+        return set()
+    return {word for word in found if isinstance(word, str)} if isinstance(found, list) else set()
