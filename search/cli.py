@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from search.garbage import ending_soon
+from search.head import INTERRUPTED, HeadLostError, exit_code, leave_without_ray, lost
+from search.interrupts import asked_to_end, ending_gently
 from search.urls import redacted
 from trainables.registry import UserError
 
@@ -260,7 +262,19 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code: 0 done, 1 not what was hoped for, 2 a mistake in the input, 130 ctrl-C."""
+    """The exit code: 0 done, 1 not what was hoped for, 2 a mistake in the input, 130 ctrl-C (or
+    SIGTERM, or a terminal that closed)."""
+    try:
+        with ending_gently():
+            code = _call(argv)
+    except KeyboardInterrupt:  # when all was said already
+        code = INTERRUPTED
+    if lost() is not None:
+        leave_without_ray(code)
+    return code
+
+
+def _call(argv: Sequence[str] | None) -> int:
     parser = build_parser()
     args = parser.parse_args(argv)
     if args.version:
@@ -290,9 +304,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of a pipe left (`bitfront front x | head`).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except HeadLostError as error:
+        if asked_to_end():
+            print("interrupted", file=sys.stderr)
+        else:
+            print(f"error: {error}: the same command again continues", file=sys.stderr)
+        return exit_code()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except Exception as error:
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             place = f" ({error.filename})" if error.filename else ""

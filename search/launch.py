@@ -4,10 +4,12 @@ what is left to do."""
 from __future__ import annotations
 
 import os
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from search import terminal
+from search import head, terminal
 from search.config import MLFLOW_RUN, SearchConfig, from_source
 from search.disks import network_disk
 from search.home import (
@@ -18,7 +20,7 @@ from search.home import (
     write_atomically,
     writing,
 )
-from search.interrupts import ending_gently
+from search.interrupts import asked_to_end, ending_gently
 from search.notes import SMALL_FRONT, note_of
 from search.results import Results, stored_config
 from search.summary import front_summary, next_commands
@@ -126,13 +128,30 @@ def launch(
             )
         write_atomically(folder.config_file, config.dump())
         (folder.path / "exhausted").unlink(missing_ok=True)
-        complete = _drive(config, folder, address, quiet, warm_start)
+        with head.concluding(partial(_end_without_ray, folder, quiet)):
+            complete = _drive(config, folder, address, quiet, warm_start)
     results = Results.of(folder)
     if not quiet:
         _conclude(results, complete)
     if not complete:
-        return 130
+        return head.exit_code() if head.lost() else head.INTERRUPTED
     return 0 if results.front else 1
+
+
+def _end_without_ray(folder: SearchFolder, quiet: bool, error: head.HeadLostError) -> int:
+    """The main thread waits for a Ray that is gone: say what it would have said."""
+    _tell_lost(folder, error)
+    if not quiet:
+        _conclude(Results.of(folder), complete=False)
+    return head.exit_code()
+
+
+def _tell_lost(folder: SearchFolder, error: head.HeadLostError) -> None:
+    if not asked_to_end():
+        print(
+            f"error: {error}: nothing is lost, continue with: bitfront resume {folder.name}",
+            file=sys.stderr,
+        )
 
 
 def _drive(
@@ -177,7 +196,9 @@ def _drive(
 
             run_trials(session, address)
         complete = session.complete
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        if isinstance(interrupt, head.HeadLostError):
+            _tell_lost(folder, interrupt)
         complete = False
     finally:
         session.close()
