@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from search.garbage import ending_soon
-from search.head import INTERRUPTED, HeadLostError, exit_code, leave_without_ray, lost
+from search.head import INTERRUPTED, LOST, leave_without_ray, lost
 from search.interrupts import asked_to_end, ending_gently
 from search.urls import redacted
 from trainables.registry import UserError
@@ -190,7 +190,7 @@ def build_parser() -> argparse.ArgumentParser:
     ui = verb("ui", "search.verbs", "the MLflow UI, opened on a search", json=False)
     ui.add_argument("search", nargs="?", help="its name (default: the newest)")
     ui.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    ui.add_argument("--port", type=int, default=5000)
+    ui.add_argument("--port", type=int, default=5000, help="0: any free one")
     ui.add_argument("--no-open", action="store_true", help="do not open a browser")
 
     dashboard = verb(
@@ -304,13 +304,10 @@ def _call(argv: Sequence[str] | None) -> int:
         # The reader of a pipe left (`bitfront front x | head`).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except HeadLostError as error:
-        if asked_to_end():
-            print("interrupted", file=sys.stderr)
-        else:
-            print(f"error: {error}: the same command again continues", file=sys.stderr)
-        return exit_code()
     except KeyboardInterrupt:
+        if lost() is not None and not asked_to_end():
+            print(f"error: {lost()}: the same command again continues", file=sys.stderr)
+            return LOST
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:

@@ -32,7 +32,7 @@ REFUSALS = 3
 # then counts.
 SIGNAL_SECONDS = 0.5
 # How long the main thread may take to hear of it: it hears nothing while Ray's C++ waits.
-HEARING_SECONDS = 10.0
+HEARING_SECONDS = 5.0
 # Ray's own name of how long it waits for its head, in seconds.
 RECONNECTING = "RAY_gcs_rpc_server_reconnect_timeout_s"
 INTERRUPTED = 130
@@ -42,7 +42,8 @@ Look = Callable[[], "str | None"]
 
 
 class HeadLostError(KeyboardInterrupt):
-    """Ray's head is gone. No Exception: Tune would ask Ray to clean up after one."""
+    """Ray's head is gone. No Exception: Tune would ask Ray to clean up after one. Where Ray's C++
+    passes it on it is any KeyboardInterrupt: `lost` knows."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -61,7 +62,7 @@ class _Head:
         self.lost: HeadLostError | None = None
         self.over = threading.Event()
         self.thread: threading.Thread | None = None
-        self.conclude: Callable[[HeadLostError], int] | None = None
+        self.conclude: Callable[[], int] | None = None
 
 
 _head = _Head()
@@ -146,11 +147,29 @@ def _listens(address: tuple[str, int]) -> bool:
 
 def watch(look: Look, seconds: float = LOOK_SECONDS) -> None:
     """Look now and then, in a thread, until `unwatch`."""
+    _keep_from_mourning()
     _head.lost, _head.over = None, threading.Event()
     _head.thread = threading.Thread(
         target=_watch, args=(look, seconds, _head.over), name="head", daemon=True
     )
     _head.thread.start()
+
+
+def _keep_from_mourning() -> None:
+    """Of a raylet that died Ray shows the last lines of its log, before we can say what it means:
+    twenty lines about timers."""
+    from ray._private import worker
+
+    show = worker.print_to_stdstream
+    if getattr(show, "kept", False):
+        return
+
+    def without_raylets(data: dict[str, Any], *args: Any, **options: Any) -> None:
+        if not any("Raylet is terminated" in str(line) for line in data.get("lines", ())):
+            show(data, *args, **options)
+
+    without_raylets.kept = True  # type: ignore[attr-defined]
+    worker.print_to_stdstream = without_raylets
 
 
 def _watch(look: Look, seconds: float, over: threading.Event) -> None:
@@ -201,7 +220,7 @@ def end() -> None:
 
 
 @contextmanager
-def concluding(conclude: Callable[[HeadLostError], int]) -> Iterator[None]:
+def concluding(conclude: Callable[[], int]) -> Iterator[None]:
     """What to do, in a thread, when the head is lost while the main thread waits for Ray and hears
     nothing; returns the exit code."""
     _head.conclude = conclude
@@ -220,7 +239,7 @@ def _leave_stuck(error: HeadLostError) -> None:
     try:
         end()
         if _head.conclude is not None:
-            code = _head.conclude(error)
+            code = _head.conclude()
         elif code == LOST:
             print(f"error: {error}", file=sys.stderr)
     finally:

@@ -138,20 +138,19 @@ def launch(
     return 0 if results.front else 1
 
 
-def _end_without_ray(folder: SearchFolder, quiet: bool, error: head.HeadLostError) -> int:
+def _end_without_ray(folder: SearchFolder, quiet: bool) -> int:
     """The main thread waits for a Ray that is gone: say what it would have said."""
-    _tell_lost(folder, error)
+    _tell_lost(folder)
     if not quiet:
         _conclude(Results.of(folder), complete=False)
     return head.exit_code()
 
 
-def _tell_lost(folder: SearchFolder, error: head.HeadLostError) -> None:
-    if not asked_to_end():
-        print(
-            f"error: {error}: nothing is lost, continue with: bitfront resume {folder.name}",
-            file=sys.stderr,
-        )
+def _tell_lost(folder: SearchFolder) -> None:
+    error = head.lost()
+    if error is not None and not asked_to_end():
+        words = f"error: {error}: nothing is lost, continue with: bitfront resume {folder.name}"
+        print(words, file=sys.stderr, flush=True)
 
 
 def _drive(
@@ -196,9 +195,8 @@ def _drive(
 
             run_trials(session, address)
         complete = session.complete
-    except KeyboardInterrupt as interrupt:
-        if isinstance(interrupt, head.HeadLostError):
-            _tell_lost(folder, interrupt)
+    except KeyboardInterrupt:
+        _tell_lost(folder)
         complete = False
     finally:
         session.close()
