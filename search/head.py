@@ -13,10 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from search.guard import Guard
-from search.interrupts import asked_to_end, break_off
+from search.interrupts import SIGNALS, asked_to_end, break_off
 
 if TYPE_CHECKING:
     import subprocess
@@ -28,8 +29,7 @@ JOINED_LOOK_SECONDS = 2.0
 CONNECT_SECONDS = 5.0
 # So many refusals in a row are no accident.
 REFUSALS = 3
-# A signal to everything that runs here, as systemd sends it, ends Ray and asks us to end, which
-# then counts.
+# What ends the head of a cluster may ask us to end too, which then counts.
 SIGNAL_SECONDS = 0.5
 # How long the main thread may take to hear of it: it hears nothing while Ray's C++ waits.
 HEARING_SECONDS = 5.0
@@ -80,12 +80,23 @@ def own_sessions() -> Iterator[None]:
 
     class Apart(services.ConsolePopen):  # type: ignore[misc]
         def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **{**options, "start_new_session": True})
+            options["preexec_fn"] = partial(_prepare, options.get("preexec_fn"))
+            super().__init__(*args, **options, start_new_session=True)
             guard.watch(self.pid)
             _head.processes.append(self)
 
+        def terminate(self) -> None:
+            self.kill()  # by then Ray has been left, and what they started is the guard's
+
     with mock.patch.object(services, "ConsolePopen", Apart):
         yield
+
+
+def _prepare(first: Callable[[], None] | None) -> None:
+    """In a child. systemd and SLURM send to every process there is: what is blocked is for us."""
+    if first is not None:
+        first()
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
 def started() -> str | None:
@@ -113,19 +124,22 @@ def joined() -> Look:
     import ray
     from ray._private.worker import _global_node
 
-    gcs = _address(ray.get_runtime_context().gcs_address)
+    head = _address(ray.get_runtime_context().gcs_address)
     node = _global_node and (_global_node.node_ip_address, _global_node.node_manager_port)
-    patience = 0.75 * float(os.environ.get(RECONNECTING) or 60)
+    return _reaching(head, node or None, 0.75 * float(os.environ.get(RECONNECTING) or 60))
+
+
+def _reaching(head: tuple[str, int], node: tuple[str, int] | None, patience: float) -> Look:
     refused = {"head": 0, "raylet": 0}
     since = time.monotonic()
 
     def look() -> str | None:
         nonlocal since
-        refused["head"] = 0 if _listens(gcs) else refused["head"] + 1
+        refused["head"] = 0 if _listens(head) else refused["head"] + 1
         if not refused["head"]:
             since = time.monotonic()
         elif refused["head"] >= REFUSALS and time.monotonic() - since > patience:
-            return f"nothing listens at {gcs[0]}:{gcs[1]}"
+            return f"nothing listens at {head[0]}:{head[1]}"
         refused["raylet"] = 0 if not node or _listens(node) else refused["raylet"] + 1
         return "this node's raylet is gone" if refused["raylet"] >= REFUSALS else None
 
@@ -204,6 +218,9 @@ def unwatch() -> None:
     if _head.thread is not None:
         _head.thread.join(2 * CONNECT_SECONDS)
         _head.thread = None
+    reason = started()
+    if reason is not None:
+        _note(reason)
 
 
 def lost() -> HeadLostError | None:

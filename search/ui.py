@@ -64,8 +64,6 @@ def serve(root: Path, folder: SearchFolder | None, host: str, port: int, open_br
 def _server(uri: str, host: str, port: int) -> Iterator[Server]:
     """MLflow, with all the processes it starts. They hear no ctrl-C: we end them, and where we are
     killed the guard does."""
-    command = [sys.executable, "-m", "mlflow", "server"]
-    command += ["--host", host, "--port", str(port), "--workers", "1"]
     environment = {
         # Runners of jobs are for language models: a dozen processes that take a core to start.
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
@@ -78,7 +76,7 @@ def _server(uri: str, host: str, port: int) -> Iterator[Server]:
         try:
             with held_back():
                 process = Server(
-                    command,
+                    _command(host, port),
                     stdout=subprocess.DEVNULL,
                     stderr=said,
                     env=environment,
@@ -92,6 +90,11 @@ def _server(uri: str, host: str, port: int) -> Iterator[Server]:
                 _end(process)
         finally:
             guard.end()
+
+
+def _command(host: str, port: int) -> list[str]:
+    command = [sys.executable, "-m", "mlflow", "server"]
+    return [*command, "--host", host, "--port", str(port), "--workers", "1"]
 
 
 class Server(subprocess.Popen[bytes]):
