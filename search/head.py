@@ -78,7 +78,7 @@ def own_sessions() -> Iterator[None]:
     guard = _head.guard = Guard()
     _head.processes = []
 
-    class Apart(services.ConsolePopen):  # type: ignore[misc]
+    class Apart(services.ConsolePopen):
         def __init__(self, *args: Any, **options: Any) -> None:
             options["preexec_fn"] = partial(_prepare, options.get("preexec_fn"))
             super().__init__(*args, **options, start_new_session=True)
