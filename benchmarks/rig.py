@@ -301,7 +301,7 @@ class Postgres:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=log, start_new_session=True, cwd=self.folder
             )
-        wait_for(self._answers, 60, "PostgreSQL")
+        wait_for(self._answers, 200, "PostgreSQL")
 
     def _answers(self) -> bool:
         command = [*self._words("pg_isready"), "-h", "127.0.0.1", "-p", str(self.port)]

@@ -16,6 +16,8 @@ from typing import Any, NoReturn
 
 from search.caches import settle
 from search.garbage import ending_soon
+from search.head import INTERRUPTED, LOST, leave_without_ray, lost
+from search.interrupts import asked_to_end, ending_gently
 from search.urls import redacted
 from trainables.registry import UserError, bounded, did_you_mean
 
@@ -275,7 +277,7 @@ def build_parser() -> Parser:
     ui = verb("ui", "search.verbs", "the MLflow UI, opened on a search", json=False)
     ui.add_argument("search", nargs="?", help="its name (default: the newest)")
     ui.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    ui.add_argument("--port", type=port, default=5000)
+    ui.add_argument("--port", type=port, default=5000, help="0: any free one")
     no_browser(ui)
 
     dashboard = verb(
@@ -389,10 +391,22 @@ def _name_servers(args: argparse.Namespace) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code: 0 done, 1 not what was hoped for, 2 a mistake in the input, 130 ctrl-C."""
+    """The exit code: 0 done, 1 not what was hoped for, 2 a mistake in the input, 130 ctrl-C (or
+    SIGTERM, or a terminal that closed)."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # The name of a file may hold bytes that are no text: better shown somehow than not at all.
         sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        with ending_gently():
+            code = _call(argv)
+    except KeyboardInterrupt:  # when all was said already
+        code = INTERRUPTED
+    if lost() is not None:
+        leave_without_ray(code)
+    return code
+
+
+def _call(argv: Sequence[str] | None) -> int:
     parser = build_parser()
     try:
         args = parse(parser, argv)
@@ -430,8 +444,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
+        if lost() is not None and not asked_to_end():
+            print(f"error: {lost()}: the same command again continues", file=sys.stderr)
+            return LOST
         print("interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except Exception as error:
         if isinstance(error, OSError) and error.errno in NO_ROOM:
             place = f" ({error.filename})" if error.filename else ""

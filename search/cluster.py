@@ -11,11 +11,12 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+from search import head
 from search.caches import home_takes_files
 from search.config import ResourceSpec
 from search.garbage import uncollected
@@ -180,8 +181,13 @@ def connect(address: str | None) -> bool:
     if ray.is_initialized():
         return False
     try:
-        with held_back(), _without_handlers_of_ray():  # interrupted while it starts, Ray aborts
+        apart = head.own_sessions() if address is None else nullcontext()
+        with held_back(), _without_handlers_of_ray(), apart:  # interrupted now, Ray aborts
             _init(address)
+        if address is None:
+            head.watch(head.started)
+        else:
+            head.watch(head.joined(), head.JOINED_LOOK_SECONDS)
     except BaseException:
         leave()
         raise
@@ -193,8 +199,11 @@ def leave() -> None:
     thread collects while Ray goes would end the process, without a word."""
     import ray
 
-    with uncollected():
-        ray.shutdown()
+    head.unwatch()
+    if not head.lost():  # without its head Ray would try to reach it, and end the process then
+        with uncollected():
+            ray.shutdown()
+    head.end()
 
 
 @contextmanager

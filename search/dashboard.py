@@ -4,7 +4,6 @@ read, and listen on this machine only unless told otherwise."""
 from __future__ import annotations
 
 import logging
-import socket
 import sys
 import threading
 import webbrowser
@@ -17,6 +16,7 @@ from dashboards.live import Listed, live_app
 from search import home, terminal
 from search.home import SearchFolder
 from search.optuna_log import silence
+from search.ports import check_free, url_of
 from search.urls import redacted
 from search.view import SearchReader
 from trainables.registry import UserError
@@ -128,15 +128,14 @@ def serve_optuna(
 def _serve(app: Any, what: str, host: str, port: int, open_browser: bool) -> int:
     from werkzeug.serving import make_server
 
-    _check_free(host, port)
+    check_free(host, port)  # werkzeug would end the process
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = make_server(host, port, app, threaded=True)
     if host not in LOOPBACK:
         terminal.show(
             f"warning: listening on {host}; the {what} has no login, put one in front of it"
         )
-    shown = f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{server.server_port}/"
+    url = f"{url_of(host, server.server_port)}/"
     terminal.show(f"{what}: {url}\nctrl-C ends it")
     sys.stdout.flush()
     if open_browser and sys.stdout.isatty():
@@ -148,17 +147,3 @@ def _serve(app: Any, what: str, host: str, port: int, open_browser: bool) -> int
     finally:
         server.server_close()
     return 0
-
-
-def _check_free(host: str, port: int) -> None:
-    """An address that is taken is told as such; werkzeug would end the process."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise UserError(
-            f"cannot listen on {host}:{port}: {reason}", "another port: --port 8051"
-        ) from None

@@ -4,11 +4,13 @@ what is left to do."""
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from search import named, terminal
+from search import head, named, terminal
 from search.beginning import Beginning, forget_former, has_trials, missing_folders
 from search.cluster import check_here
 from search.config import MLFLOW_RUN, SearchConfig, from_source
@@ -22,7 +24,7 @@ from search.home import (
     write_atomically,
     writing,
 )
-from search.interrupts import ending_gently
+from search.interrupts import asked_to_end, ending_gently
 from search.notes import SMALL_FRONT, note_of
 from search.results import Results, stored_config
 from search.status_line import StatusLine
@@ -180,7 +182,8 @@ def launch(
             with writing(folder.path):
                 write_atomically(folder.config_file, config.dump())
                 (folder.path / "exhausted").unlink(missing_ok=True)
-            complete = _drive(config, folder, address, line, warm_start, beginning)
+            with head.concluding(partial(_end_without_ray, folder, quiet)):
+                complete = _drive(config, folder, address, line, warm_start, beginning)
         except BaseException:
             if not beginning.begun:
                 beginning.undo()
@@ -193,7 +196,7 @@ def launch(
     if not quiet:
         _conclude(results, complete)
     if not complete:
-        return 130
+        return head.exit_code() if head.lost() else head.INTERRUPTED
     return 0 if results.front else 1
 
 
@@ -205,6 +208,21 @@ def _check_places(config: SearchConfig, folder: SearchFolder) -> None:
     _ = folder.ledger_url
     for place in (stages_folder, selections_folder):
         place(folder.path.parent)
+
+
+def _end_without_ray(folder: SearchFolder, quiet: bool) -> int:
+    """The main thread waits for a Ray that is gone: say what it would have said."""
+    _tell_lost(folder)
+    if not quiet:
+        _conclude(Results.of(folder), complete=False)
+    return head.exit_code()
+
+
+def _tell_lost(folder: SearchFolder) -> None:
+    error = head.lost()
+    if error is not None and not asked_to_end():
+        words = f"error: {error}: nothing is lost, continue with: bitfront resume {folder.name}"
+        print(words, file=sys.stderr, flush=True)
 
 
 def _drive(
@@ -252,6 +270,7 @@ def _drive(
             run_trials(session, address)
         complete = session.complete
     except KeyboardInterrupt:
+        _tell_lost(folder)
         complete = False
     finally:
         session.close()

@@ -18,7 +18,7 @@ from search.entry import Entry
 from search.extras import KINDS, Extra, extras_of
 from search.home import SearchFolder
 from search.settings import LONGEST, in_a_line, settings_of
-from search.urls import canonical, redacted, with_secrets
+from search.urls import canonical, redacted, sqlite_for_mlflow, with_secrets
 from trainables.files import refuse_link
 from trainables.kinds import kind_of
 from trainables.methods import METHODS

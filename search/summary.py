@@ -224,7 +224,7 @@ def next_commands(results: Results) -> str:
         (f"bitfront export {name} --budget 40%", "a point as recipe.yaml"),
         ("bitfront train recipe.yaml", "final training"),
     ]
-    if results.state == "interrupted":
+    if results.state_without_driver == "interrupted":
         commands.insert(0, (f"bitfront resume {name}", "continue where it stopped"))
     longest = max(len(command) for command, _ in commands)
     lines = [f"  {command.ljust(longest)}   {what}" for command, what in commands]

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from search import named, terminal
+from search.guard import Guard
 from search.home import SearchFolder
+from search.interrupts import held_back
 from search.notes import REPORT
+from search.ports import check_free, free_port, listens_in_session, url_of
 from search.results import newest_readable, stored_config
 from search.runs import keeps_artifacts, tracking_uri
 from search.urls import without_secrets
@@ -22,6 +32,7 @@ from trainables.registry import UserError
 START_SECONDS = 180
 # For servers: a database of somebody else may say that files of its runs are at one.
 LOGIN = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+END_SECONDS = 10
 
 
 def serve(root: Path, folder: SearchFolder | None, host: str, port: int, open_browser: bool) -> int:
@@ -39,34 +50,75 @@ def serve(root: Path, folder: SearchFolder | None, host: str, port: int, open_br
         terminal.show(
             f"warning: listening on {host}; MLflow has no login of its own, put one in front of it"
         )
-    command = [sys.executable, "-m", "mlflow", "server"]
-    command += ["--host", host, "--port", str(port), "--workers", "1"]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env={
-            # Runners of jobs are for language models: a dozen processes that take a core to start.
-            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-            **{k: v for k, v in os.environ.items() if k not in LOGIN},
-            # Not an option: the list of processes would show a password.
-            "MLFLOW_BACKEND_STORE_URI": uri,
-        },
-    )
-    try:
-        base = f"http://{host}:{port}"
-        _wait_until_up(base, process)
-        _open(base + path, open_browser)
-        terminal.show("ctrl-C ends it")
-        return process.wait()
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        process.terminate()
+    port = port or free_port(host)
+    check_free(host, port)
+    base = url_of(host, port)
+    with _server(uri, host, port) as process:
+        _wait_until_up(base, port, process)
         try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:  # a busy machine: it has not come to hear of it
-            process.kill()
+            _open(base + path, open_browser)
+            terminal.show("ctrl-C ends it")
+            process.wait()
+        except KeyboardInterrupt:
+            return 0
+        terminal.show(f"the MLflow server ended: {process.last_line()}")
+        return 1
+
+
+@contextmanager
+def _server(uri: str, host: str, port: int) -> Iterator[Server]:
+    """MLflow, with all the processes it starts. They hear no ctrl-C: we end them, and where we are
+    killed the guard does."""
+    environment = {
+        # Runners of jobs are for language models: a dozen processes that take a core to start.
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        **{k: v for k, v in os.environ.items() if k not in LOGIN},
+        # Not an option: the list of processes would show a password.
+        "MLFLOW_BACKEND_STORE_URI": uri,
+    }
+    guard = Guard()
+    with tempfile.TemporaryFile() as said:
+        try:
+            with held_back():
+                process = Server(
+                    _command(host, port),
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                    env=environment,
+                    start_new_session=True,
+                )
+                guard.watch(process.pid)
+            process.said = said
+            try:
+                yield process
+            finally:
+                _end(process)
+        finally:
+            guard.end()
+
+
+def _command(host: str, port: int) -> list[str]:
+    command = [sys.executable, "-m", "mlflow", "server"]
+    return [*command, "--host", host, "--port", str(port), "--workers", "1"]
+
+
+class Server(subprocess.Popen[bytes]):
+    """A process and what it says of itself."""
+
+    said: IO[bytes]
+
+    def last_line(self) -> str:
+        self.said.seek(0)
+        lines = self.said.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "no message"
+
+
+def _end(process: Server) -> None:
+    """Ask it to end; what does not is left to the guard."""
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):  # a busy machine
+        process.wait(END_SECONDS)
 
 
 def run_path(uri: str, folder: SearchFolder) -> str:
@@ -94,18 +146,19 @@ def _open(url: str, open_browser: bool) -> int:
     return 0
 
 
-def _wait_until_up(base: str, process: subprocess.Popen[bytes]) -> None:
+def _wait_until_up(base: str, port: int, process: Server) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            error = process.stderr.read().decode(errors="replace") if process.stderr else ""
-            last = error.strip().splitlines()[-1:] or ["no message"]
-            raise UserError(
-                f"the MLflow server did not start: {last[0]}", "another port: --port 5001"
-            )
+            host = urllib.parse.urlsplit(base).hostname or ""
+            check_free(host, port)  # somebody else may have been faster
+            raise UserError(f"the MLflow server did not start: {process.last_line()}")
         try:
             with urllib.request.urlopen(f"{base}/health", timeout=2):
-                return
+                # Whoever took the port since we looked answers too.
+                if listens_in_session(process.pid, port) is not False:
+                    return
         except (urllib.error.URLError, OSError):
-            time.sleep(0.3)
+            pass
+        time.sleep(0.3)
     raise UserError(f"the MLflow server did not answer within {START_SECONDS} s")

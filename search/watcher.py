@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.tune import Callback
 
+from search import head
 from search.study import LedgerLostError
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Watcher(Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._heard.pop(trial.trial_id, None)
+        head.check()
         entry_id = self.searcher.trials.pop(trial.trial_id, None)
         if entry_id is None:
             return

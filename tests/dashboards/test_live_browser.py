@@ -75,7 +75,7 @@ class Watched:
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(60)
         self.process.stdout.close()
 
 

@@ -174,7 +174,7 @@ def tracked(tmp_path_factory):
         yield base, *run
     finally:
         server.terminate()
-        server.wait(20)
+        server.wait(60)
 
 
 def _tracked_search(home: Path):

@@ -59,7 +59,7 @@ def cluster(tmp_path_factory):
         env=with_token(),
     )
     address = f"127.0.0.1:{port}"
-    wait_for(lambda: _listens(port), 60, "the Ray head")
+    wait_for(lambda: _listens(port), 200, "the Ray head")
     yield address
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -399,7 +399,7 @@ def test_ctrl_c_keeps_what_there_is_and_diverging_trials_fail_with_their_reason(
         lambda: sum(e.state == "complete" for e in user.entries()) >= 1, 240, "a trial", process
     )
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=200)
     assert process.returncode == 130, out
     assert "Front of e2e:" in out
     assert "bitfront resume e2e" in out
@@ -416,10 +416,10 @@ def test_ctrl_c_keeps_what_there_is_and_diverging_trials_fail_with_their_reason(
 def test_a_driver_that_is_stopped_while_it_starts_ends_as_with_ctrl_c(user, seconds):
     """Ray's own answer to SIGTERM is a dump of its stack."""
     process = user.start("run", "e2e.yaml")
-    wait_for(lambda: user.search.driver, 60, "the driver's lock", process)
+    wait_for(lambda: user.search.driver, 200, "the driver's lock", process)
     time.sleep(seconds)
     user.call("stop", "e2e")
-    out, _ = process.communicate(timeout=100)
+    out, _ = process.communicate(timeout=200)
     assert process.returncode == 130, out
     assert "SIGTERM" not in out
     assert "Traceback" not in out
@@ -451,7 +451,7 @@ def test_a_driver_that_is_stopped_while_it_joins_a_cluster_ends_as_with_ctrl_c(u
     """Ray leaves with 15 then, and its C++ shows a stack; both for less than a second."""
     program = [sys.executable, "-c", STRUCK, moment]
     process = user.start("run", "e2e.yaml", program=program)
-    out, _ = process.communicate(timeout=100)
+    out, _ = process.communicate(timeout=200)
     assert process.returncode == 130, out
     assert "SIGTERM" not in out
     assert "Traceback" not in out

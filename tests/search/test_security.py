@@ -215,13 +215,17 @@ def listening_on(port):
 
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="sockets are listed in /proc")
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("page", ["ui", "dashboard"])
-def test_pages_are_for_this_machine_unless_told_otherwise(page, make_config, tmp_path):
+@pytest.mark.parametrize(("page", "number"), [("ui", signal.SIGTERM), ("dashboard", signal.SIGINT)])
+def test_pages_are_for_this_machine_unless_told_otherwise(page, number, make_config, tmp_path):
+    """And end on either signal, with what they have started, even where SIGINT is ignored, as it is
+    in the background of a script."""
     config = make_config()
     prepare(config, tmp_path).config_file.write_text(config.dump())
     port = free_port()
+    words = [page, "--port", str(port), "--home", str(tmp_path)]
+    ignoring = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "search.cli", page, "--port", str(port), "--home", str(tmp_path)],
+        [*ignoring, sys.executable, "-m", "search.cli", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -231,6 +235,8 @@ def test_pages_are_for_this_machine_unless_told_otherwise(page, make_config, tmp
         wait_for(lambda: listens(port), 200, f"bitfront {page}", process)
         assert listening_on(port) == {"0100007F"}
     finally:
-        process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=60)[0]
+        process.send_signal(number)
+        said = process.communicate(timeout=120)[0]
     assert "warning" not in said
+    assert "Traceback" not in said
+    assert not listens(port)

@@ -398,7 +398,7 @@ def test_a_trial_may_take_so_much_memory_and_no_more():
     out = context.Queue()
     process = context.Process(target=leak, args=(0.3, out))
     process.start()
-    told, size, afterwards = out.get(timeout=60)
+    told, size, afterwards = out.get(timeout=200)
     process.join()
     assert told == "oom"
     assert 10 <= size <= 20

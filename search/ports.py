@@ -1,0 +1,81 @@
+"""Addresses our pages listen on: whether one is free, and who listens there."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from search.guard import members
+from trainables.registry import UserError
+
+LISTENING = "0A"
+
+
+def check_free(host: str, port: int) -> None:
+    """An address that is taken is told as such, with one that is not."""
+    try:
+        _bind(host, port)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        other = _free_port_after(host, port)
+        hint = f"another port: --port {other}" if other is not None else None
+        raise UserError(f"cannot listen on {host}:{port}: {reason}", hint) from None
+
+
+def free_port(host: str) -> int:
+    """Any one nobody listens on."""
+    return _bind(host, 0)
+
+
+def url_of(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def listens_in_session(leader: int, port: int) -> bool | None:
+    """Whether a process of this session listens on the port; None where the kernel does not say."""
+    sockets = _listening_sockets(port)
+    if sockets is None:
+        return None
+    return any(sockets & _open_sockets(pid) for pid in members(leader))
+
+
+def _bind(host: str, port: int) -> int:
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
+        return int(probe.getsockname()[1])
+
+
+def _free_port_after(host: str, port: int) -> int | None:
+    for other in range(port + 1, min(port + 50, 65536)):
+        try:
+            return _bind(host, other)
+        except OSError:
+            continue
+    return None
+
+
+def _listening_sockets(port: int) -> set[str] | None:
+    """What the kernel calls them: `socket:[INODE]`."""
+    found = set()
+    try:
+        for name in ("tcp", "tcp6"):
+            table = Path("/proc/net", name)
+            for line in table.read_text().splitlines()[1:] if table.exists() else ():
+                row = line.split()
+                if row[3] == LISTENING and int(row[1].rpartition(":")[2], 16) == port:
+                    found.add(f"socket:[{row[9]}]")
+    except OSError:
+        return None
+    return found if Path("/proc/net/tcp").exists() else None
+
+
+def _open_sockets(pid: int) -> set[str]:
+    found = set()
+    try:
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            found.add(str(file.readlink()))
+    except OSError:  # it has just ended, or closed one
+        pass
+    return found
