@@ -150,7 +150,7 @@ def check_storage(storage: str, nodes: list[Node]) -> Check:
     """Every node reads what is written here, and writes what is read here."""
     name, shown = "storage", redacted(storage)
     folder = shared.join(storage, f"bitfront-doctor-{secrets.token_hex(4)}")
-    known = shared.join(folder, "driver")
+    known = shared.join(folder, "file-driver")
     try:
         shared.write(known, b"here")
     except Exception as error:  # every file system has faults of its own
@@ -161,7 +161,7 @@ def check_storage(storage: str, nodes: list[Node]) -> Check:
             (node, place, node.probe.shares.remote(known, place))
             for number, node in enumerate(nodes)
             if node.facts is not None
-            for place in [shared.join(folder, str(number))]
+            for place in [shared.join(folder, f"file-{number}")]
         ]
         deadline = time.monotonic() + NODE_SECONDS
         faults = [_fault(node, place, answer, deadline) for node, place, answer in asked]
