@@ -22,7 +22,7 @@ from search.networks import Networks
 from search.reading import LedgerReader
 from search.stopping import StoppingReport, report
 from trainables.kinds import Metric
-from trainables.registry import UserError, did_you_mean, quoted
+from trainables.registry import UserError, did_you_mean, is_count, quoted
 from trainables.text_files import MOST_YAML_BYTES, check_format, load_yaml, read_text
 
 COST_LABELS = {
@@ -223,7 +223,7 @@ class Results:
 
     def find(self, trial: str) -> Entry:
         """A trial by its id, an unambiguous start of it, or its number (`t12`)."""
-        if trial.startswith("t") and trial[1:].isdigit():
+        if trial.startswith("t") and is_count(trial[1:]):
             number = int(trial[1:])
             matches = [e for e in self.entries if e.number == number]
         else:

@@ -323,6 +323,10 @@ def test_half_a_line_of_final_trainings_is_no_loss(folder, capsys):
         assert code == 2
         assert f"{FILE}:2 damaged" in error
         assert [extra.kind for extra in extras_of(folder, [])] == ["final"]
+    file.write_bytes(b"\xff\n")
+    assert extras_of(folder, []) == []
+    with pytest.raises(UserError, match=f"{FILE}:1 cannot be read"):
+        final_trainings(folder)
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"", b"../..", b"a b", b"x" * 100])
@@ -388,6 +392,14 @@ def test_a_trial_is_found_beside_a_damaged_search(folder):
         "task.model.width=" + "9" * 400,
         "task.model.width=" + "9" * 200_000,
         "description=" + "[" * 5000,
+        "storage=" + "9" * 400,
+        'storage="\\ud800"',
+        "storage=~nobody/x",
+        "task.loss.distill.teacher=" + "9" * 400,
+        "task.loss.distill.teacher=~nobody/x",
+        'task.loss.distill={kind: logits, teacher: "a\\0b"}',
+        "task.pretrain=" + "/x" * 4000,
+        'task.pretrain="a\\0b"',
         "x" * 200_000,
         "space=" + "x" * 200_000,
         "space.method=" + "x" * 200_000,
