@@ -44,8 +44,7 @@ OPEN = ("RUNNING", "WAITING")
 DAMAGED = (
     ValueError,
     TypeError,
-    KeyError,
-    IndexError,
+    LookupError,
     AttributeError,
     OverflowError,
     RecursionError,

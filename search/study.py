@@ -349,9 +349,10 @@ def ledger_errors(name: str) -> Iterator[None]:
 
     from search.reading import DAMAGED, database_errors
 
+    faults: tuple[type[Exception], ...] = (OptunaError, *database_errors(), *DAMAGED)
     try:
         yield
-    except (OptunaError, *database_errors(), *DAMAGED) as error:
+    except faults as error:
         cause = error.__cause__ if isinstance(error, OptunaError) and error.__cause__ else error
         reason = (str(cause).splitlines() or [""])[0]
         raise UserError(

@@ -283,6 +283,16 @@ def test_a_damaged_ledger_is_told_and_hides_no_other_search(folder, capsys, stat
     assert (folder.path / "search.yaml").stat().st_mtime_ns == before  # nothing was changed
 
 
+def test_what_only_a_driver_reads_of_a_ledger_is_told_too(folder, capsys):
+    with sqlite3.connect(folder.path / "ledger.db") as database:
+        database.execute("PRAGMA ignore_check_constraints = ON")
+        database.execute("UPDATE study_directions SET direction = 'x'")
+    code, _, error = answer(capsys, "resume", "one")
+    assert code == 2
+    assert "the ledger of 'one' cannot be read: LookupError: 'x' is not among" in error
+    assert len(error.splitlines()) == 1
+
+
 def test_a_ledger_of_version_0_1_opens_and_is_given_a_format(folder, make_config):
     def formats():
         with sqlite3.connect(folder.path / "ledger.db") as database:
