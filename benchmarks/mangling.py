@@ -23,7 +23,7 @@ SPECIALS = (
     "...", "@", "`", "\t", "\x00", "\x07", "\ufeff", "\u2028", "\x85", "\ud800", "\U0001f600",
     "<<: *a", "{<<: [1, 2]}", "{<<: {a: 1}}", "=", "<<", "a: b: c", "'", '"', '"\\ud800"', "#",
     "x" * 200_000, "[" * 3000, "{a: " * 300, "&x x", "*x", "../../etc/passwd", "/dev/zero", "-1",
-    "folder:x:²", "folder:a/b:64:20", "sequences:x:²", "permuted-mnist:²", "~nobody/x",
+    "folder:x:²", "folder:a/b:64:20", "sequences:x:²", "permuted-mnist:²", "~no-such-user/x",
     '"a\\0b"', "0", "-", "1/0", "8/255", "1e-400", "[[[[1]]]]", "{1: 2}", "{null: 1}", "{true: 1}",
     "[null]",
 )  # fmt: skip
