@@ -195,7 +195,12 @@ class Bench:
         value = rng.choice((rng.choice(SPECIALS), _flow(rng.choice(VALUES)), _flow(_random(rng))))
         if rng.random() < 0.1:
             key = rng.choice(("depth", "width", "x", ""))
-            yield ["cost", "mlp", "--set", f"{key}={value}"]
+            odd = rng.choice(
+                ("", "²", "1x2", "3x32x32", "9" * 400, "x" * 5000, "999999999", "1x²x3")
+            )
+            yield ["cost", "mlp", rng.choice((f"--set={key}={value}", f"--shape={odd}",
+                                              f"--plan={odd}", f"--plan=front:{odd}",
+                                              f"--classes={odd}", f"--prune={odd}"))]  # fmt: skip
             return
         key = rng.choice(KEYS)
         text = rng.choice((f"{key}={value}", f"{key}={value}", f"{key}{value}"))
@@ -274,8 +279,8 @@ STORED = ("search.yaml", "ledger.json", "identity", "lock", "finals.jsonl", "exh
 def _flow(value: Any) -> str:
     try:
         return json.dumps(value)
-    except ValueError:
-        return repr(value)
+    except (ValueError, RecursionError):
+        return "{a: " * 100
 
 
 def _random(rng: random.Random) -> Any:

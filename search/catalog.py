@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from search import terminal
-from trainables.registry import UserError, did_you_mean
+from trainables.registry import UserError, did_you_mean, is_count
 
 # What a selector is shown when the user names no data.
 EMBEDDED = "digits"
@@ -235,7 +235,7 @@ def parse_plan(text: str, table: Any, find: Callable[[str], Any]) -> str:
         return check_plan(text * n if len(text) == 1 else text, table.plan_layers)
     name, _, number = text.partition(mark)
     selector = SELECTORS.get(name)()
-    if mark == ":" and (not number.isdigit() or not 0 <= int(number) <= n):
+    if mark == ":" and (not is_count(number) or not 0 <= int(number) <= n):
         raise UserError(f"--plan {text}: give a number of layers from 0 to {n}")
     percent = _percentage(text, number)
     if not selector.trained:
@@ -294,7 +294,7 @@ def _finder(args: Namespace, params: dict[str, Any]) -> Callable[[str], Any]:
 
 def _shape(text: str) -> tuple[int, ...]:
     parts = text.lower().split("x")
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
+    if not all(is_count(part) and int(part) > 0 for part in parts):
         raise UserError(f"--shape {text}: write it as 3x32x32")
     return tuple(int(part) for part in parts)
 

@@ -3,6 +3,8 @@ before anything starts; errors name file, line, key and the nearest valid word."
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -17,10 +19,10 @@ from search.yaml_source import Source
 from trainables.kinds import KINDS, METRIC_NAMES, Kind, Metric, kind_of
 from trainables.log import LOG_MB
 from trainables.parameters import Value
-from trainables.registry import UserError, did_you_mean
+from trainables.registry import UserError, did_you_mean, quoted
 from trainables.storage import is_url
 from trainables.task import Evaluation, Strict, Task
-from trainables.text_files import check_format, dump_yaml
+from trainables.text_files import check_format, dump_yaml, whole_path
 
 # Where checkpoints go when the YAML does not say: a cluster knows, and its YAMLs need not.
 STORAGE = "BITFRONT_STORAGE"
@@ -249,10 +251,15 @@ class SearchConfig(Strict):
     def _where_every_node_finds_it(cls, place: str | None) -> str | None:
         if place is None or is_url(place):
             return place
-        path = Path(place).expanduser()
-        if not path.is_absolute():
-            raise ValueError(f"'{place}' is no whole path, and workers run in folders of their own")
-        return str(path)
+        if not place.startswith(("/", "~")):
+            raise ValueError(
+                f"{quoted(place)} is no whole path, and workers run in folders of their own"
+            )
+        try:
+            whole_path(place)
+        except UserError as error:
+            raise ValueError(error.message) from None
+        return str(Path(place).expanduser())
 
     @model_validator(mode="before")
     @classmethod
@@ -366,16 +373,27 @@ def from_source(
     pretrain = config.task.pretrain
     if pretrain.checkpoint is not None and not pretrain.checkpoint.startswith(MLFLOW_RUN):
         # Workers run in folders of their own.
-        pretrain.checkpoint = str(Path(pretrain.checkpoint).expanduser().resolve())
+        with _at(source, ("task", "pretrain", "checkpoint")):
+            pretrain.checkpoint = str(whole_path(pretrain.checkpoint))
     distill = config.task.loss.distill
     if distill.teacher_file is not None:
-        distill.teacher = str(teacher_path(distill.teacher_file))
+        with _at(source, ("task", "loss", "distill", "teacher")):
+            distill.teacher = str(teacher_path(distill.teacher_file))
     from search.checks import check
 
     problems = [_line(source, p.path, p.message) for p in check(config)]
     if problems:
         raise ConfigError(problems)
     return _settled(config)
+
+
+@contextmanager
+def _at(source: Source, path: yaml_source.Path_) -> Iterator[None]:
+    """What is wrong with a value, told with its key and line."""
+    try:
+        yield
+    except UserError as error:
+        raise ConfigError([_line(source, path, error.message)]) from None
 
 
 def _place(given: Any, known: str | None) -> Any:
@@ -387,7 +405,7 @@ def _place(given: Any, known: str | None) -> Any:
 
 def teacher_path(text: str) -> Path:
     """A file, or the recipe of a ready-made teacher by its name."""
-    path = Path(text).expanduser().resolve()
+    path = whole_path(text)
     folder = Path(str(resources.files("spaces"))) / "teachers"
     known = {recipe.stem: recipe for recipe in folder.glob("*.yaml")}
     return known.get(text, path) if not path.exists() else path
@@ -482,10 +500,10 @@ def ready_made() -> dict[str, Path]:
 def locate(text: str) -> Path:
     """A path to a YAML, or the name of a ready-made search."""
     known = ready_made()
-    if text in known and not Path(text).is_file():
+    if text in known and not os.path.isfile(text):
         return known[text]
     path = Path(text)
-    if path.suffix in (".yaml", ".yml") or path.exists():
+    if path.suffix in (".yaml", ".yml") or os.path.exists(text):
         return path
     raise UserError(
         f"'{text}' is neither a file nor a ready-made search, {did_you_mean(text, known)}"

@@ -45,8 +45,10 @@ def final_trainings(folder: SearchFolder, skip_damaged: bool = False) -> list[Fi
     path = folder.path / FILE
     try:
         text = read_text(path)
-    except NoSuchFileError:
-        return []
+    except UserError as error:
+        if skip_damaged or isinstance(error, NoSuchFileError):
+            return []
+        raise
     check = TypeAdapter(FinalTraining)
     found = []
     # What follows the last end of a line was cut off while it was written.

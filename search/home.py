@@ -26,7 +26,7 @@ from trainables.files import (
     write_atomically,
 )
 from trainables.registry import UserError, did_you_mean, quoted
-from trainables.text_files import NoSuchFileError, read_json, read_text
+from trainables.text_files import NoSuchFileError, read_json, read_text, whole_path
 
 DEFAULT_HOME = "bitfront-runs"
 # The database of the ledger, as a SQLAlchemy URL: where its password may come from.
@@ -42,7 +42,7 @@ def is_name(text: str) -> bool:
 def home(given: str | os.PathLike[str] | None = None) -> Path:
     """`--home`, else BITFRONT_HOME, else ./bitfront-runs."""
     chosen = given or os.environ.get("BITFRONT_HOME") or DEFAULT_HOME
-    return Path(chosen).expanduser().resolve()
+    return whole_path(chosen)
 
 
 def stages_folder(root: Path) -> Path:

@@ -46,8 +46,7 @@ OPEN = ("RUNNING", "WAITING")
 DAMAGED = (
     ValueError,
     TypeError,
-    KeyError,
-    IndexError,
+    LookupError,
     AttributeError,
     OverflowError,
     RecursionError,

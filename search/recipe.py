@@ -32,7 +32,7 @@ from search.yaml_source import read as read_yaml
 from trainables.kinds import Kind, Metric, kind_of
 from trainables.registry import UserError
 from trainables.task import Strict, TrialSpec
-from trainables.text_files import check_format, dump_yaml, read_json
+from trainables.text_files import check_format, dump_yaml, read_json, whole_path
 
 if TYPE_CHECKING:
     from trainables.peers import Peers
@@ -258,7 +258,7 @@ def train_recipe(
     if task.pretrain.epochs:
         note(f"starts from {task.pretrain.epochs} epochs in full precision, trained once")
     if data_dir is not None:  # workers run in folders of their own
-        data_dir = str(Path(data_dir).expanduser().resolve())
+        data_dir = str(whole_path(data_dir))
     data_dir = data_dir or task.data_dir
     stages = stages or out / "pretrained"
     tested = f"test_{recipe.quality.bare}"

@@ -27,7 +27,7 @@ from search.records import arranged
 from search.settings import settings_of
 from search.stopping import StoppingReport, report
 from trainables.kinds import Metric
-from trainables.registry import UserError, did_you_mean, quoted
+from trainables.registry import UserError, did_you_mean, is_count, quoted
 from trainables.text_files import MOST_YAML_BYTES, check_format, load_yaml, read_text
 
 COST_LABELS = {
@@ -260,7 +260,7 @@ class Results:
         """A trial by its id, an unambiguous start of it, or its number (`t12`); the name of its run
         in MLflow or of its recipe will do."""
         trial = (trial.split() or [""])[0].removeprefix(f"{self.config.name}-")
-        if trial.startswith("t") and trial[1:].isdigit():
+        if trial.startswith("t") and is_count(trial[1:]):
             number = int(trial[1:])
             matches = [e for e in self.entries if e.number == number]
         else:

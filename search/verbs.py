@@ -19,6 +19,7 @@ from search.interrupts import acknowledged
 from search.status_line import StatusLine
 from trainables.files import refuse_link
 from trainables.registry import UserError
+from trainables.text_files import whole_path
 
 if TYPE_CHECKING:
     from search.config import SearchConfig
@@ -36,7 +37,7 @@ def _config(args: Namespace) -> SearchConfig:
 
     assignments = list(args.set or [])
     if args.data_dir:
-        assignments.append(f"task.data_dir={Path(args.data_dir).expanduser().resolve()}")
+        assignments.append(f"task.data_dir={whole_path(args.data_dir)}")
     if args.trials is not None:
         assignments.append(f"search.trials={args.trials}")
     return config.load(config.locate(args.search), assignments, args.name)

@@ -43,6 +43,11 @@ def bounded(message: str) -> str:
     return "\n".join(shown).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def is_count(text: str) -> bool:
+    """Whether the text is a whole number of ours: `isdigit` takes ² and thousands of digits too."""
+    return text.isascii() and text.isdigit() and len(text) < 10
+
+
 def quoted(value: object) -> str:
     """A value as a message repeats it: in quotes, and short."""
     text = value if isinstance(value, str) else _written(value)

@@ -3,7 +3,9 @@ damaged, or would grow without bound, is told in one line with the file and the 
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,18 @@ class TooLargeError(UserError):
 
 
 # --- files --------------------------------------------------------------------------------------
+
+
+def whole_path(text: str | os.PathLike[str]) -> Path:
+    """The whole path that the text stands for; whether something is there is another question."""
+    try:
+        path = Path(text).expanduser()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            path.lstat()
+        return path.resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a zero byte, ~nobody
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{quoted(str(text))} is no path: {reason}") from None
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:

@@ -283,6 +283,16 @@ def test_a_damaged_ledger_is_told_and_hides_no_other_search(folder, capsys, stat
     assert (folder.path / "search.yaml").stat().st_mtime_ns == before  # nothing was changed
 
 
+def test_what_only_a_driver_reads_of_a_ledger_is_told_too(folder, capsys):
+    with sqlite3.connect(folder.path / "ledger.db") as database:
+        database.execute("PRAGMA ignore_check_constraints = ON")
+        database.execute("UPDATE study_directions SET direction = 'x'")
+    code, _, error = answer(capsys, "resume", "one")
+    assert code == 2
+    assert "the ledger of 'one' cannot be read: LookupError: 'x' is not among" in error
+    assert len(error.splitlines()) == 1
+
+
 def test_a_ledger_of_version_0_1_opens_and_is_given_a_format(folder, make_config):
     def formats():
         with sqlite3.connect(folder.path / "ledger.db") as database:
@@ -323,6 +333,10 @@ def test_half_a_line_of_final_trainings_is_no_loss(folder, capsys):
         assert code == 2
         assert f"{FILE}:2 damaged" in error
         assert [extra.kind for extra in extras_of(folder, [])] == ["final"]
+    file.write_bytes(b"\xff\n")
+    assert extras_of(folder, []) == []
+    with pytest.raises(UserError, match=f"{FILE}:1 cannot be read"):
+        final_trainings(folder)
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"", b"../..", b"a b", b"x" * 100])
@@ -388,6 +402,14 @@ def test_a_trial_is_found_beside_a_damaged_search(folder):
         "task.model.width=" + "9" * 400,
         "task.model.width=" + "9" * 200_000,
         "description=" + "[" * 5000,
+        "storage=" + "9" * 400,
+        'storage="\\ud800"',
+        "storage=~no-such-user/x",
+        "task.loss.distill.teacher=" + "9" * 400,
+        "task.loss.distill.teacher=~no-such-user/x",
+        'task.loss.distill={kind: logits, teacher: "a\\0b"}',
+        "task.pretrain=" + "/x" * 4000,
+        'task.pretrain="a\\0b"',
         "x" * 200_000,
         "space=" + "x" * 200_000,
         "space.method=" + "x" * 200_000,

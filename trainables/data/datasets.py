@@ -15,6 +15,7 @@ import numpy as np
 
 from trainables.data.augmentations import AUGMENTATIONS
 from trainables.registry import Registry, UserError
+from trainables.text_files import whole_path
 
 if TYPE_CHECKING:
     import torch
@@ -64,7 +65,7 @@ class DatasetInfo:
         """Whether it can be had from `data_dir`, by a look at its folder alone."""
         if self.embedded or data_dir is None or self.folder is None:
             return self.embedded
-        return (Path(data_dir).expanduser() / self.folder).is_dir()
+        return (whole_path(data_dir) / self.folder).is_dir()
 
     def how_to_get(self, data_dir: Path | None = None) -> str:
         """`get_hint` with the user's own directory in place of DIR, ready to paste."""
@@ -286,7 +287,7 @@ def resolve_data_dir(name: str, how_to_get: str, data_dir: Path | str | None = N
             f"dataset '{name}' is read from a data directory and none is given",
             f"pass --data-dir DIR or set BITFRONT_DATA; to get the data: {how_to_get}",
         )
-    return Path(chosen).expanduser().resolve()
+    return whole_path(chosen)
 
 
 def pixel_statistics(

@@ -21,7 +21,8 @@ from trainables.data.datasets import (
     resolve_data_dir,
 )
 from trainables.data.streams import Streamed, decode
-from trainables.registry import UserError
+from trainables.registry import UserError, is_count
+from trainables.text_files import whole_path
 
 IN_MEMORY_BYTES = 2 * 1024**3
 DEFAULT_SIZE = 224
@@ -188,7 +189,7 @@ DATASETS.add(
 def _parsed(name: str) -> tuple[str, int, int | None]:
     """(folder, size, classes) of `folder:NAME`, `folder:NAME:64` or `folder:NAME:64:20`."""
     folder, *numbers = name.split(":")[1:]
-    if not folder or len(numbers) > 2 or not all(n.isdigit() and int(n) > 0 for n in numbers):
+    if not folder or len(numbers) > 2 or not all(is_count(n) and int(n) > 0 for n in numbers):
         raise UserError(
             f"dataset '{name}': write folder:NAME:SIZE, for example folder:birds:64 for images "
             "resized to 64x64"
@@ -203,7 +204,7 @@ def _settle(name: str, data_dir: Path | str | None) -> str:
     if classes is not None:
         return name
     how = f"put the images into DIR/{folder}/train/CLASS and DIR/{folder}/test/CLASS"
-    train = resolve_data_dir(name, how, data_dir) / folder / "train"
+    train = whole_path(resolve_data_dir(name, how, data_dir) / folder / "train")
     count = len(class_names(train)) if train.is_dir() else 0
     if not count:
         where = str(train.parent.parent)

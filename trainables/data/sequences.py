@@ -26,7 +26,7 @@ from trainables.data.datasets import (
     normalise,
 )
 from trainables.data.streams import stream_workers
-from trainables.registry import UserError
+from trainables.registry import UserError, is_count
 
 if TYPE_CHECKING:
     import torch
@@ -378,7 +378,7 @@ DATASETS.add(
 def _parsed(name: str) -> tuple[str, int]:
     """(folder, size) of `sequences:NAME` or `sequences:NAME:127`."""
     folder, *numbers = name.split(":")[1:]
-    if not folder or len(numbers) > 1 or not all(n.isdigit() and int(n) >= 31 for n in numbers):
+    if not folder or len(numbers) > 1 or not all(is_count(n) and int(n) >= 31 for n in numbers):
         raise UserError(
             f"dataset '{name}': write sequences:NAME, or sequences:NAME:SIZE with a search region "
             "of at least 31 pixels"

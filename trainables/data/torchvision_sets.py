@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainables.data.datasets import DATASETS, DatasetInfo, Family
-from trainables.registry import UserError
+from trainables.registry import UserError, is_count
 
 if TYPE_CHECKING:
     import torch
@@ -181,7 +181,7 @@ def _permuted(tasks: int, name: str) -> DatasetInfo:
 
 def _permuted_by_name(name: str) -> DatasetInfo:
     count = name.partition(":")[2]
-    if not count.isdigit() or not 2 <= int(count) <= 100:
+    if not is_count(count) or not 2 <= int(count) <= 100:
         raise UserError(f"dataset '{name}': {PERMUTED}:K makes K tasks, K from 2 to 100")
     return _permuted(int(count), name)
 
