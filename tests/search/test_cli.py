@@ -144,8 +144,10 @@ def test_cost_prints_the_per_layer_table_and_the_totals(capsys):
     ],
 )
 def test_a_users_mistake_is_one_line_and_exit_code_2(words, expected, capsys):
-    message = call(capsys, *words, code=2)
-    assert message.startswith("error: ")
+    said, _, message = call(capsys, *words, code=2).rpartition("error: ")
+    # `run` says what it is doing before it finds the mistake.
+    assert all(" ..." in line for line in said.splitlines())
+    assert said == "" or words[0] == "run"
     assert expected in message
     assert "Traceback" not in message
 
