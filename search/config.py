@@ -3,6 +3,7 @@ before anything starts; errors name file, line, key and the nearest valid word."
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import resources
