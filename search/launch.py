@@ -191,7 +191,7 @@ def launch(
         if not complete and not beginning.begun:
             beginning.undo()
             line.say("Interrupted before the first trial: nothing was kept.")
-            return 130
+            return head.exit_code() if head.lost() else head.INTERRUPTED
     results = Results.of(folder)
     if not quiet:
         _conclude(results, complete)

@@ -337,15 +337,20 @@ class SeedJob:
 
     def finished(self) -> SeedResult | None:
         """What was found, if it was; the files may have been moved together since."""
-        try:
-            stored = read_json(self.result_file)
-            if not isinstance(stored, dict) or stored.pop("identity", None) != self.identity:
-                return None
-            stored["checkpoint"] = str(self.checkpoint)
-            found = TypeAdapter(SeedResult).validate_python(stored)
-        except (UserError, ValidationError):  # not there, or damaged
+        return finished_seed(self.result_file, self.checkpoint, self.identity)
+
+
+def finished_seed(file: Path, checkpoint: Path, identity: str) -> SeedResult | None:
+    """The stored result of a seed; None where it is not there, damaged or of something else."""
+    try:
+        stored = read_json(file)
+        if not isinstance(stored, dict) or stored.pop("identity", None) != identity:
             return None
-        return found if self.checkpoint.is_file() else None
+        stored["checkpoint"] = str(checkpoint)
+        found = TypeAdapter(SeedResult).validate_python(stored)
+    except (UserError, ValidationError):
+        return None
+    return found if checkpoint.is_file() else None
 
 
 def train_seed(

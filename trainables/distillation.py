@@ -32,7 +32,7 @@ from trainables.pretraining import (
 from trainables.registry import UserError
 from trainables.task import DistillSpec, Task, TrialSpec
 from trainables.text_files import MOST_YAML_BYTES, load_yaml, read_text
-from trainables.training import Network, Training, memory_format
+from trainables.training import Network, Training, laid_out
 
 # (network, examples, labels) -> loss.
 Loss = Callable[[nn.Module, Any, Tensor], Tensor]
@@ -171,7 +171,7 @@ def make_loss(training: Training, teacher: nn.Module | None = None) -> Loss:
     devices = [training.device] if training.device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         found = load_teacher(training) if teacher is None else teacher
-    found = found.to(training.device).to(memory_format=memory_format(found))
+    found = laid_out(found.to(training.device))
     return Distillation(spec.distill, found.eval().requires_grad_(False), spec.label_smoothing)
 
 

@@ -26,7 +26,7 @@ from trainables.registry import UserError, quoted
 from trainables.task import TrialSpec
 from trainables.tensor_files import write_tensors
 from trainables.text_files import check_format, parse_json
-from trainables.training import Network, memory_format
+from trainables.training import Network, laid_out
 
 FORMAT = "bitfront-packed"
 VERSION = 1
@@ -220,7 +220,7 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
     missing = [key for key in missing if not key.endswith("num_batches_tracked")]
     if missing or unexpected:
         raise KeyError(f"missing {missing}, unexpected {unexpected}")
-    return model.to(memory_format=memory_format(model)).eval()
+    return laid_out(model).eval()
 
 
 def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:

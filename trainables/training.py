@@ -84,6 +84,19 @@ def memory_format(model: nn.Module) -> torch.memory_format:
     return torch.channels_last if convs and not unsafe else torch.preserve_format
 
 
+def laid_out(model: nn.Module) -> nn.Module:
+    """The model in its memory format, in place. A weight that fits both formats (one input channel,
+    or a 1x1 kernel) gets the strides of the usual one, as what is computed from it has: torch
+    chooses a kernel by them on AVX-512, and a reloaded network would differ in the last bits."""
+    model.to(memory_format=memory_format(model))
+    for weight in model.parameters():
+        both = weight.dim() == 4 and weight.is_contiguous()
+        if both and weight.is_contiguous(memory_format=torch.channels_last):
+            usual = torch.empty(weight.shape, device="meta").stride()
+            weight.data = weight.data.as_strided(weight.shape, usual)
+    return model
+
+
 class Network:
     """A model with its plan applied: what is trained, evaluated, packed and reloaded."""
 
@@ -95,7 +108,7 @@ class Network:
         self.method = build_method(spec.method, dict(spec.params))
         check_plan(spec.plan, layers, self.method.levels)
         self.binary: list[BinaryLayer] = apply_plan(model, layers, spec.plan, self.method)
-        self.model = model.to(device).to(memory_format=memory_format(model))
+        self.model = laid_out(model.to(device))
 
     def verify(self) -> None:
         verify_binary(self.model, self.binary)

@@ -19,7 +19,7 @@ from search.home import NAME, SearchFolder, write_atomically
 from search.recipe import (
     Provenance,
     SeedResult,
-    _finished,
+    finished_seed,
     load_recipe,
     recipe_of,
     save_recipe,
@@ -194,8 +194,9 @@ def test_the_result_of_a_seed_reads_back(tmp_path, metrics, number, seconds):
     result = SeedResult(1, metrics, str(tmp_path / "seed.safetensors"), number, seconds, 10)
     file = tmp_path / "seed1.json"
     write_atomically(file, json.dumps({"identity": "38580e12", **asdict(result)}))
-    assert _finished(file, "38580e12") == result
-    assert _finished(file, "another") is None
+    checkpoint = Path(result.checkpoint)
+    assert finished_seed(file, checkpoint, "38580e12") == result
+    assert finished_seed(file, checkpoint, "another") is None
 
 
 # --- damage -------------------------------------------------------------------------------------
@@ -355,9 +356,9 @@ def test_a_damaged_lock_tells_of_no_driver(folder, content):
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"5", b"\xff", b'"x"', b"[]", b'{"identity": "i"}'])
-def test_a_damaged_result_of_a_seed_is_trained_again(tmp_path, content):
+def test_a_damaged_result_of_a_seed_counts_as_none(tmp_path, content):
     (tmp_path / "seed0.json").write_bytes(content)
-    assert _finished(tmp_path / "seed0.json", "i") is None
+    assert finished_seed(tmp_path / "seed0.json", tmp_path / "seed0.safetensors", "i") is None
 
 
 def test_damaged_selections_belong_to_no_search(folder):
