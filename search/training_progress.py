@@ -3,13 +3,8 @@ output is no terminal; and that a ctrl-C was heard, at once."""
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -144,32 +139,3 @@ class TrainingProgress:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-
-
-@contextmanager
-def acknowledging(text: str) -> Iterator[None]:
-    """The first ctrl-C or SIGTERM is answered the moment it comes, before what it ends has ended.
-    Only signals that somebody handles: those that are ignored stay so."""
-    answered = threading.Event()
-
-    def answer(number: int, frame: Any) -> None:
-        if not answered.is_set():
-            answered.set()
-            # Not by print, which may be what was interrupted.
-            os.write(sys.stderr.fileno(), f"\n{text}\n".encode())
-        handler = former[number]
-        if callable(handler):
-            handler(number, frame)
-
-    main = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGINT, signal.SIGTERM) if main else ()
-    former: dict[int, Any] = {n: signal.getsignal(n) for n in numbers}
-    for number, handler in former.items():
-        if callable(handler):
-            signal.signal(number, answer)
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            if callable(handler):
-                signal.signal(number, handler)

@@ -375,12 +375,17 @@ def _number(text: str, option: str) -> float:
     return value
 
 
+def _write_now(text: str) -> None:
+    """On standard error, from another thread: not by print, which may be what was interrupted."""
+    os.write(sys.stderr.fileno(), f"\n{text}\n".encode())
+
+
 def train(args: Namespace) -> int:
     from search.final_folder import folder_for, refuse_other
     from search.finals import FILE
-    from search.interrupts import ending_gently, obey
+    from search.interrupts import obey
     from search.recipe import check_test_part, load_recipe, train_recipe
-    from search.training_progress import TrainingProgress, acknowledging
+    from search.training_progress import TrainingProgress
 
     path = Path(args.recipe)
     recipe = load_recipe(path)
@@ -413,7 +418,7 @@ def train(args: Namespace) -> int:
     heed = obey if args.workers is None else lambda: None
     view = TrainingProgress(note, None if silent else sys.stdout, heed)
     try:
-        with ending_gently(), acknowledging("interrupted, saving ..."):
+        with acknowledged(lambda: _write_now("interrupted, saving ...")):
             result = train_recipe(
                 recipe,
                 out,

@@ -215,7 +215,7 @@ DAMAGED_FILES = [
     ("ledger.json", b'{"url": 5}', "ledger.json: damaged: it names no database"),
     ("ledger.json", b"\xff", "ledger.json:1 cannot be read: not UTF-8"),
     ("ledger.json", b"[" * 100_000, "ledger.json: damaged"),
-    ("ledger.json", b'{"url": "x://y"}', "the ledger of 'one' cannot be read"),
+    ("ledger.json", b'{"url": "x://y"}', "at x://y, which you have not named"),
     ("ledger.db", b"", None),
     ("ledger.db", b"x" * 5000, "the ledger of 'one' cannot be read: file is not a database"),
 ]
@@ -290,7 +290,7 @@ def test_what_only_a_driver_reads_of_a_ledger_is_told_too(folder, capsys):
         database.execute("UPDATE study_directions SET direction = 'x'")
     code, _, error = answer(capsys, "resume", "one")
     assert code == 2
-    assert "the ledger of 'one' cannot be read: LookupError: 'x' is not among" in error
+    assert "the ledger of 'one' is damaged: 'x'" in error
     assert len(error.splitlines()) == 1
 
 
@@ -431,8 +431,7 @@ def test_a_value_of_a_large_yaml_is_not_repeated(tmp_path, capsys):
 
 
 def test_an_option_of_many_letters_is_not_repeated(capsys):
-    with pytest.raises(SystemExit):
-        main(["validate", "--trials", "x" * 200_000])
+    assert main(["validate", "--trials", "x" * 200_000]) == 2
     assert len(capsys.readouterr().err) < 3000
 
 
