@@ -25,6 +25,9 @@ class Comparison:
                 f"'{self.a.config.name}' and '{self.b.config.name}' have different objectives: "
                 f"{self.a.config.objectives} and {self.b.config.objectives}"
             )
+        for results in (self.a, self.b):
+            if not results.entries:
+                raise UserError(f"search '{results.config.name}' has no trial to compare yet")
         self.b = self.b.in_order(self.a.config.objectives)
 
     @property

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from search.home import write_atomically
 from trainables.registry import UserError
 from trainables.task import TrialSpec
+from trainables.text_files import read_json
 
 if TYPE_CHECKING:
     from search.recipe import Recipe
@@ -167,8 +168,8 @@ def _stored_owner(folder: Path) -> Owner | None:
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        stored = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        stored = read_json(file)
+    except UserError:
         return {}
     return stored if isinstance(stored, dict) else {}
 

@@ -89,10 +89,16 @@ class SearchFolder:
         except NoSuchFileError:
             for suffix in ("", "-wal", "-shm", "-journal"):  # SQLite follows links
                 refuse_link(self.path / f"ledger.db{suffix}")
-            return sqlite_url(self.path / "ledger.db")
+            ledger = self.path / "ledger.db"
+            if ledger.exists() and not ledger.is_file():  # SQLite waits for a pipe
+                raise UserError(f"{ledger}: damaged: not a file") from None
+            return sqlite_url(ledger)
         stored = told.get("url") if isinstance(told, dict) else None
         if not isinstance(stored, str):
             raise UserError(f"{file}: damaged: it names no database")
+        # As it was written; anything else may reach another server than it seems to.
+        if stored != without_secrets(canonical(stored)):
+            raise UserError(f"{file}: damaged: not an address as it is stored")
         named.check("ledger", stored, self.name)
         return with_secrets(stored, named.given("ledger"))
 

@@ -162,7 +162,7 @@ def launch(
 ) -> int:
     """Run what the ledger says is left; print the front and what comes next. The exit code."""
     line = line or StatusLine(quiet)
-    _check_places(config, folder)
+    check_places(config, folder)
     with line, folder.locked():
         disk = network_disk(folder.path)
         if disk is not None and folder.owner is None:
@@ -200,7 +200,7 @@ def launch(
     return 0 if results.front else 1
 
 
-def _check_places(config: SearchConfig, folder: SearchFolder) -> None:
+def check_places(config: SearchConfig, folder: SearchFolder) -> None:
     """Refuses, before anything is written, what the user has not named and what lies outside."""
     if config.tracking.enabled:
         named.check("tracking", config.tracking.uri, config.name)

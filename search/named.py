@@ -43,7 +43,8 @@ def file() -> Path:
 
 def remember(kind: Kind, url: str | None) -> None:
     """The user has named it. Where nothing can be kept, that holds for this command alone."""
-    if url is None:
+    # What is no address may hold a password nobody can find in it.
+    if url is None or (kind != "storage" and "://" not in url):
         return
     word = f"{kind} {server_of(url)}"
     _now.add(word)

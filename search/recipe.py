@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -337,7 +338,17 @@ class SeedJob:
 
     def finished(self) -> SeedResult | None:
         """What was found, if it was; the files may have been moved together since."""
-        return finished_seed(self.result_file, self.checkpoint, self.identity)
+        from trainables import packed
+
+        found = finished_seed(self.result_file, self.checkpoint, self.identity)
+        tested = f"test_{self.recipe.quality.bare}"
+        if found is None or found.seed != self.spec.seed or tested not in found.metrics:
+            return None
+        try:
+            packed.describe(self.checkpoint)
+        except UserError:
+            return None
+        return found
 
 
 def finished_seed(file: Path, checkpoint: Path, identity: str) -> SeedResult | None:
@@ -350,7 +361,8 @@ def finished_seed(file: Path, checkpoint: Path, identity: str) -> SeedResult | N
         found = TypeAdapter(SeedResult).validate_python(stored)
     except (UserError, ValidationError):
         return None
-    return found if checkpoint.is_file() else None
+    usable = all(map(math.isfinite, found.metrics.values())) and found.bytes >= 0
+    return found if usable and checkpoint.is_file() else None
 
 
 def train_seed(

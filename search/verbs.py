@@ -102,9 +102,10 @@ def resume(args: Namespace) -> int:
 
 
 def _continue(config: SearchConfig, folder: SearchFolder, args: Namespace, line: StatusLine) -> int:
-    from search.launch import check_start, launch
+    from search.launch import check_places, check_start, launch
 
     config = _checked_again(config)
+    check_places(config, folder)
     check_start(config, args.address, line)
     return launch(config, folder, args.address, args.quiet, line=line)
 

@@ -58,6 +58,8 @@ def whole_path(text: str | os.PathLike[str]) -> Path:
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
     """The text of a file of at most so many bytes, whatever kind of file it is."""
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise UserError(f"{path}: cannot be read: not a file")  # a pipe would be waited for
         with path.open("rb") as file:
             content = file.read(most + 1)
     except FileNotFoundError:

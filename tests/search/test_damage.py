@@ -458,3 +458,22 @@ def test_the_teacher_of_a_damaged_recipe_is_told(tmp_path):
         file.write_bytes(content)
         with pytest.raises(UserError, match=str(Path(file))):
             read_recipe(file)
+
+
+@pytest.mark.parametrize("name", ["search.yaml", "ledger.json", "ledger.db", "finals.jsonl"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(folder, capsys, name):
+    import os
+
+    (folder.path / name).unlink(missing_ok=True)
+    os.mkfifo(folder.path / name)
+    _, out, _ = answer(capsys, "status")
+    assert "other" in out
+    for verb in ("front", "report"):
+        assert answer(capsys, verb, "one")[0] in (0, 2)
+
+
+def test_a_search_without_trials_is_not_compared(folder, capsys):
+    (folder.path / "ledger.db").write_bytes(b"")
+    code, _, error = answer(capsys, "compare", "one", "other")
+    assert code == 2
+    assert "search 'one' has no trial to compare yet" in error

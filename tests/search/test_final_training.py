@@ -384,3 +384,26 @@ def test_ctrl_c_is_acknowledged_and_the_last_epoch_kept(here, number):
     (state,) = Path("recipe-trained").glob("seed0-*.state")
     # An epoch that ended between its file and its line is kept too.
     assert torch.load(state, weights_only=True)["epochs_done"] - int(kept[1]) in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("seed0.json", {"metrics": {}}),
+        ("seed0.json", {"metrics": {"test_accuracy": float("nan")}}),
+        ("seed0.json", {"seed": 77}),
+        ("seed0.json", {"bytes": -5}),
+        ("seed0.safetensors", None),
+    ],
+)
+def test_a_damaged_result_is_not_taken_for_a_finished_seed(here, capsys, file, content):
+    save_recipe(recipe(), Path("recipe.yaml"))
+    assert cli.main(["train", "recipe.yaml", "--quiet"]) == 0
+    path = Path("recipe-trained") / file
+    if content is None:
+        path.write_bytes(path.read_bytes()[:100])
+    else:
+        path.write_text(json.dumps(json.loads(path.read_text()) | content))
+    capsys.readouterr()
+    assert cli.main(["train", "recipe.yaml", "--quiet"]) == 2
+    assert "it is not overwritten" in " ".join(capsys.readouterr().err.split())

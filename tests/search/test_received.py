@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import threading
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -68,6 +69,8 @@ class Received:
         session = Session(config, build_space(config), folder, None, quiet=True)
         for _ in range(TRIALS):
             end(session)
+        with closing(sqlite3.connect(folder.path / "ledger.db")) as ledger:
+            ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # all of it is in the one file
         return folder
 
     def change(self, **keys):
@@ -309,6 +312,24 @@ def test_a_ledger_only_the_folder_names_is_not_opened(verb, foreign, monkeypatch
     assert "evil.example:6432" in said
     assert "--ledger" in said
     assert len(said.splitlines()) == 2, "a line and a hint"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://a:@127.0.0.1:9/@good/",  # SQLAlchemy ends a login at the first @
+        "postgresql://a:b@127.0.0.1:9/@good/db",
+        "postgresql://a:b@good/db",  # nothing with a password is stored
+    ],
+)
+def test_an_address_that_seems_to_be_of_a_named_server_is_refused(
+    url, received, monkeypatch, capsys
+):
+    monkeypatch.setenv("BITFRONT_LEDGER", "postgresql://bob:pw@good/db")
+    monkeypatch.setattr("search.reading.connected", lambda url: pytest.fail(f"asked {url}"))
+    (received.folder.path / "ledger.json").write_text(json.dumps({"url": url}))
+    assert received.call("front", "tiny") == 2
+    assert "ledger.json: damaged: not an address as it is stored" in capsys.readouterr().err
 
 
 def test_a_ledger_elsewhere_on_this_disk_is_asked_for_once(received, capsys):

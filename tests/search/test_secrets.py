@@ -306,3 +306,12 @@ def test_where_nothing_can_be_kept_a_name_holds_for_the_command(tmp_path, monkey
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
     named.remember("ledger", "postgresql://db.example/x")
     named.check("ledger", "postgresql://db.example/x", "tiny")
+
+
+@pytest.mark.parametrize("text", ["postgresql:bob:s9Zq@h/db", "bob:s9Zq@h/db"])
+def test_what_is_no_address_is_not_remembered_as_one(text, tmp_path, monkeypatch):
+    from search import named
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    named.remember("ledger", text)
+    assert not named.file().exists()
