@@ -645,7 +645,8 @@ def run_all(counts: dict[str, int], seed: int, processes: int, folder: Path) -> 
             cases[worker.kind] += worker.cases
             for case in worker.cases:
                 for found in case["findings"]:
-                    print(f"{found['kind']}:{found['case']} {found['step']}\n    {found['wrong']}")
+                    where = f"{found['kind']}:{found['case']}"
+                    print(ascii(f"{where} {found['step']}"), ascii(found["wrong"]), sep="\n    ")
             sys.stdout.flush()
     return [[kind, *_row(cases[kind])] for kind in counts]
 
