@@ -284,7 +284,10 @@ def _flow(value: Any) -> str:
 
 
 def _random(rng: random.Random) -> Any:
-    return mangled_data({"a": [1, {"b": 2.5}], "float": [0, 1], "max": 3}, rng)
+    try:
+        return mangled_data({"a": [1, {"b": 2.5}], "float": [0, 1], "max": 3}, rng)
+    except RecursionError:  # too deep to be copied
+        return [[[]]]
 
 
 def _make_packed(folder: Path) -> None:
@@ -642,7 +645,8 @@ def run_all(counts: dict[str, int], seed: int, processes: int, folder: Path) -> 
             cases[worker.kind] += worker.cases
             for case in worker.cases:
                 for found in case["findings"]:
-                    print(f"{found['kind']}:{found['case']} {found['step']}\n    {found['wrong']}")
+                    where = f"{found['kind']}:{found['case']}"
+                    print(ascii(f"{where} {found['step']}"), ascii(found["wrong"]), sep="\n    ")
             sys.stdout.flush()
     return [[kind, *_row(cases[kind])] for kind in counts]
 

@@ -3,6 +3,7 @@ datasets, cost, mask, doctor."""
 
 from __future__ import annotations
 
+import math
 import os
 from argparse import Namespace
 from collections.abc import Callable
@@ -10,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from search import terminal
-from trainables.registry import UserError, did_you_mean, is_count
+from trainables.registry import UserError, did_you_mean, is_count, quoted
 
 # What a selector is shown when the user names no data.
 EMBEDDED = "digits"
+MOST_CLASSES = 1_000_000_000
+MOST_NUMBERS = 1_000_000_000
 
 
 def methods(args: Namespace) -> int:
@@ -116,8 +119,9 @@ def cost(args: Namespace) -> int:
     info = DATASETS.get(args.dataset) if args.dataset else None
     shape = _shape(args.shape) if args.shape else (info.shape if info else (3, 32, 32))
     classes = args.classes if args.classes is not None else (info.classes if info else 100)
-    if classes < 1:
-        raise UserError(f"--classes {classes}: give at least 1")
+    if not 1 <= classes <= MOST_CLASSES:
+        given = quoted(str(args.classes))
+        raise UserError(f"--classes {given}: give a number from 1 to {MOST_CLASSES:,}")
     params = _assignments(args.set or [], args.model)
     MODELS.get(args.model)
     table = cost_table(args.model, params, shape, classes, args.binarize)
@@ -296,7 +300,10 @@ def _shape(text: str) -> tuple[int, ...]:
     parts = text.lower().split("x")
     if not all(is_count(part) and int(part) > 0 for part in parts):
         raise UserError(f"--shape {text}: write it as 3x32x32")
-    return tuple(int(part) for part in parts)
+    shape = tuple(int(part) for part in parts)
+    if math.prod(shape) > MOST_NUMBERS:
+        raise UserError(f"--shape {text}: more than {MOST_NUMBERS:,} numbers an input")
+    return shape
 
 
 def _assignments(items: list[str], model: str) -> dict[str, Any]:

@@ -289,8 +289,14 @@ def _cached_table(
 ) -> CostTable:
     import torch
 
-    with torch.device("meta"):
-        model = build_model(name, dict(params), shape, classes)
+    try:
+        with torch.device("meta"):
+            model = build_model(name, dict(params), shape, classes)
+    except (RuntimeError, OverflowError) as error:  # more weights than can be counted
+        reason = (str(error).splitlines() or [""])[0]
+        raise UserError(
+            f"model {name} cannot be made for shape {shape} and {classes:,} classes: {reason}"
+        ) from None
     return trace(model, shape, scope)
 
 

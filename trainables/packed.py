@@ -20,7 +20,7 @@ from trainables.binary import Accumulator, SignInput, accumulate_fixed, quantize
 from trainables.data import DATASETS
 from trainables.methods import build_method
 from trainables.models import build_model
-from trainables.plan import BINARY_INPUTS, binary_layers, plan_layers
+from trainables.plan import BINARY_INPUTS, binary_layers, check_plan, plan_layers
 from trainables.pruning import as_bitmap
 from trainables.registry import UserError, quoted
 from trainables.task import TrialSpec
@@ -44,6 +44,8 @@ def pack_bits(signs: Tensor) -> Tensor:
 
 def unpack_bits(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
     count = int(np.prod(shape))
+    if packed.numel() != -(-count // 8):  # NumPy would fill up what is missing with zeros
+        raise ValueError(f"{packed.numel()} bytes for {count} bits")
     bits = np.unpackbits(packed.numpy(), count=count)
     return torch.from_numpy(bits.astype(np.float32)).mul_(2).sub_(1).view(shape)
 
@@ -196,6 +198,7 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
     info = DATASETS.get(spec.task.dataset)
     model = build_model(spec.task.model.name, spec.task.model.params, info.shape, info.classes)
     layers = plan_layers(model, spec.task.binarize)
+    check_plan(spec.plan, layers)
     modules = dict(model.named_modules())
     method = build_method(spec.method, dict(spec.params))
     own = (*(f".weight.{part}" for part in PARTS), ".input_quantizer.shift")

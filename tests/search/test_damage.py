@@ -430,6 +430,25 @@ def test_a_value_of_a_large_yaml_is_not_repeated(tmp_path, capsys):
     assert len(error) < 3000
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--classes=" + "9" * 400,
+        "--classes=0",
+        "--shape=²x3",
+        "--shape=999999999x999999999x999999999",
+        "--shape=" + "9" * 400,
+        "--plan=front:²",
+        "--set=width=" + "9" * 400,
+        "--set=depth=!!int abc",
+    ],
+)
+def test_the_price_of_an_impossible_network_is_an_error(capsys, option):
+    code, _, error = answer(capsys, "cost", "mlp", option)
+    assert code == 2
+    assert len(error) < 3000
+
+
 def test_an_option_of_many_letters_is_not_repeated(capsys):
     assert main(["validate", "--trials", "x" * 200_000]) == 2
     assert len(capsys.readouterr().err) < 3000

@@ -160,6 +160,48 @@ def test_a_foreign_safetensors_file_is_a_user_error(tmp_path: Path, metadata) ->
         packed.load(path)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda metadata, tensors: metadata.pop("notes"),
+        lambda metadata, tensors: metadata.update(notes="{"),
+        lambda metadata, tensors: metadata.update(notes="[" * 100_000),
+        lambda metadata, tensors: metadata.update(notes="5"),
+        lambda metadata, tensors: metadata.pop("spec"),
+        lambda metadata, tensors: metadata.update(spec="[" * 100_000),
+        lambda metadata, tensors: metadata.update(
+            spec=metadata["spec"].replace('"plan":"BW"', '"plan":"B"')
+        ),
+        lambda metadata, tensors: metadata.update(
+            spec=metadata["spec"].replace('"plan":"BW"', '"plan":"XX"')
+        ),
+        lambda metadata, tensors: tensors.update(
+            {key: t.long() for key, t in tensors.items() if key.endswith(".bits")}
+        ),
+        lambda metadata, tensors: tensors.update(
+            {key: t[:1] for key, t in tensors.items() if key.endswith(".bits")}
+        ),
+        lambda metadata, tensors: tensors.update(
+            {key: t[:1] for key, t in tensors.items() if not key.endswith(".bits") and t.dim()}
+        ),
+    ],
+)
+def test_content_that_cannot_be_is_a_user_error_though_its_checksum_is_right(
+    one: Path, tmp_path: Path, change
+) -> None:
+    with safe_open(str(one), framework="pt") as file:
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        metadata = dict(file.metadata())
+    del metadata["sha256"]
+    change(metadata, tensors)
+    tensors = {key: tensor.contiguous() for key, tensor in tensors.items()}
+    metadata["sha256"] = packed._digest(tensors, metadata)
+    path = tmp_path / "changed.safetensors"
+    save_file(tensors, path, metadata)
+    with pytest.raises(UserError, match=r"changed.safetensors: (damaged|its tensors)"):
+        packed.load(path)
+
+
 @pytest.mark.parametrize("metadata", [{}, {"version": "99"}])
 def test_a_file_of_another_version_is_a_user_error(tmp_path: Path, metadata: dict) -> None:
     path = tmp_path / "future.safetensors"
