@@ -151,7 +151,8 @@ def test_points_without_a_finite_accuracy_are_not_drawn() -> None:
 def test_page_is_self_contained() -> None:
     page = front_html(POINTS, "digits <front>", cost_label="bops")
     tags = re.findall(r"<(?:script|link|img|iframe)\b[^>]*>", page[:2000] + page[-20000:])
-    assert 'src="http' not in page
+    # Not any text: plotly 6 has the address of icons of maps, which it fetches for maps only.
+    assert re.search(r'<(?:script|link|img|iframe)\b[^>]{0,300}src="http', page) is None
     assert not any("http" in tag for tag in tags)
     assert "Plotly.react" in page
     assert len(page) > 1_000_000

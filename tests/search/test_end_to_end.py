@@ -214,7 +214,7 @@ def test_a_home_may_be_called_anything_and_a_lost_ledger_ends_its_search(tmp_pat
     folder.mkdir()
     user = User(folder, cluster)
     process = user.start("run", "e2e.yaml", "--trials", "400")
-    wait_for(lambda: any(e.state == "complete" for e in user.entries()), 120, "a trial", process)
+    wait_for(lambda: any(e.state == "complete" for e in user.entries()), 200, "a trial", process)
     for file in user.search.path.glob("ledger.db*"):
         file.unlink()
     out, _ = process.communicate(timeout=200)

@@ -117,7 +117,7 @@ def quickly(monkeypatch):
 def searched(make_space, proxy, folder):
     """A search of two trials, tracked behind the proxy from its beginning to its end."""
     uri = f"http://127.0.0.1:{proxy.server_address[1]}"
-    config, space = make_space(f"tracking.uri={uri}", "search.trials=2", "tracking.patience=60")
+    config, space = make_space(f"tracking.uri={uri}", "search.trials=2", "tracking.patience=200")
     folder.path.mkdir(exist_ok=True)
     tracker = Tracker(config, folder.identity, folder.path.parent)
     session = Session(config, space, folder, tracker, quiet=True)
