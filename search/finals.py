@@ -44,7 +44,7 @@ def final_trainings(folder: SearchFolder, skip_damaged: bool = False) -> list[Fi
     """The latest of every recipe and seed. A damaged line is an error, or left out."""
     path = folder.path / FILE
     try:
-        text = read_text(path)
+        text = read_text(path, stored=True)
     except UserError as error:
         if skip_damaged or isinstance(error, NoSuchFileError):
             return []

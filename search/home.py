@@ -122,7 +122,7 @@ class SearchFolder:
         file = self.path / "identity"
         if not file.exists():
             write_atomically(file, uuid.uuid4().hex[:12])
-        found = read_text(file).strip()
+        found = read_text(file, stored=True).strip()
         if not is_name(found):
             raise UserError(f"{file}: damaged: {quoted(found)} is no identity of a search")
         return found

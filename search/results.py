@@ -62,7 +62,7 @@ def newest_readable(root: Path) -> SearchFolder | None:
 
 def stored_config(folder: SearchFolder) -> SearchConfig:
     file = folder.config_file
-    text = read_text(file, MOST_YAML_BYTES)
+    text = read_text(file, MOST_YAML_BYTES, stored=True)
     # Version 0.1 wrote no format, and left 1e5 without quotes where it was a text.
     old = FORMAT_LINE.search(text) is None
     data, _ = load_yaml(text, str(file), plain=old, fault="damaged: not valid YAML")

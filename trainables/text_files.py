@@ -55,11 +55,12 @@ def whole_path(text: str | os.PathLike[str]) -> Path:
         raise UserError(f"{quoted(str(text))} is no path: {reason}") from None
 
 
-def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """The text of a file of at most so many bytes, whatever kind of file it is."""
+def read_text(path: Path, most: int = MOST_BYTES, stored: bool = False) -> str:
+    """The text of a file of at most so many bytes, whatever kind of file it is. What we have
+    `stored` is an ordinary one: a pipe in its place would be waited for."""
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise UserError(f"{path}: cannot be read: not a file")  # a pipe would be waited for
+        if stored and path.exists() and not path.is_file() and not path.is_dir():
+            raise UserError(f"{path}: cannot be read: not a file")
         with path.open("rb") as file:
             content = file.read(most + 1)
     except FileNotFoundError:
@@ -77,7 +78,7 @@ def read_text(path: Path, most: int = MOST_BYTES) -> str:
 
 
 def read_json(path: Path) -> Any:
-    return parse_json(read_text(path), str(path))
+    return parse_json(read_text(path, stored=True), str(path))
 
 
 def parse_json(text: str | bytes, name: str) -> Any:
