@@ -23,7 +23,10 @@ def _own_home(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def _nothing_named(tmp_path, monkeypatch):
-    """What the user has named, and which secrets were seen, is not passed on between tests."""
+    """What the user has named, and which secrets were seen, is not passed on between tests; nor is
+    the ledger a command was given, which it keeps in the environment for the processes it starts."""
+    monkeypatch.setenv("BITFRONT_LEDGER", "")
+    monkeypatch.delenv("BITFRONT_LEDGER")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for place in ("named._now", "urls._known"):
         monkeypatch.setattr(f"search.{place}", set())

@@ -184,6 +184,7 @@ def _tracked_search(home: Path):
     from search.home import SearchFolder, write_atomically
     from search.launch import _summary
     from search.space_config import build_space
+    from search.status_line import StatusLine
     from search.tracking import Tracker
     from search.yaml_source import parse
 
@@ -206,7 +207,7 @@ def _tracked_search(home: Path):
     deadline = time.monotonic() + 200
     while tracker.behind and time.monotonic() < deadline:
         time.sleep(0.1)  # importing MLflow takes as long as the machine is busy
-    assert tracker.close("complete", *_summary(folder, quiet=False)) is None
+    assert tracker.close("complete", *_summary(folder, StatusLine())) is None
     return tracker.mirror.experiment_id, tracker.mirror.parent_id
 
 
