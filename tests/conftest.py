@@ -24,7 +24,7 @@ def _own_home(tmp_path, monkeypatch):
 @pytest.fixture(autouse=True)
 def _nothing_named(tmp_path, monkeypatch):
     """What the user has named, and which secrets were seen, is not passed on between tests; nor is
-    the ledger a command was given, which it keeps in the environment for the processes it starts."""
+    the ledger a command was given, which it keeps in the environment."""
     monkeypatch.setenv("BITFRONT_LEDGER", "")
     monkeypatch.delenv("BITFRONT_LEDGER")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
