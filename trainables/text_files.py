@@ -227,6 +227,11 @@ def _check_expanded(root: yaml.Node) -> None:
         if id(node) in above:
             raise _SizeError(problem="an alias stands for itself", problem_mark=node.start_mark)
         if isinstance(node, yaml.ScalarNode):
+            if any("\ud800" <= character <= "\udfff" for character in node.value):
+                raise yaml.MarkedYAMLError(
+                    problem="half a character (a surrogate) is no text",
+                    problem_mark=node.start_mark,
+                )
             return 1, len(node.value), 1
         above.add(id(node))
         pairs = isinstance(node, yaml.MappingNode)

@@ -161,3 +161,9 @@ def test_newer_formats_are_refused_and_older_ones_opened() -> None:
     for damaged in (0, -1, True, "1", 1.0, [], {}):
         with pytest.raises(UserError, match="no version of its format"):
             check_format(damaged, 1, "x")
+
+
+@pytest.mark.parametrize("text", [r'x: "\ud800"', r'"\ud83d\ude00": 1', r'x: ["a", "\udfff"]'])
+def test_half_a_character_is_no_text(text: str) -> None:
+    with pytest.raises(UserError, match=r"file\.yaml:1 not valid YAML: half a character"):
+        load_yaml(text, "file.yaml")
