@@ -16,8 +16,8 @@ import statistics
 from typing import Any
 
 from benchmarks.table import bar, csv_path, format_table, write_csv
-from trainables.cost import task_cost_table
-from trainables.task import Task, TrialSpec
+from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.task import Task, TrialSpec
 
 PAPER = {
     "F": {"relu": 65.44, "binrelu": 64.98, "rprelu": 63.83, "hardtanh": 61.15, "identity": 16.40},
@@ -47,7 +47,7 @@ def spec_of(activation: str, level: str, seed: int, args: argparse.Namespace) ->
 def accuracy(spec: TrialSpec) -> float:
     import torch
 
-    from trainables.training import Training, search_data
+    from bitfront.trainables.training.loop import Training, search_data
 
     torch.set_num_threads(1)
     training = Training(spec, *search_data(spec.task))

@@ -32,8 +32,8 @@ class Trained(NamedTuple):
 
 def install() -> None:
     """Wrap what a trial does in an epoch."""
-    import trainables.training  # now rather than in the first epoch, which is timed  # noqa: F401
-    from trainables.trial import Trial
+    import bitfront.trainables.training.loop  # now rather than in the first epoch, which is timed  # noqa: F401
+    from bitfront.trainables.worker.worker import Trial
 
     train = Trial._epoch
 

@@ -165,7 +165,7 @@ class Bench:
 
     def warm_up(self, kind: str) -> None:
         """Load what the first case would load, so that no case is charged for it."""
-        import trainables.selectors  # noqa: F401
+        import bitfront.trainables.selectors  # noqa: F401
 
         _quiet(["validate", str(self.folder / "full.yaml")])
         if kind in ("stored", "ledgers"):
@@ -294,9 +294,9 @@ def _make_packed(folder: Path) -> None:
     """A binary network, one with scales and thresholds, and pruned ones."""
     import torch
 
-    from trainables import packed
-    from trainables.task import Task, TrialSpec
-    from trainables.training import Network
+    from bitfront.trainables import packed
+    from bitfront.trainables.task import Task, TrialSpec
+    from bitfront.trainables.training.loop import Network
 
     mlp = {"name": "mlp", "depth": 3, "width": 21}
     narrow = {"name": "cresnet", "depth": 8, "width": 8}
@@ -316,15 +316,20 @@ def _make_packed(folder: Path) -> None:
 
 def _make_searches(home: Path, folder: Path) -> None:
     """A search with made-up results and everything a folder can hold, and a healthy one."""
-    from search.config import from_source
-    from search.finals import FinalTraining, note_finals
-    from search.home import SearchFolder, selections_folder, stages_folder, write_atomically
-    from search.selection import write_selection
-    from search.space_config import build_space
-    from search.study import Ledger
-    from search.yaml_source import parse
-    from trainables.selectors import SelectionSpec, select
-    from trainables.selectors.base import store
+    from bitfront.search.config.schema import from_source
+    from bitfront.search.config.source import parse
+    from bitfront.search.config.space import build_space
+    from bitfront.search.ledger.folder import (
+        SearchFolder,
+        selections_folder,
+        stages_folder,
+        write_atomically,
+    )
+    from bitfront.search.ledger.ledger import Ledger
+    from bitfront.search.recipes.finals import FinalTraining, note_finals
+    from bitfront.search.session.selection import write_selection
+    from bitfront.trainables.selectors import SelectionSpec, select
+    from bitfront.trainables.selectors.base import store
 
     for name in ("plain", "healthy"):
         config = from_source(parse(YAMLS["plain"], "plain.yaml"), name=name)
@@ -374,7 +379,7 @@ def _mangle_tensors(source: Path, out: Path, rng: random.Random) -> None:
     from safetensors import safe_open
     from safetensors.torch import save_file
 
-    from trainables import packed
+    from bitfront.trainables import packed
 
     with safe_open(str(source), framework="pt") as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -418,7 +423,7 @@ def _status_lists_the_healthy(at: list[str]) -> tuple[int, str, str]:
 
 
 def _page(home: Path) -> tuple[int, str, str]:
-    from search.dashboard import HomeSource
+    from bitfront.dashboards.pages.server import HomeSource
 
     source = HomeSource(home)
     source.searches()
@@ -428,8 +433,8 @@ def _page(home: Path) -> tuple[int, str, str]:
 
 def _extras(home: Path) -> tuple[int, str, str]:
     """What a driver tells MLflow of a search besides its trials."""
-    from search.extras import extras_of
-    from search.home import SearchFolder
+    from bitfront.search.ledger.folder import SearchFolder
+    from bitfront.search.tracking.extras import extras_of
 
     extras_of(SearchFolder(home / "plain"), [])
     return 0, "", ""
@@ -440,7 +445,7 @@ def _extras(home: Path) -> tuple[int, str, str]:
 
 def _quiet(arguments: list[str]) -> tuple[int, str, str]:
     """(exit code, output, errors) of a command line, in this process."""
-    from search.cli import main
+    from bitfront.cli import main
 
     out, error = _Printed(), _Printed()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
@@ -478,19 +483,19 @@ def complaint(code: int, out: str, error: str) -> str | None:
 
 def nothing_starts(kind: str) -> None:
     """`resume` and `train` end where training would begin."""
-    import search.recipe
-    from trainables.registry import UserError
+    from bitfront.search.recipes import recipe
+    from bitfront.trainables.registry import UserError
 
     def would_train(*args: Any, **kwargs: Any) -> Any:
         raise UserError("would train")
 
-    search.recipe.train_recipe = would_train
+    recipe.train_recipe = would_train
     if kind in ("stored", "ledgers"):
-        import search.launch
-        import search.tuner
+        from bitfront.search.cluster import tuner
+        from bitfront.verbs import launch
 
-        search.tuner.run_trials = would_train
-        search.launch._summary = lambda folder, quiet: ({}, "")
+        tuner.run_trials = would_train
+        launch._summary = lambda folder, quiet: ({}, "")
 
 
 def try_case(bench: Bench, kind: str, seed: int, number: int) -> tuple[list[Finding], int]:
@@ -682,7 +687,7 @@ def main() -> int:
         counts = {args.kind: counts[args.kind]} if args.kind else counts
         began = time.monotonic()
         rows = run_all(counts, args.seed, args.processes, Path(name))
-    from search.terminal import table
+    from bitfront.terminal.tables import table
 
     headers = ["input", "cases", "tracebacks", "above 5 s", "above 1 GB", "slowest s", "peak MB"]
     print(table(headers, [[str(cell) for cell in row] for row in rows]))

@@ -20,12 +20,12 @@ ORPHAN_SECONDS = 30.0
 def undisturbed(search: str) -> list[Any]:
     """The trials of a search that nothing happens to: trained one after the other, here, without
     Ray or MLflow."""
-    from search.config import from_source
-    from search.driver import Session
-    from search.home import SearchFolder
-    from search.space_config import build_space
-    from search.yaml_source import parse
-    from trainables.trial import Trial
+    from bitfront.search.config.schema import from_source
+    from bitfront.search.config.source import parse
+    from bitfront.search.config.space import build_space
+    from bitfront.search.ledger.folder import SearchFolder
+    from bitfront.search.session.session import Session
+    from bitfront.trainables.worker.worker import Trial
 
     config = from_source(parse(search, "search.yaml"))
     with TemporaryDirectory() as folder:
@@ -96,8 +96,8 @@ def same_values(entries: list[Any], expected: dict[str, Any]) -> list[str]:
 
 def same_front(user: User, entries: list[Any], expected: dict[str, Any]) -> list[str]:
     """The front is that of the undisturbed search, without the trials that failed."""
-    from search.front import Front
-    from search.results import Results
+    from bitfront.search.front import Front
+    from bitfront.search.results.results import Results
 
     results = Results.of(user.search)
     front = Front(results.config.front_objectives)
@@ -124,7 +124,7 @@ def told_once(entries: list[Any], tracking: str) -> list[str]:
     nothing of any kind RUNNING."""
     from mlflow import MlflowClient
 
-    from search.mirror import STATUS
+    from bitfront.search.tracking.mirror import STATUS
 
     client = MlflowClient(tracking)
     experiments = [e.experiment_id for e in client.search_experiments()]
@@ -161,7 +161,7 @@ def no_orphans(token: str, seconds: float = ORPHAN_SECONDS) -> list[str]:
         left = {
             pid: title
             for pid, title in processes(token).items()
-            if title.startswith("ray::ResourceTrainable") or "search.cli" in title
+            if title.startswith("ray::ResourceTrainable") or "bitfront.cli" in title
         }
         if not left:
             return []
@@ -172,7 +172,7 @@ def no_orphans(token: str, seconds: float = ORPHAN_SECONDS) -> list[str]:
 
 def small_logs(cluster: Cluster) -> list[str]:
     """What trials print fills no disk."""
-    from trainables.log import LOG_MB
+    from bitfront.trainables.worker.log import LOG_MB
 
     sizes = {log.name: log.stat().st_size / 1e6 for log in cluster.logs()}
     return [f"{name} has {size:,.0f} MB" for name, size in sizes.items() if size > LOG_MB]

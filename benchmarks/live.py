@@ -26,15 +26,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
-from dashboards.live import live_app
-from search.config import from_source
-from search.dashboard import HomeSource
-from search.entry import Entry
-from search.home import SearchFolder, write_atomically
-from search.results import stored_config
-from search.space_config import build_space
-from search.study import Ledger
-from search.yaml_source import parse
+from bitfront.dashboards.pages.live import live_app
+from bitfront.dashboards.pages.server import HomeSource
+from bitfront.search.config.schema import from_source
+from bitfront.search.config.source import parse
+from bitfront.search.config.space import build_space
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.results.results import stored_config
 
 YAML = """\
 name: live

@@ -82,7 +82,7 @@ def tour(python: Path) -> list[str]:
     failed = []
     with tempfile.TemporaryDirectory() as folder:
         for words in TOUR:
-            command = [python, "-m", "search.cli", *words]
+            command = [python, "-m", "bitfront.cli", *words]
             ended = subprocess.run(command, cwd=folder, capture_output=True, text=True)
             shown = f"bitfront {' '.join(words)}"
             said = ended.stdout + ended.stderr

@@ -13,10 +13,10 @@ from pathlib import Path
 import torch
 
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
-from trainables import packed
-from trainables.cost import task_cost_table
-from trainables.task import Task, TrialSpec
-from trainables.training import Network
+from bitfront.trainables import packed
+from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.task import Task, TrialSpec
+from bitfront.trainables.training.loop import Network
 
 MODELS = ("vit-b16", "deit-b", "deit-s", "deit-t", "swin-t", "resnet50", "resnet20")
 # Times smaller, by how what is not binary is stored; 32 is the limit.

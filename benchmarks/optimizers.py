@@ -37,8 +37,8 @@ TEMPERATURE_RATE = 1e-2
 
 
 def spec_of(task: dict[str, Any], method: str, params: dict[str, Any], seed: int) -> Any:
-    from trainables.cost import task_cost_table
-    from trainables.task import Task, TrialSpec
+    from bitfront.trainables.cost import task_cost_table
+    from bitfront.trainables.task import Task, TrialSpec
 
     built = Task.model_validate(task)
     letter = "F" if method == "fp" else "W"
@@ -48,8 +48,8 @@ def spec_of(task: dict[str, Any], method: str, params: dict[str, Any], seed: int
 
 def trained(spec: Any, subset: int | None = None, each_epoch: bool = False) -> Any:
     """Trained on (a part of) the training data, measured on the test set."""
-    from trainables.data import load_test, load_train
-    from trainables.training import Training
+    from bitfront.trainables.data import load_test, load_train
+    from bitfront.trainables.training.loop import Training
 
     train = load_train(spec.task.dataset, spec.task.data_dir)
     if subset and subset < len(train):
@@ -128,7 +128,7 @@ def temperature(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
 
 def moons(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
     """methods.md 2.4: 200 points, full batch, 3000 epochs, 5 samples, mode and 10 draws."""
-    from trainables.training import Training, search_data
+    from bitfront.trainables.training.loop import Training, search_data
 
     task = {
         "dataset": "moons",
@@ -223,7 +223,7 @@ def steps(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
     one thread that is what a step costs, whatever else the machine does."""
     import torch
 
-    from trainables.training import Training
+    from bitfront.trainables.training.loop import Training
 
     rows: list[Row] = []
     bars = []
@@ -259,7 +259,7 @@ def steps(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
 def _random_digits(count: int) -> Any:
     import torch
 
-    from trainables.data import Arrays
+    from bitfront.trainables.data import Arrays
 
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(count, 1, 28, 28, generator=generator)

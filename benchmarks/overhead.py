@@ -72,7 +72,7 @@ class Timing:
 
 
 def configured(folder: Path, trials: int, at_once: int) -> Any:
-    from search import config
+    from bitfront.search.config import schema as config
 
     path = folder / "overhead.yaml"
     path.write_text(SEARCH, encoding="utf-8")
@@ -98,7 +98,7 @@ def start_ray(at_once: int) -> None:
 def completed(place: Any, trials: int) -> list[Any]:
     """The trials of a search, all of which must have come to their end: one that failed took no
     time worth measuring."""
-    from search.study import read_entries
+    from bitfront.search.ledger.ledger import read_entries
 
     entries = read_entries(place.ledger_url, place.name)
     lost = [e for e in entries if e.state != "complete"]
@@ -110,8 +110,8 @@ def completed(place: Any, trials: int) -> list[Any]:
 
 def run_bitfront(folder: Path, trials: int, at_once: int, profile: bool = False) -> Timing:
     """The path of `bitfront run`: session, Ray Tune, ledger on disk, MLflow on SQLite."""
-    import search.tuner  # sets what Ray reads when it is imported  # noqa: F401
-    from search.launch import launch, prepare
+    import bitfront.search.cluster.tuner  # sets what Ray reads when it is imported  # noqa: F401
+    from bitfront.verbs.launch import launch, prepare
 
     config = configured(folder, trials, at_once)
     start_ray(at_once)
@@ -147,8 +147,8 @@ def run_stock(folder: Path, trials: int, at_once: int) -> Timing:
     from ray.air.integrations.mlflow import MLflowLoggerCallback
     from ray.tune.search.optuna import OptunaSearch
 
-    from search.space_config import build_space
-    from spaces.space import costs_of
+    from bitfront.search.config.space import build_space
+    from bitfront.spaces.space import costs_of
 
     config = configured(folder, trials, at_once)
     space = build_space(config)
@@ -160,7 +160,7 @@ def run_stock(folder: Path, trials: int, at_once: int) -> Timing:
         def setup(self, config: dict[str, Any]) -> None:
             import torch
 
-            from trainables.training import Training, search_data
+            from bitfront.trainables.training.loop import Training, search_data
 
             torch.set_num_threads(1)
             self.spec = space.walk(lambda name, domain: config[name])
@@ -234,9 +234,9 @@ def run_bare(folder: Path, trials: int, at_once: int) -> Timing:
     import optuna
     import torch
 
-    from search.space_config import build_space
-    from spaces.space import costs_of
-    from trainables.training import Training, search_data
+    from bitfront.search.config.space import build_space
+    from bitfront.spaces.space import costs_of
+    from bitfront.trainables.training.loop import Training, search_data
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     torch.set_num_threads(1)
@@ -274,7 +274,7 @@ def sampler(seed: int) -> Any:
 
 
 def suggested(trial: Any, name: str, domain: Any) -> Any:
-    from trainables.parameters import Choice, Int
+    from bitfront.trainables.parameters import Choice, Int
 
     if isinstance(domain, Choice):
         return trial.suggest_categorical(name, domain.values)

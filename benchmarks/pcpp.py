@@ -27,8 +27,8 @@ POINTS_FROM_FULL = 5.0
 
 
 def spec_of(task: dict[str, Any], method: str, seed: int, level: str = "W") -> Any:
-    from trainables.cost import task_cost_table
-    from trainables.task import Task, TrialSpec
+    from bitfront.trainables.cost import task_cost_table
+    from bitfront.trainables.task import Task, TrialSpec
 
     built = Task.model_validate(task)
     letter = "F" if method == "fp" else level
@@ -37,7 +37,7 @@ def spec_of(task: dict[str, Any], method: str, seed: int, level: str = "W") -> A
 
 
 def fashion(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
-    from trainables.training import Training, search_data
+    from bitfront.trainables.training.loop import Training, search_data
 
     task = {
         "dataset": "fashion-mnist",
@@ -74,8 +74,13 @@ def fashion(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
 
 
 def cifar10(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
-    from trainables.data import load_test, load_train
-    from trainables.training import Training, device_from_resources, evaluate, recalibrate
+    from bitfront.trainables.data import load_test, load_train
+    from bitfront.trainables.training.loop import (
+        Training,
+        device_from_resources,
+        evaluate,
+        recalibrate,
+    )
 
     found = [f for f in Path(args.data_dir or ".", "weights").rglob("*resnet20*") if f.is_file()]
     if not found:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks import truth
-from search.config import COSTS, SearchConfig
-from search.entry import Entry
-from search.front import Objective, hypervolume
-from search.space_config import build_space
-from spaces.space import Space
-from trainables.task import TrialSpec
+from bitfront.search.config.schema import COSTS, SearchConfig
+from bitfront.search.config.space import build_space
+from bitfront.search.front import Objective, hypervolume
+from bitfront.search.ledger.entry import Entry
+from bitfront.spaces.space import Space
+from bitfront.trainables.task import TrialSpec
 
 OBJECTIVES = [Objective("val_accuracy", True), Objective("flops", False)]
 CHANCE = 0.1

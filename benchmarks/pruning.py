@@ -30,8 +30,8 @@ EPS = 0.05
 
 
 def spec_of(task: dict[str, Any], method: str, params: dict[str, Any], seed: int = 0) -> Any:
-    from trainables.cost import task_cost_table
-    from trainables.task import Task, TrialSpec
+    from bitfront.trainables.cost import task_cost_table
+    from bitfront.trainables.task import Task, TrialSpec
 
     built = Task.model_validate(task)
     letter = "F" if method == "fp" else "W"
@@ -46,9 +46,9 @@ def _step(method: str, train: str, cached: bool, batch: int) -> tuple[Callable[[
     """(one training step of the million-weight network, its weights), on random images."""
     import torch
 
-    from trainables.data import Arrays
-    from trainables.sparse import Popped
-    from trainables.training import Training
+    from bitfront.trainables.data import Arrays
+    from bitfront.trainables.layers.sparse import Popped
+    from bitfront.trainables.training.loop import Training
 
     task = {
         "dataset": "fashion-mnist",
@@ -76,8 +76,8 @@ def _step(method: str, train: str, cached: bool, batch: int) -> tuple[Callable[[
 
 
 def steps(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
-    from trainables.attacks import atta_bytes
-    from trainables.pruning import counts
+    from bitfront.trainables.layers.pruning import counts
+    from bitfront.trainables.training.attacks import atta_bytes
 
     rows: list[Row] = []
     times: dict[str, float] = {}
@@ -182,8 +182,8 @@ def claims(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
 def _run(
     args: argparse.Namespace, rate: float, p: float, lbn: bool, train: str, seed: int
 ) -> dict[str, float]:
-    from trainables.robustness import robust_accuracies
-    from trainables.training import Training, search_data
+    from bitfront.trainables.training.loop import Training, search_data
+    from bitfront.trainables.training.robustness import robust_accuracies
 
     task = {
         "dataset": "fashion-mnist",

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
-from search import config
-from search.driver import Session
-from search.entry import Entry
-from search.home import SearchFolder, write_atomically
-from search.space_config import build_space
+from bitfront.search.config import schema as config
+from bitfront.search.config.space import build_space
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.session.session import Session
 
 SEARCH = """\
 name: made-up
@@ -83,8 +83,8 @@ def _train(session: Session, entry: Entry, rng: random.Random) -> None:
 
 def measure(folder: Path, trials: int) -> Row:
     """Reading and drawing in this process, imports included when it is the first one."""
-    from search.showing import report_of
-    from search.view import SearchReader
+    from bitfront.search.results.view import SearchReader
+    from bitfront.verbs.pictures import report_of
 
     place = made_up_search(folder, trials)
     reader = SearchReader(place)

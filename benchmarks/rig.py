@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.faulty import FOLDER, HOOK
 
 ROOT = Path(__file__).parent.parent
-BITFRONT = [sys.executable, "-m", "search.cli"]
+BITFRONT = [sys.executable, "-m", "bitfront.cli"]
 POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 
 
@@ -227,13 +227,13 @@ class User:
 
     @property
     def search(self) -> Any:
-        from search.home import SearchFolder
+        from bitfront.search.ledger.folder import SearchFolder
 
         return SearchFolder(self.folder / "runs" / self.name)
 
     def entries(self) -> list[Any]:
         """The ledger's trials, as far as there are any yet."""
-        from search.study import read_entries
+        from bitfront.search.ledger.ledger import read_entries
 
         try:
             return read_entries(self.search.ledger_url, self.name)

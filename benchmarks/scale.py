@@ -65,12 +65,12 @@ def drive(
     folder: Path, sizes: Sequence[int], slots: int, sampler: str, tracked: bool = True
 ) -> list[Row]:
     """One search to its end, in this process; a row when it has had so many trials."""
-    from search.config import from_source
-    from search.driver import Session
-    from search.home import SearchFolder
-    from search.space_config import build_space
-    from search.tracking import Tracker
-    from search.yaml_source import parse
+    from bitfront.search.config.schema import from_source
+    from bitfront.search.config.source import parse
+    from bitfront.search.config.space import build_space
+    from bitfront.search.ledger.folder import SearchFolder
+    from bitfront.search.session.session import Session
+    from bitfront.search.tracking.tracker import Tracker
 
     settings = [f"search.trials={max(sizes)}", f"search.sampler={sampler}"]
     settings += [] if tracked else ["tracking.enabled=false"]
@@ -136,7 +136,7 @@ def commands(folder: Path) -> Row:
     for verb in ("status", "front", "resume"):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         began = time.perf_counter()
-        command = [sys.executable, "-m", "search.cli", verb, "scale"]
+        command = [sys.executable, "-m", "bitfront.cli", verb, "scale"]
         done = subprocess.run(command, env=env, capture_output=True, text=True)
         if done.returncode:
             raise RuntimeError(f"{verb}: {done.stdout}{done.stderr}")
@@ -161,12 +161,12 @@ def measure(sizes: Sequence[int], slots: int, sampler: str, tracked: bool) -> li
 
 def run_on_ray(folder: Path, trials: int, slots: int) -> Row:
     """The whole path with Ray Tune: actors of a trainable that ends at once."""
-    import search.tuner as tuner
+    import bitfront.search.cluster.tuner as tuner
     from benchmarks.near_empty import NearEmpty
     from benchmarks.overhead import completed, start_ray
-    from search.config import from_source
-    from search.launch import launch, prepare
-    from search.yaml_source import parse
+    from bitfront.search.config.schema import from_source
+    from bitfront.search.config.source import parse
+    from bitfront.verbs.launch import launch, prepare
 
     settings = [f"search.trials={trials}", "search.sampler=random"]
     config = from_source(parse(SEARCH, "scale.yaml"), [*settings, f"resources.concurrent={slots}"])
@@ -189,12 +189,12 @@ def efficiency(folder: Path, trials: int, slots: int) -> Row:
     """Share of the slots' time in which they trained: trials that need so many seconds of a core,
     on a machine that does nothing else. What the driver and Ray's own processes take from the cores
     makes the training itself longer; the second share counts only what it would have needed."""
-    import search.tuner as tuner
+    import bitfront.search.cluster.tuner as tuner
     from benchmarks.near_empty import SECONDS, Busy
     from benchmarks.overhead import completed, start_ray
-    from search.config import from_source
-    from search.launch import launch, prepare
-    from search.yaml_source import parse
+    from bitfront.search.config.schema import from_source
+    from bitfront.search.config.source import parse
+    from bitfront.verbs.launch import launch, prepare
 
     settings = [f"search.trials={trials}", f"resources.concurrent={slots}"]
     config = from_source(parse(SEARCH, "scale.yaml"), settings)

@@ -24,10 +24,10 @@ from types import SimpleNamespace
 from benchmarks.problems import Problem, synthetic, table
 from benchmarks.simulator import Replayed, simulate
 from benchmarks.table import RESULTS, Row, bar, csv_path, format_table, write_csv
-from search.config import EarlyStoppingSpec
-from search.entry import Entry
-from search.stopping import EarlyStopping
-from search.stopping import Row as Row_
+from bitfront.search.config.schema import EarlyStoppingSpec
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.session.early_stopping import EarlyStopping
+from bitfront.search.session.early_stopping import Row as Row_
 
 MARKS = (25, 50, 100, 150, 200)
 OPTUNA = ("random", "tpe-independent", "tpe", "nsga2", "gp")
@@ -206,7 +206,7 @@ def plot(rows: list[Row], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    from dashboards.style import PALETTE
+    from bitfront.dashboards.figures.style import PALETTE
 
     workers = max(int(str(r["workers"])) for r in rows)
     rows = [r for r in rows if int(str(r["workers"])) == workers]
@@ -253,7 +253,7 @@ def asks() -> list[Row]:
     """The time of one ask late in a long search."""
     import random
 
-    from search.study import Ledger
+    from bitfront.search.ledger.ledger import Ledger
 
     rows: list[Row] = []
     for trials, layers, limit in ((300, 20, 100), (3000, 60, 300)):

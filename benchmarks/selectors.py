@@ -25,9 +25,9 @@ from typing import Any
 
 from benchmarks import truth
 from benchmarks.table import bar, csv_path, format_table, write_csv
-from trainables.cost import CostTable, task_cost_table
-from trainables.selectors import SELECTORS, Selection, SelectionSpec, select
-from trainables.task import Task
+from bitfront.trainables.cost import CostTable, task_cost_table
+from bitfront.trainables.selectors import SELECTORS, Selection, SelectionSpec, select
+from bitfront.trainables.task import Task
 
 BUDGETS = (80, 60, 40, 20, 10)
 RULE = "nearest"
@@ -116,8 +116,8 @@ def measure(
 
 def measure_slimming(problem: Problem, seeds: int) -> dict[str, Any]:
     """Channels removed from a full-precision network instead of bits, at the same budgets."""
-    from trainables.slimming import slim
-    from trainables.training import search_data
+    from bitfront.trainables.training.loop import search_data
+    from bitfront.trainables.training.slimming import slim
 
     task = problem.spec("front", {}, 0).task
     row: dict[str, Any] = {"table": problem.name, "selector": "network slimming", "switches": ""}
@@ -176,10 +176,10 @@ def scoring_seconds(threads: int) -> list[dict[str, Any]]:
     of a backward pass over 5,000 images. Images of noise take as long as any."""
     import torch
 
-    from trainables.data import Arrays
-    from trainables.pretraining import weights_of
-    from trainables.selectors.scoring import Scoring
-    from trainables.training import Network
+    from bitfront.trainables.data import Arrays
+    from bitfront.trainables.selectors.scoring import Scoring
+    from bitfront.trainables.training.loop import Network
+    from bitfront.trainables.training.pretraining import weights_of
 
     torch.set_num_threads(threads)
     task = Task.model_validate({"dataset": "cifar10", "model": "cresnet20", "batch_size": 128})

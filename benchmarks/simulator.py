@@ -10,13 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from search.config import SearchConfig
-from search.driver import Session
-from search.entry import Entry
-from search.simulation import MemoryFolder, Replayed, play
-from search.stopping import EarlyStopping
-from search.tuner import LedgerSearcher, make_scheduler
-from spaces.space import Space
+from bitfront.search.cluster.tuner import LedgerSearcher, make_scheduler
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.session.early_stopping import EarlyStopping
+from bitfront.search.session.session import Session
+from bitfront.search.session.simulation import MemoryFolder, Replayed, play
+from bitfront.spaces.space import Space
 
 Answer = Callable[[Entry], list[float]]
 """Validation accuracy after every epoch of a trial."""

@@ -44,8 +44,8 @@ def plain_epoch(name: str, images: Any, labels: Any) -> Callable[[], None]:
     from torch.utils.data import DataLoader, Dataset
     from torchvision import transforms
 
-    from trainables.data import DATASETS
-    from trainables.models import build_model
+    from bitfront.trainables.data import DATASETS
+    from bitfront.trainables.models import build_model
 
     info = DATASETS.get("cifar10")
     transform = transforms.Compose(
@@ -88,10 +88,10 @@ def bitfront_training(name: str, method: str, level: str, images: Any, labels: A
     """A run that never ends, so that an epoch is training alone."""
     import torch
 
-    from trainables.cost import task_cost_table
-    from trainables.data import DATASETS, Arrays
-    from trainables.task import Task, TrialSpec
-    from trainables.training import Training
+    from bitfront.trainables.cost import task_cost_table
+    from bitfront.trainables.data import DATASETS, Arrays
+    from bitfront.trainables.task import Task, TrialSpec
+    from bitfront.trainables.training.loop import Training
 
     info = DATASETS.get("cifar10")
     mean, std = (torch.tensor(v).view(1, -1, 1, 1) for v in (info.mean, info.std))
@@ -128,7 +128,7 @@ def peak_megabytes(training: Any) -> float:
 
 def variants(only: list[str] | None) -> list[tuple[str, str]]:
     """Full precision, then every method (or those named) at every binary level it takes."""
-    from trainables.methods import METHODS
+    from bitfront.trainables.methods import METHODS
 
     names = METHODS.names() if only is None else only
     binary = [(m, level) for m in names for level in METHODS.get(m).levels if level != "F"]

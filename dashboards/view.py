@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
-from dashboards.figures import FrontPoint, Labels
-from search.front import Objective
+from bitfront.dashboards.figures.front import FrontPoint, Labels
+from bitfront.search.front import Objective
 
 T = TypeVar("T")
 

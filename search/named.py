@@ -12,9 +12,9 @@ import os
 from pathlib import Path
 from typing import Literal
 
-from search.urls import canonical, know, redacted, server_of
-from trainables.files import write_atomically
-from trainables.registry import UserError
+from bitfront.search.urls import canonical, know, redacted, server_of
+from bitfront.trainables.files import write_atomically
+from bitfront.trainables.registry import UserError
 
 Kind = Literal["ledger", "tracking", "storage"]
 # Where the user names one for all searches.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from search.guard import members
-from trainables.registry import UserError
+from bitfront.search.cluster.guard import members
+from bitfront.trainables.registry import UserError
 
 LISTENING = "0A"
 

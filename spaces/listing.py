@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from spaces.space import SelectedPlan, Space, ends
-from trainables.cost import CostTable, task_cost_table
-from trainables.parameters import Choice, Domain, Float
-from trainables.task import TrialSpec
+from bitfront.spaces.space import SelectedPlan, Space, ends
+from bitfront.trainables.cost import CostTable, task_cost_table
+from bitfront.trainables.parameters import Choice, Domain, Float
+from bitfront.trainables.task import TrialSpec
 
 # Budgets closer to each other than this, in percent of the flops, are taken to make one plan.
 SAME_BUDGET = 1e-3

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from trainables.cost import CostTable, task_cost_table
-from trainables.data import DATASETS
-from trainables.methods import METHODS
-from trainables.parameters import Choice, Domain, Int, Value
-from trainables.plan import check_plan, expand, with_real_inputs
-from trainables.selectors import SELECTORS, Selection, SelectionSpec
-from trainables.task import Task, TrialSpec, with_overrides
+from bitfront.trainables.cost import CostTable, task_cost_table
+from bitfront.trainables.data import DATASETS
+from bitfront.trainables.methods import METHODS
+from bitfront.trainables.parameters import Choice, Domain, Int, Value
+from bitfront.trainables.plan import check_plan, expand, with_real_inputs
+from bitfront.trainables.selectors import SELECTORS, Selection, SelectionSpec
+from bitfront.trainables.task import Task, TrialSpec, with_overrides
 
 Draw = Callable[[str, Domain], Any]
 OWN_SHARE = "flops_own_pct"

@@ -30,4 +30,4 @@ def _nothing_named(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for place in ("named._now", "urls._known"):
         monkeypatch.setattr(f"search.{place}", set())
-    monkeypatch.setattr("search.named._given", {})
+    monkeypatch.setattr("bitfront.search.named._given", {})

@@ -27,7 +27,7 @@ def files_of(package):
     [
         ("trainables", {"trainables"}),
         ("spaces", {"spaces", "trainables"}),
-        ("dashboards", {"dashboards", "search.front"}),
+        ("dashboards", {"dashboards", "bitfront.search.front"}),
     ],
 )
 def test_imports_point_one_way(package, allowed):
@@ -62,7 +62,7 @@ def test_only_final_training_loads_a_test_set():
         for path in files_of(package)
         if "load_test" in path.read_text() and not path.is_relative_to(ROOT / "trainables" / "data")
     }
-    assert using == {"search/recipe.py"}
+    assert using == {"search/recipes/recipe.py"}
 
 
 def test_no_pickle_is_read():

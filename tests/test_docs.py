@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from search.cli import build_parser
-from search.config import from_source
-from search.reference import reference
-from search.yaml_source import parse
-from trainables.data import DATASETS
-from trainables.methods import METHODS
-from trainables.models import MODELS
-from trainables.selectors import SELECTORS
+from bitfront.cli import build_parser
+from bitfront.search.config.reference import reference
+from bitfront.search.config.schema import from_source
+from bitfront.search.config.source import parse
+from bitfront.trainables.data import DATASETS
+from bitfront.trainables.methods import METHODS
+from bitfront.trainables.models import MODELS
+from bitfront.trainables.selectors import SELECTORS
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -72,8 +72,8 @@ def test_the_method_of_the_contributing_page_is_complete():
     (code,) = blocks("python", text)
     program = (
         f"{code}\n"
-        "from trainables.training import Training, search_data\n"
-        "from trainables.task import Task, TrialSpec\n"
+        "from bitfront.trainables.training.loop import Training, search_data\n"
+        "from bitfront.trainables.task import Task, TrialSpec\n"
         "task = Task(dataset='digits', model={'name': 'mlp', 'depth': 3}, epochs=1)\n"
         "spec = TrialSpec(task=task, method='triangle', plan='BB')\n"
         "training = Training(spec, *search_data(task))\n"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from search.cli import main
-from search.recipe import load_recipe
-from trainables import packed
-from trainables.data import load_test
-from trainables.training import evaluate
+from bitfront.cli import main
+from bitfront.search.recipes.recipe import load_recipe
+from bitfront.trainables import packed
+from bitfront.trainables.data import load_test
+from bitfront.trainables.training.loop import evaluate
 
 OLD = Path(__file__).parent / "data" / "v0.1"
 # As 0.1 printed them: trial, plan, validation accuracy, flops.

@@ -24,11 +24,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from trainables.models import MODELS, Shape, build_model
-from trainables.plan import BINARY_INPUTS, PlanLayer, binary_layers, check_plan, plan_layers
-from trainables.pruning import BlockCost, block_cost, mask_bytes
-from trainables.registry import UserError
-from trainables.task import Task
+from bitfront.trainables.layers.pruning import BlockCost, block_cost, mask_bytes
+from bitfront.trainables.models import MODELS, Shape, build_model
+from bitfront.trainables.plan import (
+    BINARY_INPUTS,
+    PlanLayer,
+    binary_layers,
+    check_plan,
+    plan_layers,
+)
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.task import Task
 
 CONVENTIONS = ("flops", "ops64", "bops", "bytes")
 # Multiplications and additions a MAC is worth, by level.
@@ -301,7 +307,7 @@ def _cached_table(
 
 
 def task_cost_table(task: Task) -> CostTable:
-    from trainables.data import DATASETS
+    from bitfront.trainables.data import DATASETS
 
     info = DATASETS.get(task.dataset)
     return cost_table(task.model.name, task.model.params, info.shape, info.classes, task.binarize)

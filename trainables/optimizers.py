@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Adam, Optimizer
 from torch.optim.optimizer import ParamsT
 
-from trainables.quantizers import sign
+from bitfront.trainables.layers.quantizers import sign
 
 # Part of BayesBiNN's rule: at tau = 1e-10 and saturated weights it decides the step.
 JITTER = 1e-10

@@ -16,17 +16,22 @@ from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from trainables.binary import Accumulator, SignInput, accumulate_fixed, quantize_input
-from trainables.data import DATASETS
-from trainables.methods import build_method
-from trainables.models import build_model
-from trainables.plan import BINARY_INPUTS, binary_layers, check_plan, plan_layers
-from trainables.pruning import as_bitmap
-from trainables.registry import UserError, quoted
-from trainables.task import TrialSpec
-from trainables.tensor_files import write_tensors
-from trainables.text_files import check_format, parse_json
-from trainables.training import Network, laid_out
+from bitfront.trainables.data import DATASETS
+from bitfront.trainables.layers.binary import (
+    Accumulator,
+    SignInput,
+    accumulate_fixed,
+    quantize_input,
+)
+from bitfront.trainables.layers.pruning import as_bitmap
+from bitfront.trainables.methods import build_method
+from bitfront.trainables.models import build_model
+from bitfront.trainables.plan import BINARY_INPUTS, binary_layers, check_plan, plan_layers
+from bitfront.trainables.registry import UserError, quoted
+from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.tensor_files import write_tensors
+from bitfront.trainables.text_files import check_format, parse_json
+from bitfront.trainables.training.loop import Network, laid_out
 
 FORMAT = "bitfront-packed"
 VERSION = 1

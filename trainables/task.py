@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from trainables.parameters import Value
-from trainables.registry import quoted
-from trainables.text_files import LARGEST_INTEGER
+from bitfront.trainables.parameters import Value
+from bitfront.trainables.registry import quoted
+from bitfront.trainables.text_files import LARGEST_INTEGER
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Augmentation = Literal["default", "none", "crop-flip", "affine-flip", "resized-crop-flip"]
@@ -339,7 +339,7 @@ class TrialSpec(Strict):
     @property
     def adversary(self) -> str:
         """How training meets attacks: as the task says, unless the method has a say."""
-        from trainables.methods import METHODS
+        from bitfront.trainables.methods import METHODS
 
         method, train = METHODS.get(self.method), self.task.attack.train
         if method.adversary is not None and (method.adversary_fixed or train == "none"):
@@ -350,7 +350,7 @@ class TrialSpec(Strict):
         """The form two specs share exactly when they train the same network the same way: with
         no binary layer in the plan every method is full-precision training, and a default that is
         written out is the default."""
-        from trainables.methods import METHODS
+        from bitfront.trainables.methods import METHODS
 
         if set(self.plan) <= {"F"}:
             attack = self.task.attack.model_copy(update={"train": self.adversary})

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from yaml.constructor import ConstructorError
 
-from trainables.registry import UserError, quoted
+from bitfront.trainables.registry import UserError, quoted
 
 # Far beyond what a person or a search writes, and read within seconds.
 MOST_YAML_BYTES = 1_000_000

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from search import config
-from search.config import SearchConfig
+from bitfront.search.config import schema as config
+from bitfront.search.config.schema import SearchConfig
 
 FOLDER = Path(__file__).parent
 

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks import truth
-from search.space_config import build_space
-from spaces.space import FreePlan, Space, costs_of
-from trainables.cost import task_cost_table
-from trainables.task import TrialSpec
+from bitfront.search.config.space import build_space
+from bitfront.spaces.space import FreePlan, Space, costs_of
+from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.task import TrialSpec
 
 
 def every_plan(space: Space) -> list[str]:
@@ -36,7 +36,7 @@ def every_plan(space: Space) -> list[str]:
 
 def train(spec: dict[str, Any]) -> list[float]:
     """Validation accuracy after every epoch of one trial."""
-    from trainables.trial import Trial
+    from bitfront.trainables.worker.worker import Trial
 
     with tempfile.TemporaryDirectory() as folder:
         # No checkpoints: a trial of a few seconds is repeated sooner than it is continued.

@@ -18,15 +18,15 @@ def bench(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _nothing_starts(monkeypatch, bench):
-    import search.launch
-    import search.recipe
-    import search.tuner
+    from bitfront.search.cluster import tuner
+    from bitfront.search.recipes import recipe
+    from bitfront.verbs import launch
 
     monkeypatch.chdir(bench.folder)
     for module, name in (
-        (search.recipe, "train_recipe"),
-        (search.tuner, "run_trials"),
-        (search.launch, "_summary"),
+        (recipe, "train_recipe"),
+        (tuner, "run_trials"),
+        (launch, "_summary"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name))  # put back afterwards
     nothing_starts("stored")
@@ -40,8 +40,7 @@ def test_mangled_input_is_answered_in_a_line(bench, kind):
 
 
 def test_the_fuzz_notices_tracebacks_escapes_and_long_messages(bench, monkeypatch):
-    import search.verbs
-    from trainables.registry import UserError
+    from bitfront.trainables.registry import UserError
 
     def raising(error):
         def validate(args):
@@ -54,7 +53,7 @@ def test_the_fuzz_notices_tracebacks_escapes_and_long_messages(bench, monkeypatc
     long = UserError("")
     long.message = "x" * 200_000
     for error in (ValueError("a bug"), long, SystemExit(7)):
-        monkeypatch.setattr(search.verbs, "validate", raising(error))
+        monkeypatch.setattr("bitfront.verbs.searches.validate", raising(error))
         ((found,), _) = try_case(bench, "yamls", SEED, case)
         told.append(found["wrong"])
     assert told[0] == "traceback: ValueError: a bug"

@@ -7,12 +7,12 @@ import pytest
 from benchmarks.near_empty import Busy, NearEmpty
 from benchmarks.overhead import completed
 from benchmarks.scale import SEARCH
-from search.config import from_source
-from search.home import SearchFolder
-from search.space_config import build_space
-from search.study import Ledger
-from search.yaml_source import parse
-from trainables.trial import Trial
+from bitfront.search.config.schema import from_source
+from bitfront.search.config.source import parse
+from bitfront.search.config.space import build_space
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.trainables.worker.worker import Trial
 
 
 @pytest.mark.parametrize("trainable", [NearEmpty, Busy])

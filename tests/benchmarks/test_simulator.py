@@ -8,8 +8,8 @@ import pytest
 from benchmarks import truth
 from benchmarks.problems import CHANCE, EPOCHS, OBJECTIVES, best_known, synthetic, table
 from benchmarks.simulator import simulate
-from search.config import EarlyStoppingSpec, SearchSpec
-from search.front import hypervolume
+from bitfront.search.config.schema import EarlyStoppingSpec, SearchSpec
+from bitfront.search.front import hypervolume
 
 STOPPING = EarlyStoppingSpec(rungs=[0.3], least=4)
 

@@ -64,8 +64,8 @@ def open_page(browser):
 
 def _example_view(name="example", shift=0.0, **changes):
     """A search made by hand: eight trials of a four-layer network in two stages."""
-    from dashboards.figures import FrontPoint
-    from dashboards.view import Axis, HypervolumeStep, Layer, SearchView, TrialView
+    from bitfront.dashboards.figures.front import FrontPoint
+    from bitfront.dashboards.view import Axis, HypervolumeStep, Layer, SearchView, TrialView
 
     plans = {"BBBB": 10.0, "FBBB": 30.0, "FFBB": 55.0, "FFFB": 80.0, "BFBB": 32.0, "BBFF": 60.0}
     layers = [

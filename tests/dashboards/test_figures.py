@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboards.figures import (
+from bitfront.dashboards.figures.front import (
     ACCURACY_LABEL,
     COST_LABEL,
     CSV_COLUMNS,
@@ -25,7 +25,7 @@ from dashboards.figures import (
     front_image,
     front_text,
 )
-from dashboards.style import DOMINATED
+from bitfront.dashboards.figures.style import DOMINATED
 
 POINTS = [
     FrontPoint("t-cheap", "bop", "FBBBF", 0.70, 1.0e6, 10.0, True, {"epochs": "20"}),
@@ -201,7 +201,7 @@ def test_png_takes_a_dollar_sign_literally(tmp_path: Path) -> None:
 
 def test_png_does_not_start_pyplot(tmp_path: Path) -> None:
     code = (
-        "import sys; from dashboards.figures import front_image; "
+        "import sys; from bitfront.dashboards.figures.front import front_image; "
         f"front_image([], 't', {str(tmp_path / 'f.png')!r}); "
         "print('matplotlib.pyplot' in sys.modules)"
     )
@@ -312,7 +312,7 @@ def test_text_of_nothing_says_so() -> None:
 
 def test_the_terminal_picture_needs_no_plotting_library() -> None:
     code = (
-        "import sys; from dashboards.figures import front_text; front_text([]); "
+        "import sys; from bitfront.dashboards.figures.front import front_text; front_text([]); "
         "print(*{'plotly', 'matplotlib', 'numpy'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,7 +5,13 @@ import io
 
 import pytest
 
-from dashboards.heatmap import Cell, heat_map_csv, heat_map_figure, heat_map_html, heat_map_png
+from bitfront.dashboards.figures.heatmap import (
+    Cell,
+    heat_map_csv,
+    heat_map_figure,
+    heat_map_html,
+    heat_map_png,
+)
 
 PARTS = ["blocks.0", "blocks.1", "blocks.2"]
 CELLS = [

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dashboards.hosts import guarded
-from dashboards.live import live_app
+from bitfront.dashboards.pages.hosts import guarded
+from bitfront.dashboards.pages.live import live_app
 
 CALLBACK = "/_dash-update-component"
 

@@ -5,15 +5,15 @@ import json
 
 import pytest
 
-from dashboards.live import live_app
-from dashboards.live_figures import TABS, filtered, live_front, tab_figures, tabs_of
-from search import cli
-from search.config import from_source
-from search.dashboard import HomeSource
-from search.driver import Session
-from search.home import SearchFolder, write_atomically
-from search.space_config import build_space
-from search.yaml_source import parse
+from bitfront import cli
+from bitfront.dashboards.pages.live import live_app
+from bitfront.dashboards.pages.live_figures import TABS, filtered, live_front, tab_figures, tabs_of
+from bitfront.dashboards.pages.server import HomeSource
+from bitfront.search.config.schema import from_source
+from bitfront.search.config.source import parse
+from bitfront.search.config.space import build_space
+from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.session.session import Session
 
 TINY = """\
 name: tiny
@@ -169,7 +169,7 @@ def test_another_address_is_warned_about(session, tmp_path, monkeypatch, capsys)
             pass
 
     monkeypatch.setattr("werkzeug.serving.make_server", lambda *a, **k: Server())
-    monkeypatch.setattr("search.dashboard.check_free", lambda host, port: None)
+    monkeypatch.setattr("bitfront.dashboards.pages.server.check_free", lambda host, port: None)
     assert cli.main(["dashboard", "--host", "0.0.0.0", "--home", str(tmp_path)]) == 0
     assert "no login" in capsys.readouterr().out
     assert cli.main(["dashboard", "--home", str(tmp_path)]) == 0

@@ -10,11 +10,11 @@ import urllib.request
 
 import pytest
 
-from search.config import from_source
-from search.driver import Session
-from search.home import SearchFolder, write_atomically
-from search.space_config import build_space
-from search.yaml_source import parse
+from bitfront.search.config.schema import from_source
+from bitfront.search.config.source import parse
+from bitfront.search.config.space import build_space
+from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.session.session import Session
 
 TINY = """\
 name: tiny
@@ -66,7 +66,7 @@ class Watched:
         return entry
 
     def start(self):
-        command = [sys.executable, "-m", "search.cli", "dashboard", "--port", "0", "--no-browser"]
+        command = [sys.executable, "-m", "bitfront.cli", "dashboard", "--port", "0", "--no-browser"]
         self.process = subprocess.Popen(
             [*command, "--home", str(self.root)], stdout=subprocess.PIPE, text=True
         )
@@ -244,8 +244,16 @@ def test_the_page_follows_a_real_search(browser, open_page, tmp_path):
     yaml.write_text(TINY.replace("name: tiny", "name: real"))
     home = tmp_path / "home"
     environment = {**os.environ, "BITFRONT_HOME": str(home), "OMP_NUM_THREADS": "1"}
-    run = [sys.executable, "-m", "search.cli", "run", str(yaml), "--quiet"]
-    page_command = [sys.executable, "-m", "search.cli", "dashboard", "--port", "0", "--no-browser"]
+    run = [sys.executable, "-m", "bitfront.cli", "run", str(yaml), "--quiet"]
+    page_command = [
+        sys.executable,
+        "-m",
+        "bitfront.cli",
+        "dashboard",
+        "--port",
+        "0",
+        "--no-browser",
+    ]
     page_process = subprocess.Popen(
         page_command, env=environment, stdout=subprocess.PIPE, text=True
     )

@@ -6,8 +6,8 @@ import io
 import numpy as np
 import pytest
 
-from dashboards.pairs import PairPoint, pair_figures, pairs_html, pairs_png
-from dashboards.pruning import (
+from bitfront.dashboards.figures.pairs import PairPoint, pair_figures, pairs_html, pairs_png
+from bitfront.dashboards.figures.pruning import (
     EMPTY,
     GAP,
     KEPT,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dashboards.report import comparison_html, report_html
+from bitfront.dashboards.pages.report import comparison_html, report_html
 
 PLOT = ".figure .main-svg"
 
@@ -179,14 +179,14 @@ def tracked(tmp_path_factory):
 
 def _tracked_search(home: Path):
     """A search of six made-up trials through session, tracker and launcher; (experiment, run)."""
-    from search.config import from_source
-    from search.driver import Session
-    from search.home import SearchFolder, write_atomically
-    from search.launch import _summary
-    from search.space_config import build_space
-    from search.status_line import StatusLine
-    from search.tracking import Tracker
-    from search.yaml_source import parse
+    from bitfront.search.config.schema import from_source
+    from bitfront.search.config.source import parse
+    from bitfront.search.config.space import build_space
+    from bitfront.search.ledger.folder import SearchFolder, write_atomically
+    from bitfront.search.session.session import Session
+    from bitfront.search.session.status_line import StatusLine
+    from bitfront.search.tracking.tracker import Tracker
+    from bitfront.verbs.launch import _summary
 
     text = (
         "name: shown\ntask: {dataset: digits, model: {name: mlp, depth: 5, width: 16}, epochs: 2}\n"

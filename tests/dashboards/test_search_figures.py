@@ -6,18 +6,23 @@ import zlib
 
 import pytest
 
-from dashboards.curves import curves_figure, rungs_figure
-from dashboards.failures import failures_figure, reasons
-from dashboards.figures import FrontPoint, front_figure
-from dashboards.hypervolume import hypervolume_figure, hypervolume_image
-from dashboards.importance import MOST_BARS, importance_figure, importance_image
-from dashboards.layers import layers_figure, layers_image, short_names
-from dashboards.methods import MOST_LINES, best_points, coordinates_figure, methods_figure
-from dashboards.overlay import Overlay, overlay_figure
-from dashboards.page import placed
-from dashboards.quantizer import quantizer_image
-from dashboards.report import comparison_html, report_html
-from dashboards.view import Axis, Layer
+from bitfront.dashboards.figures.curves import curves_figure, rungs_figure
+from bitfront.dashboards.figures.failures import failures_figure, reasons
+from bitfront.dashboards.figures.front import FrontPoint, front_figure
+from bitfront.dashboards.figures.hypervolume import hypervolume_figure, hypervolume_image
+from bitfront.dashboards.figures.importance import MOST_BARS, importance_figure, importance_image
+from bitfront.dashboards.figures.layers import layers_figure, layers_image, short_names
+from bitfront.dashboards.figures.methods import (
+    MOST_LINES,
+    best_points,
+    coordinates_figure,
+    methods_figure,
+)
+from bitfront.dashboards.figures.overlay import Overlay, overlay_figure
+from bitfront.dashboards.figures.quantizer import quantizer_image
+from bitfront.dashboards.pages.page import placed
+from bitfront.dashboards.pages.report import comparison_html, report_html
+from bitfront.dashboards.view import Axis, Layer
 
 ERROR = Axis("val_rmse", "validation error in standard deviations", False, False, "rmse")
 

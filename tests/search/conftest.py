@@ -2,9 +2,9 @@
 
 import pytest
 
-from search.config import from_source
-from search.space_config import build_space
-from search.yaml_source import parse
+from bitfront.search.config.schema import from_source
+from bitfront.search.config.source import parse
+from bitfront.search.config.space import build_space
 
 TINY = """\
 name: tiny

@@ -6,13 +6,13 @@ import optuna
 import pytest
 import yaml
 
-from search import home
-from search.beginning import has_trials
-from search.cli import main
-from search.home import SearchFolder
-from search.results import stored_config
-from search.study import Ledger, read_entries
-from trainables.registry import UserError
+from bitfront.cli import main
+from bitfront.search.ledger import folder as home
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.ledger import Ledger, read_entries
+from bitfront.search.results.results import stored_config
+from bitfront.search.session.beginning import has_trials
+from bitfront.trainables.registry import UserError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -41,7 +41,7 @@ def driving(monkeypatch):
     """Trials run as the test says, without Ray."""
 
     def drive(run_trials):
-        monkeypatch.setattr("search.tuner.run_trials", run_trials)
+        monkeypatch.setattr("bitfront.search.cluster.tuner.run_trials", run_trials)
 
     return drive
 
@@ -177,7 +177,7 @@ def test_a_change_that_does_not_start_either_is_taken_back(tiny, runs, make_spac
 def test_the_run_an_older_version_left_in_mlflow_goes_when_the_search_changes(
     tiny, runs, make_space, driving
 ):
-    from search.mirror import Mirror
+    from bitfront.search.tracking.mirror import Mirror
 
     config, folder = killed(runs, make_space)
     uri = f"sqlite:///{runs / 'mlflow.db'}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from search.cli import build_parser, main
+from bitfront.cli import build_parser, main
 
 SEARCHES = [
     "run",
@@ -53,7 +53,7 @@ def test_every_verb_explains_itself(verb, capsys):
 
 
 def test_help_answers_in_under_half_a_second_and_imports_nothing_heavy():
-    command = [sys.executable, "-m", "search.cli", "--help"]
+    command = [sys.executable, "-m", "bitfront.cli", "--help"]
     times = []
     for _ in range(3):
         started = time.perf_counter()
@@ -65,7 +65,7 @@ def test_help_answers_in_under_half_a_second_and_imports_nothing_heavy():
 @pytest.mark.parametrize("words", [["--help"], ["methods"], ["models"], ["datasets"], ["status"]])
 def test_verbs_that_need_no_training_import_neither_torch_nor_ray_nor_mlflow(words, tmp_path):
     program = (
-        "import sys; from search.cli import main\n"
+        "import sys; from bitfront.cli import main\n"
         f"try: main({words!r})\nexcept SystemExit: pass\n"
         "heavy = {'torch', 'ray', 'mlflow'} & set(sys.modules)\n"
         "assert not heavy, heavy"
@@ -201,13 +201,13 @@ def test_the_version_is_that_of_the_package(capsys):
 
 
 def test_the_package_is_importable_from_any_directory(tmp_path):
-    command = [sys.executable, "-m", "search.cli", "validate"]
+    command = [sys.executable, "-m", "bitfront.cli", "validate"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
 def test_a_broken_pipe_is_no_traceback():
-    command = f"{sys.executable} -m search.cli cost cresnet20 | head -1"
+    command = f"{sys.executable} -m bitfront.cli cost cresnet20 | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=Path.cwd())
     assert "Traceback" not in done.stderr
 
@@ -299,9 +299,9 @@ def test_lists_are_broken_between_words_and_leave_out_none(verb, capsys, monkeyp
 def test_optuna_writes_nothing_on_the_terminal(tmp_path):
     """In a process that uses it without a search, as reports and pages do."""
     program = (
-        "from dashboards.view import SearchView\n"
+        "from bitfront.dashboards.view import SearchView\n"
         "from types import SimpleNamespace as S\n"
-        "from search.importance import importances\n"
+        "from bitfront.search.results.importance import importances\n"
         "trial = lambda i: S(state='complete', values={'q': i / 20}, method='bnn', plan='',\n"
         "                    params={'lr': i / 7, 'x': str(i % 3)})\n"
         "view = S(trials=[trial(i) for i in range(20)], layers_of=lambda t: [],\n"

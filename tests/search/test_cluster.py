@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.cluster import STEP, Cluster, fitting, needs, packed_share
-from search.config import ResourceSpec
-from search.driver import Session
-from search.home import SearchFolder
-from trainables.registry import UserError
+from bitfront.search.cluster.resources import STEP, Cluster, fitting, needs, packed_share
+from bitfront.search.config.schema import ResourceSpec
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.session.session import Session
+from bitfront.trainables.registry import UserError
 
 CPUS = {"CPU": 2.0, "memory": 8e9, "node:10.0.0.1": 1.0}
 GPUS = {"CPU": 8.0, "GPU": 2.0, "accelerator_type:T4": 1.0}
@@ -136,7 +136,7 @@ def logical_gpus():
     import ray
     from ray.cluster_utils import Cluster as RayCluster
 
-    import search.tuner  # noqa: F401 (sets what Ray reads when it starts)
+    import bitfront.search.cluster.tuner  # noqa: F401 (sets what Ray reads when it starts)
 
     nodes = RayCluster(
         initialize_head=True,
@@ -145,7 +145,7 @@ def logical_gpus():
     nodes.add_node(num_cpus=2, num_gpus=1, resources={"licence": 1}, object_store_memory=10**8)
 
     def told_memory():  # runs in every worker: a GPU of 10 GB of which a trial takes 4
-        from trainables import gpu
+        from bitfront.trainables.worker import gpu
 
         gpu.gpu_memory = lambda device: (4 * 10**9, 10 * 10**9)
 
@@ -159,7 +159,7 @@ def logical_gpus():
 @pytest.fixture
 def searched(logical_gpus, make_space, tmp_path):
     """Run the tiny search with these settings, once or again."""
-    from search.tuner import run_trials
+    from bitfront.search.cluster.tuner import run_trials
 
     def run(*assignments, folder="one"):
         config, space = make_space(*assignments)
@@ -230,7 +230,7 @@ def test_auto_means_none_where_there_are_no_gpus(make_space, tmp_path):
 COLLECTING = """
 import threading
 import ray
-from search import cluster
+from bitfront.search.cluster import resources as cluster
 
 class Holder:
     def __init__(self):

@@ -4,7 +4,9 @@ import sqlite3
 
 import pytest
 
-from search.cluster_doctor import (
+from bitfront.search.cluster.doctor import _disk
+from bitfront.search.cluster.node_probe import NodeProbe
+from bitfront.search.cluster.nodes import (
     Node,
     _answers,
     _clock,
@@ -13,9 +15,7 @@ from search.cluster_doctor import (
     check_ledger,
     check_storage,
 )
-from search.disks import file_system_of, network_disk
-from search.doctor import _disk
-from search.node_probe import NodeProbe
+from bitfront.search.ledger.disks import file_system_of, network_disk
 
 
 def node(address, clock=0.0, **versions):
@@ -76,7 +76,7 @@ def network(tmp_path, monkeypatch):
     mounts.write_text(
         f"disk / ext4 rw 0 0\nauto {shared} autofs rw 0 0\nserver:/x {shared} nfs4 rw 0 0\n"
     )
-    monkeypatch.setattr("search.disks.MOUNTS", mounts)
+    monkeypatch.setattr("bitfront.search.ledger.disks.MOUNTS", mounts)
     return shared
 
 
@@ -88,9 +88,9 @@ def test_the_file_system_of_a_folder_is_that_of_the_nearest_mount(network):
 
 
 def test_sqlite_on_a_network_disk_is_told_of_and_needs_no_shared_memory(network, make_space):
-    from search.driver import Session
-    from search.home import SearchFolder
-    from search.reading import LedgerReader, read_only
+    from bitfront.search.ledger.folder import SearchFolder
+    from bitfront.search.ledger.reader import LedgerReader, read_only
+    from bitfront.search.session.session import Session
 
     assert check_ledger(f"sqlite:///{network}/ledger.db").verdict == "FAIL"
     assert "a network disk (nfs4)" in _disk(network).found

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from search import config as config_module
-from search.cautions import cautions
-from search.cli import main
-from search.config import ConfigError, SearchConfig, load, locate, ready_made
-from search.space_config import build_space
-from search.yaml_source import parse
-from trainables.registry import UserError
+from bitfront.cli import main
+from bitfront.search.config import schema as config_module
+from bitfront.search.config.cautions import cautions
+from bitfront.search.config.schema import ConfigError, SearchConfig, load, locate, ready_made
+from bitfront.search.config.source import parse
+from bitfront.search.config.space import build_space
+from bitfront.trainables.registry import UserError
 
 
 def problem(make_config, *assignments, text=None):
@@ -190,7 +190,7 @@ def weights(make_config, tmp_path):
     """A checkpoint of the tiny search's network."""
     import torch
 
-    from trainables.models import build_model
+    from bitfront.trainables.models import build_model
 
     path = tmp_path / "weights.pt"
     torch.save(build_model("mlp", {"depth": 5, "width": 16}, (1, 8, 8), 10).state_dict(), path)
@@ -216,7 +216,7 @@ def test_end_to_end_and_fine_tuning_can_be_searched(make_space):
 
 
 def test_a_checkpoint_is_known_by_what_is_in_it(make_config, weights, tmp_path):
-    from search.launch import differences
+    from bitfront.verbs.launch import differences
 
     one = make_config(f"task.pretrain={weights}")
     moved = tmp_path / "moved.pt"

@@ -2,17 +2,17 @@
 
 import pytest
 
-from search.confirm import MOST_SEEDS, cautious, merged, next_repeat, probabilities
-from search.driver import Session
-from search.entry import Entry
-from search.front import Objective
-from search.home import SearchFolder
-from search.results import Results
-from search.samplers import middle
-from search.study import Ledger, recorded
-from search.warm_start import carried_points, nearest_level
-from trainables.kinds import kind_of
-from trainables.task import TrialSpec
+from bitfront.search.front import Objective
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.ledger import Ledger, recorded
+from bitfront.search.results.results import Results
+from bitfront.search.samplers.registry import middle
+from bitfront.search.session.repeats import MOST_SEEDS, cautious, merged, next_repeat, probabilities
+from bitfront.search.session.session import Session
+from bitfront.search.session.warm_start import carried_points, nearest_level
+from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.tasks import kind_of
 
 OBJECTIVES = [Objective("val_accuracy", True), Objective("flops", False)]
 
@@ -182,7 +182,7 @@ def test_repeats_are_never_stopped_early(make_space, tmp_path):
 def test_the_best_of_what_costs_no_more_is_found_with_one_cost_and_with_several():
     import numpy as np
 
-    from search.confirm import _best_covering
+    from bitfront.search.session.repeats import _best_covering
 
     rng = np.random.default_rng(0)
     costs, values = rng.integers(0, 5, (40, 1)).astype(float), rng.normal(size=(3, 40))

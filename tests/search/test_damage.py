@@ -11,12 +11,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from search.cli import main
-from search.config import from_source
-from search.extras import extras_of
-from search.finals import FILE, FinalTraining, final_trainings, note_finals
-from search.home import NAME, SearchFolder, write_atomically
-from search.recipe import (
+from bitfront.cli import main
+from bitfront.search.config.schema import from_source
+from bitfront.search.config.source import parse
+from bitfront.search.config.space import build_space
+from bitfront.search.ledger.folder import NAME, SearchFolder, write_atomically
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.recipes.finals import FILE, FinalTraining, final_trainings, note_finals
+from bitfront.search.recipes.recipe import (
     Provenance,
     SeedResult,
     finished_seed,
@@ -24,11 +26,9 @@ from search.recipe import (
     recipe_of,
     save_recipe,
 )
-from search.results import Results, stored_config
-from search.space_config import build_space
-from search.study import Ledger
-from search.yaml_source import parse
-from trainables.registry import UserError
+from bitfront.search.results.results import Results, stored_config
+from bitfront.search.tracking.extras import extras_of
+from bitfront.trainables.registry import UserError
 
 TINY = """\
 name: tiny
@@ -368,8 +368,8 @@ def test_damaged_selections_belong_to_no_search(folder):
 
 
 def test_a_damaged_search_is_not_the_one_pages_open_on(folder):
-    from search.dashboard import HomeSource
-    from search.results import newest_readable
+    from bitfront.dashboards.pages.server import HomeSource
+    from bitfront.search.results.results import newest_readable
 
     folder.config_file.write_text("{")
     root = folder.path.parent
@@ -381,7 +381,7 @@ def test_a_damaged_search_is_not_the_one_pages_open_on(folder):
 
 
 def test_a_trial_is_found_beside_a_damaged_search(folder):
-    from search.replay import find_trial
+    from bitfront.search.recipes.replay import find_trial
 
     folder.config_file.write_text("{")
     entry = Results.of(SearchFolder(folder.path.parent / "other")).entries[0]
@@ -463,14 +463,14 @@ def test_a_file_whose_name_is_no_text_is_answered(tmp_path, tiny_yaml):
     with open(name, "w") as file:
         file.write(tiny_yaml)
     done = subprocess.run(
-        [sys.executable, "-m", "search.cli", "validate", name], capture_output=True, check=False
+        [sys.executable, "-m", "bitfront.cli", "validate", name], capture_output=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"valid, search 'tiny'" in b" ".join(done.stdout.split())
 
 
 def test_the_teacher_of_a_damaged_recipe_is_told(tmp_path):
-    from trainables.distillation import read_recipe
+    from bitfront.trainables.training.distillation import read_recipe
 
     file = tmp_path / "teacher.yaml"
     for content in (b"x: &a [*a]", b"\xff", b"{", b"5", b"spec: !!int x", b"final: {epochs: .inf}"):

@@ -1,10 +1,10 @@
 """What the driver of a search keeps of what its trials tell."""
 
-from search.driver import Session
-from search.home import SearchFolder
-from search.results import Results
-from search.space_config import build_space
-from trainables.trial import Trial
+from bitfront.search.config.space import build_space
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.results.results import Results
+from bitfront.search.session.session import Session
+from bitfront.trainables.worker.worker import Trial
 
 # What Ray adds to every result.
 OF_RAY = {"training_iteration": 3, "time_total_s": 1.5, "pid": 7, "timestamp": 1, "date": "today"}

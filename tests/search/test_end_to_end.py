@@ -17,11 +17,11 @@ import yaml
 from mlflow import MlflowClient
 
 from benchmarks.rig import processes
-from search.home import SearchFolder
-from search.study import read_entries
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.ledger import read_entries
 
 TOKEN = secrets.token_hex(32)
-BITFRONT = [sys.executable, "-m", "search.cli"]
+BITFRONT = [sys.executable, "-m", "bitfront.cli"]
 
 SEARCH = """\
 name: e2e
@@ -261,9 +261,9 @@ def test_the_parent_run_has_the_front_as_html_png_and_csv(finished):
 def test_export_train_and_the_packed_checkpoint(finished):
     import torch
 
-    from trainables import packed
-    from trainables.data import load_test
-    from trainables.training import evaluate
+    from bitfront.trainables import packed
+    from bitfront.trainables.data import load_test
+    from bitfront.trainables.training.loop import evaluate
 
     points = finished.json("front", "e2e")["points"]
     out = finished.call("export", "e2e", "--budget", "100%")
@@ -428,7 +428,7 @@ def test_a_driver_that_is_stopped_while_it_starts_ends_as_with_ctrl_c(user, seco
 # bitfront, which gets a SIGTERM so many seconds after Ray begins to start or to join a cluster
 STRUCK = """
 import importlib, os, signal, sys, threading
-from search.cli import main
+from bitfront.cli import main
 
 module, name, seconds = sys.argv[1].split()
 owner = importlib.import_module(module)

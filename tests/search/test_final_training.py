@@ -16,8 +16,10 @@ import torch
 import yaml
 from safetensors import safe_open
 
-from search import cli, final_folder, home
-from search.recipe import (
+from bitfront import cli
+from bitfront.search.ledger import folder as home
+from bitfront.search.recipes import final_folder
+from bitfront.search.recipes.recipe import (
     FinalTraining,
     Recipe,
     may_save,
@@ -25,12 +27,12 @@ from search.recipe import (
     save_recipe,
     train_recipe,
 )
-from search.training_progress import EpochTold, TrainingProgress
-from trainables import packed
-from trainables.data import load_test, load_train
-from trainables.registry import UserError
-from trainables.task import Task, TrialSpec
-from trainables.training import Training
+from bitfront.search.recipes.training_progress import EpochTold, TrainingProgress
+from bitfront.trainables import packed
+from bitfront.trainables.data import load_test, load_train
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.task import Task, TrialSpec
+from bitfront.trainables.training.loop import Training
 
 TASK = {
     "dataset": "digits",
@@ -207,7 +209,7 @@ def test_a_training_that_was_cut_off_before_its_result_ends_the_same(tmp_path, m
         return write(path, text)
 
     write = home.write_atomically
-    monkeypatch.setattr("search.recipe.write_atomically", cut)
+    monkeypatch.setattr("bitfront.search.recipes.recipe.write_atomically", cut)
     with pytest.raises(KeyboardInterrupt):
         train_recipe(given, tmp_path / "cut")
     assert (tmp_path / "cut" / "seed0.safetensors").exists()
@@ -366,7 +368,7 @@ def test_ctrl_c_is_acknowledged_and_the_last_epoch_kept(here, number):
     save_recipe(recipe(epochs=5000), Path("recipe.yaml"))
     program = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "from search.cli import main; sys.exit(main(['train', 'recipe.yaml']))"
+        "from bitfront.cli import main; sys.exit(main(['train', 'recipe.yaml']))"
     )
     command = [sys.executable, "-c", program]
     with subprocess.Popen(

@@ -8,11 +8,11 @@ from optuna.trial import TrialState
 
 from benchmarks.problems import synthetic
 from benchmarks.simulator import simulate
-from search.bounds import cost_bounds, violations
-from search.config import SearchSpec
-from search.samplers import make_sampler
-from search.study import Ledger
-from search.surrogate import QualityModel
+from bitfront.search.config.bounds import cost_bounds, violations
+from bitfront.search.config.schema import SearchSpec
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.samplers.registry import make_sampler
+from bitfront.search.samplers.surrogate import QualityModel
 
 FREE = "search.sampler=free-cost"
 PLAN = "plan: {per: layer, levels: [F, B]}"
@@ -312,7 +312,7 @@ def test_failures_and_curves_with_holes_do_not_stop_it(make_ledger):
 
 
 def test_late_in_a_search_the_model_sees_what_matters(monkeypatch):
-    monkeypatch.setattr("search.free_cost.MODEL_ROWS", 12)
+    monkeypatch.setattr("bitfront.search.samplers.free_cost.MODEL_ROWS", 12)
     problem = synthetic(8, False, 0)
     ledger = known_problem_ledger(problem, trials=24)
     seen = []
@@ -321,7 +321,7 @@ def test_late_in_a_search_the_model_sees_what_matters(monkeypatch):
         seen.append(len(rows))
         return QualityModel(rows, *rest)
 
-    monkeypatch.setattr("search.free_cost.QualityModel", model)
+    monkeypatch.setattr("bitfront.search.samplers.free_cost.QualityModel", model)
     entries = drain(ledger)
     assert len({e.id for e in entries}) == 24
     assert max(seen) == 12

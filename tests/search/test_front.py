@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from search.front import (
+from bitfront.search.front import (
     Front,
     Objective,
     best_under_budget,

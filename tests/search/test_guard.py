@@ -12,17 +12,18 @@ from pathlib import Path
 import pytest
 
 from benchmarks.rig import free_port, listens, processes, wait_for
-from search import ports, ui
-from search.guard import members
-from search.home import SearchFolder
-from search.ports import listens_in_session
-from trainables.registry import UserError
+from bitfront.search import ports
+from bitfront.search.cluster.guard import members
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ports import listens_in_session
+from bitfront.search.tracking import server as ui
+from bitfront.trainables.registry import UserError
 
 IGNORING = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 # A process that starts a leader of a session with a child in a group of its own, and stays.
 OWNER = """
 import subprocess, sys, time
-from search.guard import Guard
+from bitfront.search.cluster.guard import Guard
 
 guard = Guard()
 leader = subprocess.Popen(
@@ -141,8 +142,8 @@ def test_a_port_that_is_taken_while_mlflow_starts_is_told_too(
 # `bitfront ui` with a server that starts at once in place of MLflow.
 PAGE = """
 import sys
-from search import ui
-from search.cli import main
+from bitfront.search.tracking import server as ui
+from bitfront.cli import main
 
 ui._command = lambda host, port: [sys.executable, "-c", sys.argv[1], str(port)]
 sys.exit(main(sys.argv[2:]))

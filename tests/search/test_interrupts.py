@@ -9,8 +9,8 @@ import threading
 
 import pytest
 
-from search import interrupts
-from search.interrupts import (
+from bitfront.search.session import interrupts
+from bitfront.search.session.interrupts import (
     SIGNALS,
     asked_to_end,
     break_off,
@@ -139,7 +139,7 @@ def test_nobody_is_broken_off_who_does_not_expect_it():
 
 TALKER = """
 import sys, time
-from search.interrupts import ending_gently
+from bitfront.search.session.interrupts import ending_gently
 
 try:
     with ending_gently():

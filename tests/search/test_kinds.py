@@ -5,22 +5,22 @@ import json
 
 import pytest
 
-from search.bounds import reference_point
-from search.config import ConfigError, from_source
-from search.driver import Session
-from search.home import SearchFolder, write_atomically
-from search.paper import PaperComparison
-from search.recipe import load_recipe, recipe_of, save_recipe, train_recipe
-from search.replay import replay_trial
-from search.results import Results
-from search.selection import needed
-from search.showing import write_figures
-from search.space_config import build_space
-from search.summary import front_summary
-from search.yaml_source import parse
-from trainables import packed
-from trainables.selectors import select
-from trainables.training import Training, search_data
+from bitfront.search.config.bounds import reference_point
+from bitfront.search.config.schema import ConfigError, from_source
+from bitfront.search.config.source import parse
+from bitfront.search.config.space import build_space
+from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.recipes.recipe import load_recipe, recipe_of, save_recipe, train_recipe
+from bitfront.search.recipes.replay import replay_trial
+from bitfront.search.results.paper import PaperComparison
+from bitfront.search.results.results import Results
+from bitfront.search.session.selection import needed
+from bitfront.search.session.session import Session
+from bitfront.terminal.summary import front_summary
+from bitfront.trainables import packed
+from bitfront.trainables.selectors import select
+from bitfront.trainables.training.loop import Training, search_data
+from bitfront.verbs.pictures import write_figures
 
 TRACKING = """\
 name: pursuit

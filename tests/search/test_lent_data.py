@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from search.driver import Session
-from search.home import SearchFolder
-from trainables.data import datasets, lend, load_train, stored_arrays
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.session.session import Session
+from bitfront.trainables.data import datasets, lend, load_train, stored_arrays
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_node_reads_files_once_and_its_workers_share_the_memory(
 ):
     import ray
 
-    from search import tuner
+    from bitfront.search.cluster import tuner
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers know no tests
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}

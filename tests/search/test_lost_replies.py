@@ -10,11 +10,11 @@ import pytest
 from mlflow import MlflowClient
 
 from benchmarks.rig import free_port, listens, tracking_server, wait_for
-from search import tracking
-from search.driver import Session
-from search.home import SearchFolder
-from search.mirror import Mirror
-from search.tracking import Tracker
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.session.session import Session
+from bitfront.search.tracking import tracker as tracking
+from bitfront.search.tracking.mirror import Mirror
+from bitfront.search.tracking.tracker import Tracker
 
 # Connecting, the parent, two trials with their curves, the front: 22 requests without a fault.
 REQUESTS = 24

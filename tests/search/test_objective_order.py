@@ -6,17 +6,17 @@ import warnings
 
 import pytest
 
-from search.compare import Comparison
-from search.home import SearchFolder
-from search.launch import prepare
-from search.reading import LedgerReader
-from search.records import objectives_in_order
-from search.results import Results
-from search.showing import _comparable
-from search.space_config import build_space
-from search.study import Ledger
-from search.view import SearchReader
-from trainables.registry import UserError
+from bitfront.search.config.space import build_space
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.ledger.reader import LedgerReader
+from bitfront.search.ledger.records import objectives_in_order
+from bitfront.search.results.comparison import Comparison
+from bitfront.search.results.results import Results
+from bitfront.search.results.view import SearchReader
+from bitfront.trainables.registry import UserError
+from bitfront.verbs.launch import prepare
+from bitfront.verbs.pictures import _comparable
 
 MODES = {"val_accuracy": "max", "flops": "min", "bytes": "min"}
 ORDERS = [

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from search import urls
-from search.cluster_doctor import check_ledger
-from search.driver import Session
-from search.home import SearchFolder, list_searches
-from search.reading import connected, read_only
-from search.results import Results
-from search.space_config import build_space
-from search.storage import LedgerStorage
-from search.study import Ledger, LedgerLostError, read_entries
-from search.tracking import Tracker
-from search.urls import sqlite_for_mlflow, sqlite_path, sqlite_url, with_whole_path
+from bitfront.search import urls
+from bitfront.search.cluster.nodes import check_ledger
+from bitfront.search.config.space import build_space
+from bitfront.search.ledger.folder import SearchFolder, list_searches
+from bitfront.search.ledger.ledger import Ledger, LedgerLostError, read_entries
+from bitfront.search.ledger.reader import connected, read_only
+from bitfront.search.ledger.storage import LedgerStorage
+from bitfront.search.results.results import Results
+from bitfront.search.session.session import Session
+from bitfront.search.tracking.tracker import Tracker
+from bitfront.search.urls import sqlite_for_mlflow, sqlite_path, sqlite_url, with_whole_path
 
 NAMES = [
     "what?",

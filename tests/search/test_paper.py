@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from search.cli import main
-from search.config import ConfigError
-from search.home import SearchFolder
-from search.paper import PaperComparison, trial_value
-from search.results import Results
-from search.samplers import middle
-from search.study import Ledger, entry_of, recorded
-from trainables.registry import UserError
+from bitfront.cli import main
+from bitfront.search.config.schema import ConfigError
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.ledger import Ledger, entry_of, recorded
+from bitfront.search.results.paper import PaperComparison, trial_value
+from bitfront.search.results.results import Results
+from bitfront.search.samplers.registry import middle
+from bitfront.trainables.registry import UserError
 
 PAPER = """\
 paper:

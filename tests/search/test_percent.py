@@ -7,20 +7,20 @@ import sqlite3
 
 import pytest
 
-from dashboards.overlay import Overlay
-from search import cli
-from search.bounds import cost_bounds
-from search.compare import Comparison
-from search.home import SearchFolder, write_atomically
-from search.results import Results, config_to_continue
-from search.runs import run_name
-from search.space_config import build_space
-from search.study import Ledger
-from search.summary import front_summary, front_table
-from search.view import SearchReader, view_of
-from spaces.space import costs_of
-from trainables.registry import UserError
-from trainables.task import with_overrides
+from bitfront import cli
+from bitfront.dashboards.figures.overlay import Overlay
+from bitfront.search.config.bounds import cost_bounds
+from bitfront.search.config.space import build_space
+from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.results.comparison import Comparison
+from bitfront.search.results.results import Results, config_to_continue
+from bitfront.search.results.view import SearchReader, view_of
+from bitfront.search.tracking.runs import run_name
+from bitfront.spaces.space import costs_of
+from bitfront.terminal.summary import front_summary, front_table
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.task import with_overrides
 
 WIDTHS = "space.model.width=[4, 16, 64]"
 

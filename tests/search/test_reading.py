@@ -10,10 +10,10 @@ import optuna
 import pytest
 
 from benchmarks.rig import POSTGRES, Postgres
-from search.reading import LedgerReader, connected, read_only
-from search.records import read_records
-from search.study import Ledger
-from trainables.registry import UserError
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.ledger.reader import LedgerReader, connected, read_only
+from bitfront.search.ledger.records import read_records
+from bitfront.trainables.registry import UserError
 
 
 @pytest.fixture
@@ -163,7 +163,7 @@ def test_every_value_of_an_objective_is_read(url, value):
 
 
 def test_more_open_trials_than_a_statement_takes_are_read(url, monkeypatch):
-    monkeypatch.setattr("search.records.MOST_OPEN", 2)
+    monkeypatch.setattr("bitfront.search.ledger.records.MOST_OPEN", 2)
     study = optuna.create_study(study_name="tiny", storage=url)
     for _ in range(6):
         study.ask()
@@ -210,7 +210,7 @@ def test_other_databases_keep_their_address():
     ],
 )
 def test_postgresql_is_reached_by_the_driver_that_is_there(installed, driver, monkeypatch):
-    monkeypatch.setattr("search.urls.find_spec", lambda name: name in installed or None)
+    monkeypatch.setattr("bitfront.search.urls.find_spec", lambda name: name in installed or None)
     for scheme in ("postgresql", "postgres"):
         assert read_only(f"{scheme}://host/name") == f"postgresql+{driver}://host/name"
 
@@ -260,7 +260,7 @@ def test_a_trial_that_ends_while_it_is_read_is_read_again(make_space, url, monke
 
     reader = LedgerReader(url, "tiny")
     with monkeypatch.context() as patch:
-        patch.setattr("search.reading.connected", interrupted)
+        patch.setattr("bitfront.search.ledger.reader.connected", interrupted)
         reader.read()
     reader.read()
     assert [(e.state, e.values is None) for e in reader.entries] == [

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from search import cli
-from search.doctor import _tracking
-from search.driver import Session
-from search.home import SearchFolder, stages_folder, write_atomically
-from search.space_config import build_space
-from trainables import storage
-from trainables.files import discard, opened, replacing
-from trainables.training import save_state
+from bitfront import cli
+from bitfront.search.cluster.doctor import _tracking
+from bitfront.search.config.space import build_space
+from bitfront.search.ledger.folder import SearchFolder, stages_folder, write_atomically
+from bitfront.search.session.session import Session
+from bitfront.trainables.files import discard, opened, replacing
+from bitfront.trainables.training.loop import save_state
+from bitfront.trainables.worker import storage
 
 WRITTEN = (
     "exhausted",
@@ -113,13 +113,13 @@ def end(session):
 def received(tmp_path, make_config, monkeypatch):
     monkeypatch.chdir(tmp_path)
     made = Received(tmp_path, make_config)
-    monkeypatch.setattr("search.tuner.run_trials", trained_here)
+    monkeypatch.setattr("bitfront.search.cluster.tuner.run_trials", trained_here)
     return made
 
 
 def trained_here(session, address):
     """As Ray would: the worker keeps a checkpoint where it is told to, then the trial ends."""
-    from trainables.training import Training, device_from_resources, search_data
+    from bitfront.trainables.training.loop import Training, device_from_resources, search_data
 
     while (entry := session.ask()) is not None:
         told = session.trial_config(entry)
@@ -306,7 +306,7 @@ def test_a_ledger_only_the_folder_names_is_not_opened(verb, foreign, monkeypatch
 
     monkeypatch.setenv("PGPASSWORD", "hunter2-secret")
     monkeypatch.setattr("sqlalchemy.create_engine", connected)
-    monkeypatch.setattr("search.study.open_storage", connected)
+    monkeypatch.setattr("bitfront.search.ledger.ledger.open_storage", connected)
     assert foreign.call(*VERBS[verb]) == 2
     said = capsys.readouterr().err
     assert "evil.example:6432" in said
@@ -326,7 +326,9 @@ def test_an_address_that_seems_to_be_of_a_named_server_is_refused(
     url, received, monkeypatch, capsys
 ):
     monkeypatch.setenv("BITFRONT_LEDGER", "postgresql://bob:pw@good/db")
-    monkeypatch.setattr("search.reading.connected", lambda url: pytest.fail(f"asked {url}"))
+    monkeypatch.setattr(
+        "bitfront.search.ledger.reader.connected", lambda url: pytest.fail(f"asked {url}")
+    )
     (received.folder.path / "ledger.json").write_text(json.dumps({"url": url}))
     assert received.call("front", "tiny") == 2
     assert "ledger.json: damaged: not an address as it is stored" in capsys.readouterr().err
@@ -377,7 +379,7 @@ def test_a_tracking_server_only_the_folder_names_hears_nothing_until_it_is_named
     received, listener, monkeypatch, capsys
 ):
     monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "hunter2-secret")
-    monkeypatch.setattr("search.tracking.CLOSE_SECONDS", 1)
+    monkeypatch.setattr("bitfront.search.tracking.tracker.CLOSE_SECONDS", 1)
     recipe_of(received)
     uri = f"http://127.0.0.1:{listener.server_port}"
     received.change(tracking={"uri": uri, "patience": 0})

@@ -6,16 +6,16 @@ import sys
 
 import pytest
 
-from search.cli import main
-from search.config import load, ready_made
-from search.driver import Session
-from search.home import SearchFolder
-from search.launch import _exhausted
-from search.rehearsal import Curves, rehearse
-from search.results import Results
-from search.simulation import play
-from search.space_config import build_space
-from search.study import Ledger
+from bitfront.cli import main
+from bitfront.search.config.schema import load, ready_made
+from bitfront.search.config.space import build_space
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.results.results import Results
+from bitfront.search.session.rehearsal import Curves, rehearse
+from bitfront.search.session.session import Session
+from bitfront.search.session.simulation import play
+from bitfront.verbs.launch import _exhausted
 
 STOPPING = "search.early_stopping={rungs: [0.5], least: 4, control: 0}"
 PAPER = """\
@@ -135,7 +135,7 @@ def test_a_rehearsal_leaves_home_and_storage_alone(make_config, tmp_path, monkey
 def test_a_search_that_ends_early_says_what_it_knows_of_the_rest(
     make_space, tmp_path, monkeypatch, listed, said
 ):
-    monkeypatch.setattr("search.study.LISTED_POINTS", listed)
+    monkeypatch.setattr("bitfront.search.ledger.ledger.LISTED_POINTS", listed)
     config, space = make_space("space={method: bnn, plan: B, batch_size: [8, 16, 32]}")
     folder = SearchFolder(tmp_path / "tiny")
     folder.path.mkdir()
@@ -162,7 +162,7 @@ def test_a_preview_tells_the_rehearsal_in_words(capsys):
 
 def test_a_rehearsal_takes_neither_ray_nor_mlflow():
     code = (
-        "import sys; from search.cli import main; code = main(sys.argv[1:]); "
+        "import sys; from bitfront.cli import main; code = main(sys.argv[1:]); "
         "assert not {'ray', 'mlflow'} & set(sys.modules); sys.exit(code)"
     )
     words = ["preview", "bayesbinn-moons", "--rehearse"]

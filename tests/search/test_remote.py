@@ -15,10 +15,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from search.home import SearchFolder
-from search.remote import secret_free
-from search.results import Results
-from trainables.registry import UserError
+from bitfront.search.cluster.jobs import secret_free
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.results.results import Results
+from bitfront.trainables.registry import UserError
 
 YAML = """\
 name: away
@@ -68,7 +68,7 @@ class Head:
     def call(self, *words, code=0):
         """A bitfront command from outside, where no search is."""
         done = subprocess.run(
-            [sys.executable, "-m", "search.cli", *words],
+            [sys.executable, "-m", "bitfront.cli", *words],
             env=self.env | {"BITFRONT_HOME": str(self.folder / "here")},
             cwd=self.folder,
             capture_output=True,
@@ -151,7 +151,7 @@ def test_doctor_asks_every_node_what_it_shares(head, tmp_path):
 
 def test_addresses_of_the_wrong_kind_say_what_is_wanted(tmp_path):
     def said(*words):
-        command = [sys.executable, "-m", "search.cli", *words]
+        command = [sys.executable, "-m", "bitfront.cli", *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
         assert done.returncode == 2, done.stdout
         return done.stderr
@@ -182,8 +182,9 @@ def test_no_password_goes_where_the_dashboard_shows_it():
 
 def test_every_option_of_a_verb_goes_to_the_head(tmp_path, monkeypatch):
     """Options that only say where or how it is sent stay here."""
-    from search import cli, remote_verbs
-    from search.remote import run_words
+    from bitfront import cli
+    from bitfront.search.cluster.jobs import run_words
+    from bitfront.verbs import remote as remote_verbs
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "away.yaml").write_text(YAML)
@@ -210,7 +211,7 @@ def test_every_option_of_a_verb_goes_to_the_head(tmp_path, monkeypatch):
 
 def test_the_job_that_runs_is_the_one_that_is_meant():
     """A second submit of a running search is refused, and ends later than the first began."""
-    from search.remote import Head
+    from bitfront.search.cluster.jobs import Head
 
     def job(status, start):
         told = {"bitfront_search": "x"}

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from search.cli import main
-from search.config import ConfigError, from_source
-from search.space_config import build_space
-from search.yaml_source import parse
-from spaces.space import costs_of
+from bitfront.cli import main
+from bitfront.search.config.schema import ConfigError, from_source
+from bitfront.search.config.source import parse
+from bitfront.search.config.space import build_space
+from bitfront.spaces.space import costs_of
 
 YAML = """\
 name: robust
@@ -96,7 +96,7 @@ def test_autoattack_and_early_stopping_exclude_each_other():
 def test_bounds_of_costs_hold_for_every_rate_and_exponent():
     import random
 
-    from search.bounds import cost_bounds
+    from bitfront.search.config.bounds import cost_bounds
 
     space = build_space(load())
     bounds = cost_bounds(space)

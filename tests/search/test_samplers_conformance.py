@@ -6,11 +6,11 @@ import pytest
 
 from benchmarks.problems import synthetic
 from benchmarks.simulator import simulate
-from search.bounds import violations
-from search.config import EarlyStoppingSpec, SearchSpec
-from search.driver import Session
-from search.home import SearchFolder
-from search.samplers import SAMPLERS
+from bitfront.search.config.bounds import violations
+from bitfront.search.config.schema import EarlyStoppingSpec, SearchSpec
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.samplers.registry import SAMPLERS
+from bitfront.search.session.session import Session
 
 EPOCHS = 9
 STOPPING = EarlyStoppingSpec(rungs=[0.3], least=4)

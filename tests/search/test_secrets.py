@@ -12,17 +12,25 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine, make_url, text
 
 from benchmarks.rig import POSTGRES, Postgres, free_port, listens, tracking_server, wait_for
-from search import cli, named
-from search.cluster_doctor import check_ledger
-from search.driver import Session
-from search.home import LEDGER, SearchFolder
-from search.launch import prepare
-from search.remote import secret_free
-from search.results import stored_config
-from search.runs import tracking_uri
-from search.tracking import Tracker
-from search.urls import canonical, know, redacted, with_driver, with_secrets, without_secrets
-from trainables.registry import UserError
+from bitfront import cli
+from bitfront.search import named
+from bitfront.search.cluster.jobs import secret_free
+from bitfront.search.cluster.nodes import check_ledger
+from bitfront.search.ledger.folder import LEDGER, SearchFolder
+from bitfront.search.results.results import stored_config
+from bitfront.search.session.session import Session
+from bitfront.search.tracking.runs import tracking_uri
+from bitfront.search.tracking.tracker import Tracker
+from bitfront.search.urls import (
+    canonical,
+    know,
+    redacted,
+    with_driver,
+    with_secrets,
+    without_secrets,
+)
+from bitfront.trainables.registry import UserError
+from bitfront.verbs.launch import prepare
 
 SECRET = "hunter2"
 AWKWARD = [
@@ -123,7 +131,7 @@ def test_no_sentence_shows_a_password(start, end, scheme):
     assume(not start[0].isdigit())
     url = f"{scheme}://me:{start}{SECRET}{end}@host.example/place"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("search.urls._known", set())
+        patch.setattr("bitfront.search.urls._known", set())
         know({"tracking": [{"uri": url}]})
         for shown in (url, repr(url), json.dumps(url), canonical_or_same(url)):
             assert SECRET not in redacted(f"cannot reach {shown}: no answer from {shown}")
@@ -167,7 +175,7 @@ def test_a_traceback_and_a_mistaken_option_are_shown_without_the_password(monkey
     def broken(args):
         raise RuntimeError(f"could not connect to {url} as {args.ledger!r}")
 
-    monkeypatch.setattr("search.verbs.front", broken)
+    monkeypatch.setattr("bitfront.verbs.searches.front", broken)
     words = ["front", "tiny", "--ledger", url]
     monkeypatch.setattr(sys, "argv", ["bitfront", *words])
     assert cli.main(words) == 1
@@ -225,7 +233,7 @@ def test_postgresql_takes_awkward_passwords_and_keeps_none(make_space, tmp_path,
 def test_mlflow_prints_no_address_of_a_run_and_keeps_no_password(
     make_space, tmp_path, monkeypatch, capfd
 ):
-    monkeypatch.setattr("search.tracking.FLUSH_SECONDS", 0.1)
+    monkeypatch.setattr("bitfront.search.tracking.tracker.FLUSH_SECONDS", 0.1)
     port = free_port()
     with tracking_server(tmp_path, port) as process:
         wait_for(lambda: listens(port), 200, "MLflow", process)
@@ -255,8 +263,8 @@ def test_what_is_named_once_is_known_in_later_commands_and_without_its_password(
     with pytest.raises(UserError, match=r"db\.example"):
         named.check("ledger", url, "tiny")
     named.give("ledger", url)
-    monkeypatch.setattr("search.named._now", set())  # another process
-    monkeypatch.setattr("search.named._given", {})
+    monkeypatch.setattr("bitfront.search.named._now", set())  # another process
+    monkeypatch.setattr("bitfront.search.named._given", {})
     named.check("ledger", "postgresql://you@db.example/other", "tiny")
     assert SECRET not in named.file().read_text()
     for other in (
@@ -310,7 +318,7 @@ def test_where_nothing_can_be_kept_a_name_holds_for_the_command(tmp_path, monkey
 
 @pytest.mark.parametrize("text", ["postgresql:bob:s9Zq@h/db", "bob:s9Zq@h/db"])
 def test_what_is_no_address_is_not_remembered_as_one(text, tmp_path, monkeypatch):
-    from search import named
+    from bitfront.search import named
 
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     named.remember("ledger", text)

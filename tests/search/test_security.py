@@ -14,16 +14,16 @@ import yaml
 from optuna.trial import TrialState, create_trial
 
 from benchmarks.rig import free_port, listens, wait_for
-from search.config import ConfigError
-from search.home import LEDGER, SearchFolder, find, is_name
-from search.launch import fetched, prepare
-from search.mirror import Mirror
-from search.results import Results, stored_config
-from search.runs import tracking_uri
-from search.study import entry_of
-from search.tracking import Tracker
-from search.urls import canonical, redacted, with_secrets, without_secrets
-from trainables.registry import UserError
+from bitfront.search.config.schema import ConfigError
+from bitfront.search.ledger.folder import LEDGER, SearchFolder, find, is_name
+from bitfront.search.ledger.ledger import entry_of
+from bitfront.search.results.results import Results, stored_config
+from bitfront.search.tracking.mirror import Mirror
+from bitfront.search.tracking.runs import tracking_uri
+from bitfront.search.tracking.tracker import Tracker
+from bitfront.search.urls import canonical, redacted, with_secrets, without_secrets
+from bitfront.trainables.registry import UserError
+from bitfront.verbs.launch import fetched, prepare
 
 SECRET = "hunter2"
 LEDGER_URL = f"postgresql://me:{SECRET}@127.0.0.1:9/ledger?sslmode=require"
@@ -83,7 +83,7 @@ def test_secrets_of_a_search_are_on_no_disk_and_come_from_the_environment_again(
 
 
 def test_what_a_failed_trial_says_is_kept_without_secrets(make_space, tmp_path):
-    from search.driver import Session
+    from bitfront.search.session.session import Session
 
     config, space = make_space()
     session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
@@ -96,7 +96,7 @@ def test_what_a_failed_trial_says_is_kept_without_secrets(make_space, tmp_path):
 def test_a_tracking_server_that_refuses_is_told_of_without_its_password(
     make_space, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("search.tracking.CLOSE_SECONDS", 3)
+    monkeypatch.setattr("bitfront.search.tracking.tracker.CLOSE_SECONDS", 3)
     config, _ = make_space(f"tracking.uri={TRACKING}")
     tracker = Tracker(config, "id", tmp_path)
     tracker.start([])
@@ -109,7 +109,7 @@ def test_a_tracking_server_that_refuses_is_told_of_without_its_password(
 def test_the_command_line_keeps_secrets_to_itself(tmp_path, tiny_yaml):
     (tmp_path / "tiny.yaml").write_text(tiny_yaml)
     env = {**os.environ, "BITFRONT_HOME": str(tmp_path / "runs")}
-    command = [sys.executable, "-m", "search.cli"]
+    command = [sys.executable, "-m", "bitfront.cli"]
 
     def call(*words):
         done = subprocess.run(
@@ -153,7 +153,7 @@ def test_no_name_leaves_its_folder(name, make_config, tmp_path):
 
 
 def test_a_recipe_of_somebody_else_writes_to_no_folder_outside_the_home(tmp_path):
-    from search.recipe import load_recipe
+    from bitfront.search.recipes.recipe import load_recipe
 
     spec = {"task": {"dataset": "digits", "model": {"name": "mlp"}}, "method": "bnn", "plan": "FF"}
     origin = {"search": "../outside", "trial": "t", "number": 0, "bitfront": "1", "exported": "x"}
@@ -225,7 +225,7 @@ def test_pages_are_for_this_machine_unless_told_otherwise(page, number, make_con
     words = [page, "--port", str(port), "--home", str(tmp_path)]
     ignoring = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
     process = subprocess.Popen(
-        [*ignoring, sys.executable, "-m", "search.cli", *words],
+        [*ignoring, sys.executable, "-m", "bitfront.cli", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

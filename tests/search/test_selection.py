@@ -6,17 +6,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from search.catalog import parse_plan
-from search.cli import main
-from search.config import ConfigError, load, ready_made
-from search.home import SearchFolder
-from search.selection import needed, selection_rows, settle, start_points, write_selection
-from search.status_line import StatusLine
-from search.study import Ledger
-from spaces.space import SelectedPlan
-from trainables.cost import cost_table, task_cost_table
-from trainables.registry import UserError
-from trainables.selectors import SelectionSpec, select
+from bitfront.cli import main
+from bitfront.search.config.schema import ConfigError, load, ready_made
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.session.selection import (
+    needed,
+    selection_rows,
+    settle,
+    start_points,
+    write_selection,
+)
+from bitfront.search.session.status_line import StatusLine
+from bitfront.spaces.space import SelectedPlan
+from bitfront.trainables.cost import cost_table, task_cost_table
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.selectors import SelectionSpec, select
+from bitfront.verbs.catalog import parse_plan
 
 SELECTED = """\
 name: selected
@@ -99,7 +105,9 @@ def test_a_selector_works_where_it_is_told_to(make_space):
 
 
 def test_a_preview_needs_no_selector_at_work(make_space, monkeypatch):
-    monkeypatch.setattr("trainables.selectors.base.select", lambda *a: pytest.fail("worked"))
+    monkeypatch.setattr(
+        "bitfront.trainables.selectors.base.select", lambda *a: pytest.fail("worked")
+    )
     _, space = make_space(text=SELECTED)
     assert isinstance(space.plan, SelectedPlan)
     assert space.size() == 8
@@ -138,9 +146,11 @@ def test_work_is_done_once_and_shown(make_space, tmp_path, monkeypatch):
         return [function(*call) for call in calls_]
 
     told = []
-    monkeypatch.setattr("search.tuner.run_tasks", here)
-    monkeypatch.setattr("search.board.Board.write", lambda self, who, text: told.append(text))
-    monkeypatch.setattr("search.board.Board.read", lambda self: told[-1:])
+    monkeypatch.setattr("bitfront.search.cluster.tuner.run_tasks", here)
+    monkeypatch.setattr(
+        "bitfront.search.cluster.board.Board.write", lambda self, who, text: told.append(text)
+    )
+    monkeypatch.setattr("bitfront.search.cluster.board.Board.read", lambda self: told[-1:])
     said, out = [], io.StringIO()
     with StatusLine(out=out) as line:
         done = settle(config, space, folder, None, said.append, line)
@@ -276,7 +286,7 @@ def test_the_recipe_of_the_paper_is_the_default_of_its_searches():
 
 def test_transfer_selects_on_one_dataset_and_trains_on_another(make_space):
     config = load(ready_made()["mixbin-transfer"])
-    from search.space_config import build_space
+    from bitfront.search.config.space import build_space
 
     space = build_space(config)
     specs = needed(config, space)

@@ -13,9 +13,9 @@ import time
 import pytest
 
 from benchmarks.rig import processes, wait_for
-from search import head
-from search.home import SearchFolder
-from search.study import read_entries
+from bitfront.search.cluster import head
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.ledger import read_entries
 
 # Two trials at a time that take minutes, far more than a test lets them.
 SEARCH = """\
@@ -49,7 +49,7 @@ class Struck:
         begun = time.time()
         self.log = (self.folder / "log").open("w+")
         process = subprocess.Popen(
-            [*before, sys.executable, "-m", "search.cli", "run", "struck.yaml"],
+            [*before, sys.executable, "-m", "bitfront.cli", "run", "struck.yaml"],
             cwd=self.folder,
             env={**os.environ, "BITFRONT_HOME": str(self.folder / "runs"), "RAY_ADDRESS": ""},
             **{"stdout": self.log, "stderr": subprocess.STDOUT, **options},

@@ -9,14 +9,14 @@ import time
 
 import pytest
 
-from search import status_line
-from search.driver import Session
-from search.entry import Entry
-from search.home import SearchFolder
-from search.interrupts import acknowledged, ending_gently, held_back
-from search.progress import START_SECONDS, Eta
-from search.status_line import StatusLine, silence_after
-from trainables.task import TrialSpec
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.session import status_line
+from bitfront.search.session.interrupts import acknowledged, ending_gently, held_back
+from bitfront.search.session.session import Session
+from bitfront.search.session.status_line import StatusLine, silence_after
+from bitfront.terminal.progress import START_SECONDS, Eta
+from bitfront.trainables.task import TrialSpec
 
 PATIENCE = 30
 

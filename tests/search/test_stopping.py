@@ -4,15 +4,15 @@ import math
 
 import pytest
 
-from search.config import EarlyStoppingSpec
-from search.driver import Session
-from search.entry import Entry
-from search.front import Objective
-from search.home import SearchFolder
-from search.simulation import MemoryFolder
-from search.stopping import EarlyStopping, ranking, report
-from search.study import read_entries
-from trainables.task import Task, TrialSpec
+from bitfront.search.config.schema import EarlyStoppingSpec
+from bitfront.search.front import Objective
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.ledger import read_entries
+from bitfront.search.session.early_stopping import EarlyStopping, ranking, report
+from bitfront.search.session.session import Session
+from bitfront.search.session.simulation import MemoryFolder
+from bitfront.trainables.task import Task, TrialSpec
 
 OBJECTIVES = [Objective("val_accuracy", True), Objective("flops", False)]
 

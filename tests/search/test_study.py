@@ -9,14 +9,14 @@ from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import OperationalError
 
 from benchmarks.simulator import simulate
-from search.bounds import violations
-from search.config import SAMPLERS as NAMES
-from search.launch import prepare
-from search.samplers import SAMPLERS
-from search.storage import LedgerStorage
-from search.study import Ledger, read_entries
-from spaces.listing import every_point
-from trainables.registry import UserError
+from bitfront.search.config.bounds import violations
+from bitfront.search.config.schema import SAMPLERS as NAMES
+from bitfront.search.ledger.ledger import Ledger, read_entries
+from bitfront.search.ledger.storage import LedgerStorage
+from bitfront.search.samplers.registry import SAMPLERS
+from bitfront.spaces.listing import every_point
+from bitfront.trainables.registry import UserError
+from bitfront.verbs.launch import prepare
 
 
 @pytest.fixture
@@ -300,7 +300,7 @@ def test_a_ledger_whose_tables_somebody_else_is_making_is_opened_a_little_later(
                 raise RuntimeError("(sqlite3.OperationalError) table studies already exists")
             super().__init__(*args, **kwargs)
 
-    monkeypatch.setattr("search.storage.LedgerStorage", Busy)
+    monkeypatch.setattr("bitfront.search.ledger.storage.LedgerStorage", Busy)
     ledger = Ledger(url, *make_space())
     assert len(met) == 2
     assert ledger.ask() is not None

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from search.front import Objective, hypervolume, non_dominated
-from search.surrogate import (
+from bitfront.search.front import Objective, hypervolume, non_dominated
+from bitfront.search.samplers.surrogate import (
     QualityModel,
     Rows,
     Staircase,

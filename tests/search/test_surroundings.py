@@ -8,7 +8,7 @@ import sys
 import pytest
 
 ASKED = """
-import search.mirror
+import bitfront.search.tracking.mirror
 from mlflow.environment_variables import MLFLOW_DISABLE_TELEMETRY
 from ray._common.usage.usage_lib import usage_stats_enabled
 print(MLFLOW_DISABLE_TELEMETRY.get(), usage_stats_enabled())
@@ -43,7 +43,7 @@ def test_a_search_needs_no_home_of_its_user(tmp_path, tiny_yaml):
     env = kept | home
 
     def call(*words):
-        command = [sys.executable, "-m", "search.cli", *words]
+        command = [sys.executable, "-m", "bitfront.cli", *words]
         return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
 
     done = call("run", "tiny.yaml", "--trials", "2", "--set", "task.epochs=1")

@@ -16,13 +16,13 @@ from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import DataError, OperationalError
 
 from benchmarks.rig import POSTGRES, Postgres, small_disk
-from search.driver import Session
-from search.home import SearchFolder
-from search.interrupts import acknowledged, ending_gently, handlers_restored
-from search.status_line import StatusLine
-from search.study import LedgerLostError, persistently, read_entries
-from trainables.registry import UserError
-from trainables.trial import Trial
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.ledger import LedgerLostError, persistently, read_entries
+from bitfront.search.session.interrupts import acknowledged, ending_gently, handlers_restored
+from bitfront.search.session.session import Session
+from bitfront.search.session.status_line import StatusLine
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.worker.worker import Trial
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
@@ -65,7 +65,7 @@ FULL = OperationalError("insert", {}, Exception("database or disk is full"))
 
 
 def test_a_disk_that_stays_full_is_told_at_once_and_every_so_often(monkeypatch):
-    monkeypatch.setattr("search.study.TELLING_SECONDS", 0.2)
+    monkeypatch.setattr("bitfront.search.ledger.ledger.TELLING_SECONDS", 0.2)
     said = []
     place = Path("/home/me/runs/tiny/ledger.db")
     with pytest.raises(LedgerLostError, match="the disk of /home/me/runs/tiny is full"):
@@ -103,7 +103,7 @@ def test_an_epoch_told_while_the_ledger_stays_away_ends_the_search_and_not_the_t
     make_space, tmp_path
 ):
     """Tune would take any other exception for the trial's own, and train it again."""
-    from search.tuner import LedgerSearcher
+    from bitfront.search.cluster.tuner import LedgerSearcher
 
     session = Session(*make_space(), SearchFolder(tmp_path), None, quiet=True)
     searcher = LedgerSearcher(session, SimpleNamespace(free=lambda running: True))
@@ -227,7 +227,7 @@ def test_a_ledger_whose_disk_stays_full_says_so_while_it_waits(make_space, tmp_p
         session = Session(config, space, SearchFolder(disk), None, line=StatusLine(out=out))
         entry = session.ask()
         fill(disk)
-        monkeypatch.setattr("search.study.PATIENCE_SECONDS", 1.0)
+        monkeypatch.setattr("bitfront.search.ledger.ledger.PATIENCE_SECONDS", 1.0)
         history = [{"epoch": n, "val_accuracy": 0.5, "val_loss": 1.0} for n in range(1, 400)]
         with pytest.raises(LedgerLostError, match=f"the disk of {disk} is full"):
             session.finish(entry.id, {**history[-1], "history": history})
@@ -236,7 +236,7 @@ def test_a_ledger_whose_disk_stays_full_says_so_while_it_waits(make_space, tmp_p
 
 @needs_root
 def test_a_search_that_cannot_begin_on_a_full_disk_says_so_in_a_line(tmp_path, capsys):
-    from search.cli import main
+    from bitfront.cli import main
 
     with small_disk(tmp_path / "tiny", "2m") as disk:
         fill(disk)
@@ -257,7 +257,7 @@ class Clock:
 @pytest.fixture
 def watched(monkeypatch):
     """A watcher with one running trial: the clock, what was killed, what the session heard."""
-    from search import watcher
+    from bitfront.search.cluster import watcher
 
     clock, killed, heard = Clock(), [], []
     monkeypatch.setattr(watcher, "time", clock)
@@ -335,7 +335,7 @@ def test_a_trial_whose_end_cannot_be_written_keeps_its_checkpoint(
     state.parent.mkdir(parents=True)
     state.write_bytes(b"two epochs")
     away = OperationalError("update", {}, Exception("connection refused"))
-    monkeypatch.setattr("search.study.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("bitfront.search.ledger.ledger.PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(session.ledger, "_ended", failing(1000, away))
     with pytest.raises(LedgerLostError):
         session.finish(entry.id, {"epoch": 3, "val_accuracy": 0.9})
@@ -346,8 +346,8 @@ def test_a_trial_whose_end_cannot_be_written_keeps_its_checkpoint(
 
 
 def test_a_trial_whose_worker_died_is_asked_for_again_as_often_as_it_may(make_space, tmp_path):
-    from search.tuner import LedgerSearcher, Searcher
-    from search.watcher import Watcher
+    from bitfront.search.cluster.tuner import LedgerSearcher, Searcher
+    from bitfront.search.cluster.watcher import Watcher
 
     config, space = make_space("search.trials=1", "resources.retries=1")
     session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
@@ -375,8 +375,8 @@ def test_time_in_which_the_driver_was_held_up_is_not_held_against_a_trial(watche
 
 
 def leak(gigabytes, out):
-    from trainables.memory import limit_memory
-    from trainables.trial import failure
+    from bitfront.trainables.worker.memory import limit_memory
+    from bitfront.trainables.worker.worker import failure
 
     limit_memory(gigabytes)
     kept = []
@@ -431,7 +431,7 @@ def test_an_object_store_with_faults_of_its_own_ends_no_search(make_space, tmp_p
     def refuse(place):
         raise AzureError("away")
 
-    monkeypatch.setattr("trainables.storage.forget", refuse)
+    monkeypatch.setattr("bitfront.trainables.worker.storage.forget", refuse)
     config, space = make_space("storage=memory://shared")
     session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
     entry = session.ask()

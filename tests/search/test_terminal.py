@@ -8,16 +8,17 @@ import shutil
 
 import pytest
 
-from search import cli, terminal
-from search.config import from_source
-from search.home import SearchFolder, write_atomically
-from search.plan_text import by_stage, counts, letters, runs, totals
-from search.results import Results
-from search.space_config import build_space
-from search.study import Ledger
-from search.summary import front_summary, front_table, next_commands, status_table
-from search.yaml_source import parse
-from trainables.registry import UserError
+from bitfront import cli
+from bitfront.search.config.schema import from_source
+from bitfront.search.config.source import parse
+from bitfront.search.config.space import build_space
+from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.results.results import Results
+from bitfront.terminal import tables as terminal
+from bitfront.terminal.plans import by_stage, counts, letters, runs, totals
+from bitfront.terminal.summary import front_summary, front_table, next_commands, status_table
+from bitfront.trainables.registry import UserError
 
 QUICK = """\
 name: a-search-with-a-rather-long-name-of-its-own

@@ -11,22 +11,23 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from dashboards.figures import front_figure
-from dashboards.layers import layers_figure
-from dashboards.live import _trial_row
-from dashboards.report import report_html, trial_data
-from search import cli, terminal
-from search.driver import Session
-from search.home import SearchFolder, write_atomically
-from search.notes import note_of
-from search.replay import find_trial
-from search.results import Results
-from search.runs import run_name
-from search.settings import settings_of
-from search.showing import write_figures
-from search.summary import front_summary, front_table
-from search.tracking import Tracker
-from search.view import view_of
+from bitfront import cli
+from bitfront.dashboards.figures.front import front_figure
+from bitfront.dashboards.figures.layers import layers_figure
+from bitfront.dashboards.pages.live import _trial_row
+from bitfront.dashboards.pages.report import report_html, trial_data
+from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.recipes.replay import find_trial
+from bitfront.search.results.results import Results
+from bitfront.search.results.settings import settings_of
+from bitfront.search.results.view import view_of
+from bitfront.search.session.session import Session
+from bitfront.search.tracking.notes import note_of
+from bitfront.search.tracking.runs import run_name
+from bitfront.search.tracking.tracker import Tracker
+from bitfront.terminal import tables as terminal
+from bitfront.terminal.summary import front_summary, front_table
+from bitfront.verbs.pictures import write_figures
 
 WIDTHS = ["space.model.width=[4, 16, 64]", "search.trials=40", "search.confirm=0.4"]
 NUMBERED = re.compile(r"\bt\d{4}\b")
@@ -137,7 +138,7 @@ def test_pictures_runs_and_csv_say_the_width_of_a_point(results, capsys):
 
 
 def test_no_column_of_the_csv_is_empty(make_session):
-    from dashboards.figures import front_csv
+    from bitfront.dashboards.figures.front import front_csv
 
     for objective in ("flops", "bytes"):
         session = make_session(f"objectives={{val_accuracy: max, {objective}: min}}", "name=tiny")

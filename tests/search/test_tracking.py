@@ -6,12 +6,12 @@ import time
 import pytest
 from mlflow import MlflowClient
 
-from search.driver import Session
-from search.extras import Extra
-from search.home import SearchFolder
-from search.mirror import Mirror
-from search.runs import flat_params, log_extras, run_name, tracking_uri
-from search.tracking import Tracker
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.session.session import Session
+from bitfront.search.tracking.extras import Extra
+from bitfront.search.tracking.mirror import Mirror
+from bitfront.search.tracking.runs import flat_params, log_extras, run_name, tracking_uri
+from bitfront.search.tracking.tracker import Tracker
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_a_server_that_is_away_neither_stops_the_search_nor_loses_a_run(
     for _ in range(3):
         train(session, session.ask())
     with monkeypatch.context() as patch:
-        patch.setattr("search.tracking.CLOSE_SECONDS", 4)
+        patch.setattr("bitfront.search.tracking.tracker.CLOSE_SECONDS", 4)
         assert tracker.close("interrupted", {}, "")
     session, tracker = begin(make_space, folder)  # it is back, at the default address
     tracker.close("complete", {}, "")
@@ -180,8 +180,8 @@ def away_for(monkeypatch, tries):
 
 
 def test_a_finished_search_waits_for_a_server_that_is_away_a_while(make_space, folder, monkeypatch):
-    monkeypatch.setattr("search.tracking.CLOSE_SECONDS", 2)
-    monkeypatch.setattr("search.tracking.RETRY_SECONDS", 1.0)
+    monkeypatch.setattr("bitfront.search.tracking.tracker.CLOSE_SECONDS", 2)
+    monkeypatch.setattr("bitfront.search.tracking.tracker.RETRY_SECONDS", 1.0)
     left = away_for(monkeypatch, 5)
     session, tracker = begin(make_space, folder, "tracking.uri=http://127.0.0.1:9")
     train(session, session.ask())
@@ -196,7 +196,7 @@ def test_a_finished_search_waits_for_a_server_that_is_away_a_while(make_space, f
 def test_a_server_that_stays_away_is_not_waited_for_longer_than_was_asked(
     make_space, folder, monkeypatch
 ):
-    monkeypatch.setattr("search.tracking.RETRY_SECONDS", 0.2)
+    monkeypatch.setattr("bitfront.search.tracking.tracker.RETRY_SECONDS", 0.2)
     away_for(monkeypatch, 1000)
     options = ("tracking.uri=http://127.0.0.1:9", "tracking.patience=1")
     session, tracker = begin(make_space, folder, *options)
@@ -209,7 +209,7 @@ def test_a_server_that_stays_away_is_not_waited_for_longer_than_was_asked(
 def test_a_server_that_goes_when_only_the_end_is_left_is_tried_again(
     make_space, folder, monkeypatch
 ):
-    monkeypatch.setattr("search.tracking.RETRY_SECONDS", 0.1)
+    monkeypatch.setattr("bitfront.search.tracking.tracker.RETRY_SECONDS", 0.1)
     session, tracker = begin(make_space, folder)
     train(session, session.ask())
     usual, failures = Mirror.finish, [ConnectionError("reset")]
@@ -229,7 +229,7 @@ def test_a_run_that_mlflow_refuses_does_not_hold_up_the_others(make_space, folde
     session, tracker = begin(make_space, folder, thread=False)
     tracker._connect()  # making the database may take longer than the patience set here
     tracker.start([])
-    monkeypatch.setattr("search.tracking.CLOSE_SECONDS", 4)
+    monkeypatch.setattr("bitfront.search.tracking.tracker.CLOSE_SECONDS", 4)
     bad = session.ask()
     original = Mirror.deliver
 
@@ -269,9 +269,9 @@ def test_the_address_comes_from_the_yaml_then_the_environment_then_a_file(
 def test_trials_can_start_from_a_file_of_an_mlflow_run(make_config, tmp_path):
     import torch
 
-    from search.launch import fetched
-    from trainables.models import build_model
-    from trainables.registry import UserError
+    from bitfront.trainables.models import build_model
+    from bitfront.trainables.registry import UserError
+    from bitfront.verbs.launch import fetched
 
     home = tmp_path / "home"
     home.mkdir()

@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from search.cli import main
-from search.driver import Session
-from search.extras import extras_of
-from search.finals import FinalTraining, note_finals
-from search.home import SearchFolder, write_atomically
-from search.importance import LEAST_TRIALS, importances
-from search.results import Results
-from search.view import SearchReader, view_of
+from bitfront.cli import main
+from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.recipes.finals import FinalTraining, note_finals
+from bitfront.search.results.importance import LEAST_TRIALS, importances
+from bitfront.search.results.results import Results
+from bitfront.search.results.view import SearchReader, view_of
+from bitfront.search.session.session import Session
+from bitfront.search.tracking.extras import extras_of
 
 MAGIC = {"pdf": b"%PDF", "png": b"\x89PNG", "svg": b"<?xml"}
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from search.recipe import FinalTraining, Recipe, SeedJob, train_recipe
-from trainables import packed
-from trainables.data import load_test, load_train
-from trainables.registry import UserError
-from trainables.task import Task, TrialSpec
-from trainables.training import Training, evaluate, save_state
+from bitfront.search.recipes.recipe import FinalTraining, Recipe, SeedJob, train_recipe
+from bitfront.trainables import packed
+from bitfront.trainables.data import load_test, load_train
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.task import Task, TrialSpec
+from bitfront.trainables.training.loop import Training, evaluate, save_state
 
 TASK = {
     "dataset": "digits",
@@ -29,7 +29,7 @@ def recipe(method, letters, epochs=4):
 def two_cpus():
     import ray
 
-    import search.tuner  # noqa: F401 (sets what Ray reads when it starts)
+    import bitfront.search.cluster.tuner  # noqa: F401 (sets what Ray reads when it starts)
 
     quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
     ray.init("local", num_cpus=2, object_store_memory=10**8, **quiet)
@@ -85,7 +85,7 @@ def test_what_a_worker_prints_fills_no_disk(two_cpus):
         import os
         import time
 
-        from trainables import log
+        from bitfront.trainables.worker import log
 
         log.limit_log(5.0)
         line, most = b"x" * 999_999 + b"\n", 0

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from trainables.cost import task_cost_table
-from trainables.methods import METHODS
-from trainables.task import Task, TrialSpec
-from trainables.training import Training, search_data
+from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.methods import METHODS
+from bitfront.trainables.task import Task, TrialSpec
+from bitfront.trainables.training.loop import Training, search_data
 
 MakeSpec = Callable[..., TrialSpec]
 

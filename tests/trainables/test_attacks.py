@@ -11,7 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from trainables.attacks import (
+from bitfront.trainables.data import DATASETS, Arrays, Batches, Visit
+from bitfront.trainables.data.augmentations import crop_flip_index, cut_out, gathered, unmoved
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.task import AttackSpec, Task
+from bitfront.trainables.training.attacks import (
     LEVELS,
     Atta,
     Ball,
@@ -24,12 +28,8 @@ from trainables.attacks import (
     kept_shape,
     pgd,
 )
-from trainables.data import DATASETS, Arrays, Batches, Visit
-from trainables.data.augmentations import crop_flip_index, cut_out, gathered, unmoved
-from trainables.registry import UserError
-from trainables.robustness import OnPixels, attacked, robust_accuracies
-from trainables.task import AttackSpec, Task
-from trainables.training import load_state, save_state
+from bitfront.trainables.training.loop import load_state, save_state
+from bitfront.trainables.training.robustness import OnPixels, attacked, robust_accuracies
 
 NARROW = {"name": "rn-narrow", "width": 4, "stages": 2}
 EPS = 0.1

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from spaces.space import FixedPlan, FreePlan
-from trainables.cost import cost_table
-from trainables.models import build_model
-from trainables.models.binary_networks import ReActBlock
-from trainables.plan import plan_layers
+from bitfront.spaces.space import FixedPlan, FreePlan
+from bitfront.trainables.cost import cost_table
+from bitfront.trainables.models import build_model
+from bitfront.trainables.models.binary_networks import ReActBlock
+from bitfront.trainables.plan import plan_layers
 
 
 def on_meta(name: str, shape: tuple[int, ...], classes: int, **params) -> nn.Module:

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import torch
 
-from trainables import checksums
-from trainables.pretraining import StageCache, _stored, stage_spec
-from trainables.selectors import SelectionSpec, select
-from trainables.selectors.base import stored
-from trainables.training import load_state, save_state
-from trainables.trial import STATE_FILE, Trial
+from bitfront.trainables import checksums
+from bitfront.trainables.selectors import SelectionSpec, select
+from bitfront.trainables.selectors.base import stored
+from bitfront.trainables.training.loop import load_state, save_state
+from bitfront.trainables.training.pretraining import StageCache, _stored, stage_spec
+from bitfront.trainables.worker.worker import STATE_FILE, Trial
 
 FLIPS = 150
 SMALL = {"name": "mlp", "depth": 3, "width": 8}

@@ -21,7 +21,7 @@ import torchvision
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainables.data import (
+from bitfront.trainables.data import (
     AUGMENTATIONS,
     DATASETS,
     Arrays,
@@ -32,9 +32,9 @@ from trainables.data import (
     pixel_statistics,
     split,
 )
-from trainables.data import datasets as datasets_module
-from trainables.data.augmentations import crop_flip
-from trainables.registry import UserError
+from bitfront.trainables.data import datasets as datasets_module
+from bitfront.trainables.data.augmentations import crop_flip
+from bitfront.trainables.registry import UserError
 
 REAL_DATA = os.environ.get("BITFRONT_DATA")
 
@@ -190,7 +190,7 @@ def test_which_digits_are_test_digits_never_changes() -> None:
 
 def test_listing_datasets_imports_no_heavy_library() -> None:
     code = (
-        "import sys; from trainables.data import DATASETS; DATASETS.names();"
+        "import sys; from bitfront.trainables.data import DATASETS; DATASETS.names();"
         "print([m for m in ('torch', 'torchvision', 'sklearn') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,8 +12,11 @@ import torch.nn.functional as F
 import yaml
 from safetensors.torch import save_file
 
-from trainables import packed
-from trainables.distillation import (
+from bitfront.trainables import packed
+from bitfront.trainables.models import build_model
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.task import DistillSpec, LossSpec, Task
+from bitfront.trainables.training.distillation import (
     Distillation,
     check_teacher,
     distance,
@@ -22,11 +25,8 @@ from trainables.distillation import (
     soft_cross_entropy,
     watched,
 )
-from trainables.models import build_model
-from trainables.pretraining import StageCache, weights_of
-from trainables.registry import UserError
-from trainables.task import DistillSpec, LossSpec, Task
-from trainables.training import load_state, save_state
+from bitfront.trainables.training.loop import load_state, save_state
+from bitfront.trainables.training.pretraining import StageCache, weights_of
 
 TINY = {"name": "tinyvit", "patch": 4, "depth": 2, "width": 16, "heads": 2}
 

@@ -15,12 +15,12 @@ import pytest
 import torch
 from PIL import Image
 
-from search.cli import main
-from search.config import from_source
-from search.recipe import FinalTraining, Recipe, save_recipe
-from search.space_config import build_space
-from search.yaml_source import parse
-from trainables.data import (
+from bitfront.cli import main
+from bitfront.search.config.schema import from_source
+from bitfront.search.config.source import parse
+from bitfront.search.config.space import build_space
+from bitfront.search.recipes.recipe import FinalTraining, Recipe, save_recipe
+from bitfront.trainables.data import (
     DATASETS,
     Arrays,
     Batches,
@@ -31,13 +31,13 @@ from trainables.data import (
     load_train,
     missing_test,
 )
-from trainables.data import datasets as datasets_module
-from trainables.data.augmentations import affine_flip, crop_boxes, resized_crop_flip
-from trainables.data.streams import decode
-from trainables.pretraining import data_digest
-from trainables.registry import UserError
-from trainables.task import Task, TrialSpec
-from trainables.training import Training, search_data
+from bitfront.trainables.data import datasets as datasets_module
+from bitfront.trainables.data.augmentations import affine_flip, crop_boxes, resized_crop_flip
+from bitfront.trainables.data.streams import decode
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.task import Task, TrialSpec
+from bitfront.trainables.training.loop import Training, search_data
+from bitfront.trainables.training.pretraining import data_digest
 
 CLASSES = ("ant", "bee", "cow")
 
@@ -251,7 +251,7 @@ def test_a_resumed_stream_crops_alike_whatever_the_workers(
     first = list(whole)
     resumed.load_state_dict(whole.state_dict())
     second = list(whole)
-    monkeypatch.setattr("trainables.data.streams.stream_workers", lambda: 2)
+    monkeypatch.setattr("bitfront.trainables.data.streams.stream_workers", lambda: 2)
     for (x, y), (same_x, same_y) in zip(second, resumed, strict=True):
         assert torch.equal(x, same_x)
         assert torch.equal(y, same_y)

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from trainables import log
+from bitfront.trainables.worker import log
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from trainables.binary import NotBinaryError, verify_binary
-from trainables.methods import METHODS, build_method
-from trainables.methods.pruning import Pruned
-from trainables.models import build_model
-from trainables.plan import LEVELS, binary_layers, plan_layers
-from trainables.quantizers import sign
-from trainables.registry import UserError
-from trainables.training import (
+from bitfront.trainables.layers.binary import NotBinaryError, verify_binary
+from bitfront.trainables.layers.quantizers import sign
+from bitfront.trainables.methods import METHODS, build_method
+from bitfront.trainables.methods.pruning import Pruned
+from bitfront.trainables.models import build_model
+from bitfront.trainables.plan import LEVELS, binary_layers, plan_layers
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.training.loop import (
     Training,
     evaluate,
     load_state,
@@ -549,8 +549,8 @@ def test_rho_crosses_1_after_9_91_percent_of_training() -> None:
 
 def toy_step(name: str, params: dict, latent: float = 0.4, lr: float = 0.1) -> float:
     """One step of the loop's hooks on the loss (w - 0.3)^2 / 2 (methods.md 1.1)."""
-    from trainables.binary import apply_plan
-    from trainables.plan import PlanLayer
+    from bitfront.trainables.layers.binary import apply_plan
+    from bitfront.trainables.plan import PlanLayer
 
     model = torch.nn.Sequential(torch.nn.Linear(1, 1, bias=False)).double()
     with torch.no_grad():
@@ -652,7 +652,7 @@ def test_standardized_channels_are_balanced(make_spec, start, finish) -> None:
 
 
 def test_a_rotation_brings_weights_nearer_to_their_signs() -> None:
-    from trainables.binary import Rotated
+    from bitfront.trainables.layers.binary import Rotated
 
     latent = torch.randn(16, 8, 3, 3, generator=torch.Generator().manual_seed(0))
     rotated = Rotated(latent)

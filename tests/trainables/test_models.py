@@ -13,16 +13,16 @@ import torch
 import torchvision
 from torch import nn
 
-from trainables.binary import apply_plan, verify_binary
-from trainables.cost import cost_table, trace
-from trainables.data import DATASETS, load_test
-from trainables.methods import build_method
-from trainables.models import MODELS, build_model
-from trainables.models.activations import BinReLU, RPReLU
-from trainables.models.networks import Block, MobileBlock, PaddedShortcut
-from trainables.plan import PlanLayer, plan_layers
-from trainables.registry import UserError
-from trainables.training import evaluate, memory_format
+from bitfront.trainables.cost import cost_table, trace
+from bitfront.trainables.data import DATASETS, load_test
+from bitfront.trainables.layers.binary import apply_plan, verify_binary
+from bitfront.trainables.methods import build_method
+from bitfront.trainables.models import MODELS, build_model
+from bitfront.trainables.models.activations import BinReLU, RPReLU
+from bitfront.trainables.models.networks import Block, MobileBlock, PaddedShortcut
+from bitfront.trainables.plan import PlanLayer, plan_layers
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.training.loop import evaluate, memory_format
 
 # What holds for networks that end in a logit a class; trackers have tests of their own.
 CLASSIFIERS = [name for name in MODELS if MODELS.get(name).kind == "classification"]
@@ -466,8 +466,8 @@ def test_channels_last_is_for_convolutions_that_survive_it(model, layout) -> Non
 NARROW = """
 import torch
 from torch import nn
-from trainables.task import TrialSpec
-from trainables.training import Training, memory_format, search_data
+from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.training.loop import Training, memory_format, search_data
 
 for width in range(1, 8):
     net = nn.Sequential(

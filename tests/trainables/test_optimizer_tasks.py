@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from dashboards.predictions import predictions_figure, predictions_html
-from trainables.data import DATASETS, TaskRow, load_train, split
-from trainables.kinds import kind_of
-from trainables.pictures import predictions
-from trainables.registry import UserError
-from trainables.training import load_state, save_state
+from bitfront.dashboards.figures.predictions import predictions_figure, predictions_html
+from bitfront.trainables.data import DATASETS, TaskRow, load_train, split
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.tasks import kind_of
+from bitfront.trainables.training.loop import load_state, save_state
+from bitfront.trainables.training.pictures import predictions
 
 MOONS = {
     "dataset": "moons",
@@ -85,7 +85,7 @@ def test_missing_or_short_files_of_snelson_are_told(snelson, tmp_path: Path) -> 
     with pytest.raises(UserError, match="'snelson' not found"):
         load_train("snelson", tmp_path / "nowhere")
     np.savetxt(tmp_path / "snelson" / "train_outputs", [1.0, 2.0])
-    from trainables.data import datasets
+    from bitfront.trainables.data import datasets
 
     datasets._read.cache_clear()
     with pytest.raises(UserError, match="200 inputs but 2 targets"):

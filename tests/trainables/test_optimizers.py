@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainables import phases
-from trainables.latents import (
+from bitfront.trainables.layers.latents import (
     LARGEST_NOISE,
     SATURATED,
     Averaged,
@@ -24,8 +23,8 @@ from trainables.latents import (
     StochasticWeight,
     normal_outputs,
 )
-from trainables.methods import METHODS, build_method
-from trainables.optimizers import (
+from bitfront.trainables.methods import METHODS, build_method
+from bitfront.trainables.optimizers import (
     BNEW,
     EDGE,
     BayesBiNN,
@@ -38,9 +37,10 @@ from trainables.optimizers import (
     relaxed_scale,
     relaxed_weight,
 )
-from trainables.phases import Phase
-from trainables.registry import UserError
-from trainables.training import load_state, save_state
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.training import phases
+from bitfront.trainables.training.loop import load_state, save_state
+from bitfront.trainables.training.phases import Phase
 
 OWN = [name for name in METHODS if METHODS.get(name).family == "optimizers"]
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from spaces.space import costs_of
-from trainables import packed
-from trainables.cost import cost_table, task_cost_table
-from trainables.packed import pack_bits, unpack_bits
-from trainables.registry import UserError
+from bitfront.spaces.space import costs_of
+from bitfront.trainables import packed
+from bitfront.trainables.cost import cost_table, task_cost_table
+from bitfront.trainables.packed import pack_bits, unpack_bits
+from bitfront.trainables.registry import UserError
 
 MLP = {"name": "mlp", "depth": 3, "width": 21}
 NARROW = {"name": "cresnet", "depth": 8, "width": 5}

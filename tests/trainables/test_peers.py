@@ -7,11 +7,11 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from trainables.data import Batches, load_train
-from trainables.methods import METHODS
-from trainables.peers import Peers, check_shareable
-from trainables.registry import UserError
-from trainables.training import Training, search_data
+from bitfront.trainables.data import Batches, load_train
+from bitfront.trainables.methods import METHODS
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.training.loop import Training, search_data
+from bitfront.trainables.training.peers import Peers, check_shareable
 
 
 def specs(make_spec):

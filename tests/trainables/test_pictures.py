@@ -2,9 +2,9 @@
 
 import pytest
 
-from trainables.pictures import masks, quantizer
-from trainables.task import Task, TrialSpec
-from trainables.trial import Trial
+from bitfront.trainables.task import Task, TrialSpec
+from bitfront.trainables.training.pictures import masks, quantizer
+from bitfront.trainables.worker.worker import Trial
 
 
 def spec_of(method, plan="BBBB", **params):

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import parametrize
 
-from trainables.binary import apply_plan
-from trainables.methods import build_method
-from trainables.models import build_model
-from trainables.plan import PlanLayer, binary_layers, check_plan, expand, plan_layers
-from trainables.registry import UserError
-from trainables.selectors.scoring import Switch
+from bitfront.trainables.layers.binary import apply_plan
+from bitfront.trainables.methods import build_method
+from bitfront.trainables.models import build_model
+from bitfront.trainables.plan import PlanLayer, binary_layers, check_plan, expand, plan_layers
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.selectors.scoring import Switch
 
 THREE = [PlanLayer(name, name, "body") for name in ("one", "two", "three")]
 
@@ -112,7 +112,7 @@ def test_a_b_layer_sees_only_plus_and_minus_one() -> None:
 @pytest.mark.parametrize("model", ["mlp", "cresnet"])
 def test_quantizing_again_in_the_backward_pass_changes_no_gradient(method, model) -> None:
     """The same layer with its quantized input kept, as torch would by itself."""
-    from trainables import binary
+    from bitfront.trainables.layers import binary
 
     def gradients() -> list[torch.Tensor]:
         torch.manual_seed(0)

@@ -16,11 +16,13 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from trainables import phases, pretraining
-from trainables.methods.base import METHODS
-from trainables.methods.pcpp import BinaryConnect
-from trainables.phases import Phase
-from trainables.pretraining import (
+from bitfront.trainables.methods.base import METHODS
+from bitfront.trainables.methods.pcpp import BinaryConnect
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.training import phases, pretraining
+from bitfront.trainables.training.loop import Training, load_state, save_state, search_data
+from bitfront.trainables.training.phases import Phase
+from bitfront.trainables.training.pretraining import (
     StageCache,
     binary_stage_spec,
     check_checkpoint,
@@ -31,9 +33,7 @@ from trainables.pretraining import (
     stage_spec,
     weights_of,
 )
-from trainables.registry import UserError
-from trainables.training import Training, load_state, save_state, search_data
-from trainables.trial import Trial
+from bitfront.trainables.worker.worker import Trial
 
 STAGE = {"pretrain": {"epochs": 3}}
 
@@ -148,7 +148,7 @@ def test_a_stage_knows_nothing_of_the_trial(make_spec) -> None:
 
 
 def test_a_settled_stage_does_not_change_with_the_trials_settings(make_spec) -> None:
-    from trainables.task import with_overrides
+    from bitfront.trainables.task import with_overrides
 
     spec = make_spec(**STAGE)
     changed = {"optimizer.lr": 0.5, "loss.label_smoothing": 0.1, "batch_size": 16}
@@ -308,10 +308,10 @@ WORKER = """
 import json, sys
 from pathlib import Path
 import torch
-from trainables import pretraining
-from trainables.pretraining import StageCache, stage_spec
-from trainables.task import TrialSpec
-from trainables.training import Training, search_data
+from bitfront.trainables.training import pretraining
+from bitfront.trainables.training.pretraining import StageCache, stage_spec
+from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.training.loop import Training, search_data
 
 spec = TrialSpec.model_validate_json(sys.argv[1])
 stage = stage_spec(spec)
@@ -479,7 +479,7 @@ def test_what_is_no_state_dict_is_an_error(tmp_path: Path, content, message: str
 
 
 def test_a_packed_network_is_no_start(make_spec, start, finish, tmp_path: Path) -> None:
-    from trainables import packed
+    from bitfront.trainables import packed
 
     training = finish(start(make_spec("bnn", "W", epochs=1)))
     packed.save(training.network, training.spec, tmp_path / "p.safetensors", {})

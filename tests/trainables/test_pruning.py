@@ -14,14 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from spaces.space import costs_of
-from trainables import packed
-from trainables.binary import NotBinaryError
-from trainables.cost import cost_table, task_cost_table
-from trainables.methods import METHODS, build_method
-from trainables.methods.pruning import Pruned
-from trainables.models import build_model
-from trainables.pruning import (
+from bitfront.spaces.space import costs_of
+from bitfront.trainables import packed
+from bitfront.trainables.cost import cost_table, task_cost_table
+from bitfront.trainables.layers.binary import NotBinaryError
+from bitfront.trainables.layers.pruning import (
     as_bitmap,
     block_cost,
     check_counts,
@@ -30,9 +27,18 @@ from trainables.pruning import (
     mask_bytes,
     shares,
 )
-from trainables.registry import UserError
-from trainables.sparse import Popped, RandomSubnetwork, SparseWeight, draw_scores, top_k
-from trainables.task import TrialSpec
+from bitfront.trainables.layers.sparse import (
+    Popped,
+    RandomSubnetwork,
+    SparseWeight,
+    draw_scores,
+    top_k,
+)
+from bitfront.trainables.methods import METHODS, build_method
+from bitfront.trainables.methods.pruning import Pruned
+from bitfront.trainables.models import build_model
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.task import TrialSpec
 
 PRUNED = [name for name in METHODS if issubclass(METHODS.get(name), Pruned)]
 RUNS = [(name, level) for name in PRUNED for level in METHODS.get(name).levels if level != "F"]
@@ -208,7 +214,7 @@ def test_scores_hear_the_gradient_of_the_mask_taken_as_the_identity_of_their_mag
 
 
 def test_masks_are_made_once_while_scores_stand_still(monkeypatch) -> None:
-    from trainables import sparse
+    from bitfront.trainables.layers import sparse
 
     frozen, scores = made()
     calls = []
@@ -410,7 +416,7 @@ def test_flyingbird_plus_changes_sparsity_in_the_middle_alone() -> None:
 
 
 def test_bcs_replaces_connections_that_fell_to_0() -> None:
-    from trainables.sparse import SignedConnections
+    from bitfront.trainables.layers.sparse import SignedConnections
 
     torch.manual_seed(0)
     theta = torch.rand(10, 10) + 0.1

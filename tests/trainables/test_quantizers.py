@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from trainables.quantizers import (
+from bitfront.trainables.layers.quantizers import (
     PAIRS,
     CyclicActivation,
     pc_pair,

@@ -8,21 +8,21 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from trainables.data import in_order
-from trainables.methods import build_method
-from trainables.pretraining import load_weights, weights_of
-from trainables.selectors import SelectionSpec, select
-from trainables.selectors.curvature import (
+from bitfront.trainables.data import in_order
+from bitfront.trainables.methods import build_method
+from bitfront.trainables.selectors import SelectionSpec, select
+from bitfront.trainables.selectors.curvature import (
     binary_error,
     hawq_scores,
     hutchinson_traces,
     planned_weights,
     second_moments,
 )
-from trainables.selectors.relaxation import MixedLayer, full_precision_preference
-from trainables.selectors.scoring import Scoring
-from trainables.task import Task
-from trainables.training import Network, evaluate, recalibrate
+from bitfront.trainables.selectors.relaxation import MixedLayer, full_precision_preference
+from bitfront.trainables.selectors.scoring import Scoring
+from bitfront.trainables.task import Task
+from bitfront.trainables.training.loop import Network, evaluate, recalibrate
+from bitfront.trainables.training.pretraining import load_weights, weights_of
 
 MLP = {"name": "mlp", "depth": 5, "width": 12}
 CONV = {"name": "cresnet", "depth": 8, "width": 4}

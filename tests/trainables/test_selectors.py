@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainables.cost import CostTable, cost_table, task_cost_table
-from trainables.plan import check_plan
-from trainables.registry import UserError
-from trainables.selectors import (
+from bitfront.trainables.cost import CostTable, cost_table, task_cost_table
+from bitfront.trainables.plan import check_plan
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.selectors import (
     RULES,
     SELECTORS,
     Selection,
@@ -23,8 +23,8 @@ from trainables.selectors import (
     plan_for_budget,
     select,
 )
-from trainables.selectors.base import flops_saved
-from trainables.task import Task
+from bitfront.trainables.selectors.base import flops_saved
+from bitfront.trainables.task import Task
 
 BUDGETS = st.floats(0.0, 100.0)
 NAMES = sorted(SELECTORS)
@@ -248,7 +248,9 @@ def test_nearest_over_full_layers_reproduces_the_mixbin_rows(budget, achieved) -
 
 def test_what_was_found_is_found_again_without_work(tmp_path, monkeypatch) -> None:
     first = select(spec_of("mixbin-grad"), tmp_path)
-    monkeypatch.setattr("trainables.selectors.scoring.run", lambda *a: pytest.fail("worked"))
+    monkeypatch.setattr(
+        "bitfront.trainables.selectors.scoring.run", lambda *a: pytest.fail("worked")
+    )
     assert select(spec_of("mixbin-grad"), tmp_path) == first
     (file,) = tmp_path.iterdir()
     file.write_text("damaged")
@@ -258,7 +260,9 @@ def test_what_was_found_is_found_again_without_work(tmp_path, monkeypatch) -> No
 
 def test_selectors_share_one_pretraining(tmp_path, monkeypatch) -> None:
     select(spec_of("mixbin-grad"), stages=tmp_path)
-    monkeypatch.setattr("trainables.pretraining.train_stage", lambda *a: pytest.fail("trained"))
+    monkeypatch.setattr(
+        "bitfront.trainables.training.pretraining.train_stage", lambda *a: pytest.fail("trained")
+    )
     found = select(spec_of("mixbin-loss"), stages=tmp_path)
     assert found.order == selection_of("mixbin-loss").order
     assert found.training_epochs == 2

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from trainables.cost import cost_table, task_cost_table
-from trainables.models import build_model
-from trainables.slimming import channels_to_keep, norms_after, slim, slim_pct
-from trainables.task import Task
-from trainables.training import search_data
+from bitfront.trainables.cost import cost_table, task_cost_table
+from bitfront.trainables.models import build_model
+from bitfront.trainables.task import Task
+from bitfront.trainables.training.loop import search_data
+from bitfront.trainables.training.slimming import channels_to_keep, norms_after, slim, slim_pct
 
 
 def test_the_norm_of_a_layer_is_the_one_its_output_goes_into() -> None:

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from trainables import storage
-from trainables.trial import STATE_FILE, Trial, fetch
+from bitfront.trainables.worker import storage
+from bitfront.trainables.worker.worker import STATE_FILE, Trial, fetch
 
 
 @pytest.fixture(params=["path", "file", "memory"])
@@ -80,7 +80,7 @@ def test_a_trial_whose_storage_stays_away_begins_anew_and_says_so(make_spec, mon
         raise OSError("503 slow down")
 
     monkeypatch.setattr(storage, "read", away)
-    monkeypatch.setattr("trainables.trial.fetch", partial(fetch, patience=0.0))
+    monkeypatch.setattr("bitfront.trainables.worker.worker.fetch", partial(fetch, patience=0.0))
     spec = make_spec(epochs=2).model_dump(mode="json")
     trial = Trial({"trial": "t", "spec": spec, "folder": "memory://away/t"})
     result = trial.train()

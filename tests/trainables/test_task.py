@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from trainables.task import Task, TrialSpec, with_overrides
+from bitfront.trainables.task import Task, TrialSpec, with_overrides
 
 
 def spec(**changes) -> TrialSpec:
@@ -120,7 +120,7 @@ def test_the_search_is_part_of_the_fingerprint_and_the_data_directory_is_not() -
 
 def test_fingerprints_do_not_depend_on_the_process() -> None:
     code = (
-        "import sys; from trainables.task import TrialSpec;"
+        "import sys; from bitfront.trainables.task import TrialSpec;"
         "print(TrialSpec.model_validate_json(sys.argv[1]).fingerprint('search'))"
     )
     one = spec(params={"mu": 4.0, "scale": "layer", "clamp": True})

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from trainables.registry import LONGEST_LINE, UserError, quoted
-from trainables.text_files import (
+from bitfront.trainables.registry import LONGEST_LINE, UserError, quoted
+from bitfront.trainables.text_files import (
     LARGEST_INTEGER,
     TooLargeError,
     check_format,

@@ -12,13 +12,13 @@ import pytest
 import torch
 from PIL import Image
 
-from trainables import packed
-from trainables.cost import task_cost_table
-from trainables.data import DATASETS, Batches, in_order, load_test, load_train, split
-from trainables.data import datasets as datasets_module
-from trainables.data import sequences as sequences_module
-from trainables.data.datasets import IMAGENET_MEAN, IMAGENET_STD
-from trainables.data.sequences import (
+from bitfront.trainables import packed
+from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.data import DATASETS, Batches, in_order, load_test, load_train, split
+from bitfront.trainables.data import datasets as datasets_module
+from bitfront.trainables.data import sequences as sequences_module
+from bitfront.trainables.data.datasets import IMAGENET_MEAN, IMAGENET_STD
+from bitfront.trainables.data.sequences import (
     Sequence,
     Sequences,
     box_of_polygon,
@@ -27,19 +27,19 @@ from trainables.data.sequences import (
     read_sequence,
     read_sequences,
 )
-from trainables.data.shapes import moving_shapes
-from trainables.kinds import KINDS, kind_of
-from trainables.kinds.tracking import balanced_logistic
-from trainables.models import build_model
-from trainables.models.siamese import OUT_SCALE, SiamFC, respond
-from trainables.plan import plan_layers
-from trainables.pretraining import StageCache, data_digest, stage_spec
-from trainables.registry import UserError
-from trainables.selectors import SelectionSpec
-from trainables.selectors.scoring import Scoring, Switchable
-from trainables.task import Task, TrialSpec
-from trainables.tracker import locate, measure, overlap, track
-from trainables.training import Network, Training, load_state, save_state, search_data
+from bitfront.trainables.data.shapes import moving_shapes
+from bitfront.trainables.models import build_model
+from bitfront.trainables.models.siamese import OUT_SCALE, SiamFC, respond
+from bitfront.trainables.plan import plan_layers
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.selectors import SelectionSpec
+from bitfront.trainables.selectors.scoring import Scoring, Switchable
+from bitfront.trainables.task import Task, TrialSpec
+from bitfront.trainables.tasks import KINDS, kind_of
+from bitfront.trainables.tasks.tracker import locate, measure, overlap, track
+from bitfront.trainables.tasks.tracking import balanced_logistic
+from bitfront.trainables.training.loop import Network, Training, load_state, save_state, search_data
+from bitfront.trainables.training.pretraining import StageCache, data_digest, stage_spec
 
 REAL = Path(os.environ.get("BITFRONT_DATA", "nowhere")) / "tracking"
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from trainables import training as training_module
-from trainables.data import Arrays, load_test
-from trainables.data import datasets as datasets_module
-from trainables.task import LearningRateSpec, OptimizerSpec, Task
-from trainables.training import (
+from bitfront.trainables.data import Arrays, load_test
+from bitfront.trainables.data import datasets as datasets_module
+from bitfront.trainables.task import LearningRateSpec, OptimizerSpec, Task
+from bitfront.trainables.training import loop as training_module
+from bitfront.trainables.training.loop import (
     DivergedError,
     LearningRate,
     Training,

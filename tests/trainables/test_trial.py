@@ -14,10 +14,10 @@ import pytest
 import ray
 import torch
 
-from trainables.methods import METHODS
-from trainables.task import TrialSpec
-from trainables.training import DivergedError, Training
-from trainables.trial import STATE_FILE, Trial, forget_dead, reason_of
+from bitfront.trainables.methods import METHODS
+from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.training.loop import DivergedError, Training
+from bitfront.trainables.worker.worker import STATE_FILE, Trial, forget_dead, reason_of
 
 DROPOUT = {"name": "mlp", "depth": 3, "width": 24, "dropout": 0.3}
 IMAGES = {"name": "cresnet", "depth": 8, "width": 8}

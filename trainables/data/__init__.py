@@ -1,10 +1,10 @@
 """Datasets by name, their parts in memory and batches of them; one module a family.
 Listing them is cheap: torch, torchvision and scikit-learn are imported when data is loaded."""
 
-from trainables.data import embedded, folders, sequences, shapes, snelson, torchvision_sets
-from trainables.data.augmentations import AUGMENTATIONS
-from trainables.data.batches import Batches, Visit, in_order
-from trainables.data.datasets import (
+from bitfront.trainables.data import embedded, folders, sequences, shapes, snelson, torchvision_sets
+from bitfront.trainables.data.augmentations import AUGMENTATIONS
+from bitfront.trainables.data.batches import Batches, Visit, in_order
+from bitfront.trainables.data.datasets import (
     DATASETS,
     Arrays,
     DatasetInfo,
@@ -19,7 +19,7 @@ from trainables.data.datasets import (
     stored_arrays,
     train_examples,
 )
-from trainables.data.streams import Streamed
+from bitfront.trainables.data.streams import Streamed
 
 __all__ = [
     "AUGMENTATIONS",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from trainables.registry import Registry, UserError
+from bitfront.trainables.registry import Registry, UserError
 
 if TYPE_CHECKING:
     import torch

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 
-from trainables.data.augmentations import AUGMENTATIONS
-from trainables.registry import Registry, UserError
-from trainables.text_files import whole_path
+from bitfront.trainables.data.augmentations import AUGMENTATIONS
+from bitfront.trainables.registry import Registry, UserError
+from bitfront.trainables.text_files import whole_path
 
 if TYPE_CHECKING:
     import torch

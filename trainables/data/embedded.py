@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainables.data.datasets import DATASETS, DatasetInfo, stratified
+from bitfront.trainables.data.datasets import DATASETS, DatasetInfo, stratified
 
 if TYPE_CHECKING:
     import torch

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from trainables.data.datasets import (
+from bitfront.trainables.data.datasets import (
     DATASETS,
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -20,9 +20,9 @@ from trainables.data.datasets import (
     Family,
     resolve_data_dir,
 )
-from trainables.data.streams import Streamed, decode
-from trainables.registry import UserError, is_count
-from trainables.text_files import whole_path
+from bitfront.trainables.data.streams import Streamed, decode
+from bitfront.trainables.registry import UserError, is_count
+from bitfront.trainables.text_files import whole_path
 
 IN_MEMORY_BYTES = 2 * 1024**3
 DEFAULT_SIZE = 224

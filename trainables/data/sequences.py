@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trainables.data.datasets import (
+from bitfront.trainables.data.datasets import (
     DATASETS,
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -25,8 +25,8 @@ from trainables.data.datasets import (
     Part,
     normalise,
 )
-from trainables.data.streams import stream_workers
-from trainables.registry import UserError, is_count
+from bitfront.trainables.data.streams import stream_workers
+from bitfront.trainables.registry import UserError, is_count
 
 if TYPE_CHECKING:
     import torch

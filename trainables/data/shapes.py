@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainables.data.datasets import DATASETS, DatasetInfo
-from trainables.data.sequences import Sequence, Sequences
+from bitfront.trainables.data.datasets import DATASETS, DatasetInfo
+from bitfront.trainables.data.sequences import Sequence, Sequences
 
 if TYPE_CHECKING:
     import torch

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from trainables.data.datasets import DATASETS, DatasetInfo, stratified
-from trainables.registry import UserError
+from bitfront.trainables.data.datasets import DATASETS, DatasetInfo, stratified
+from bitfront.trainables.registry import UserError
 
 if TYPE_CHECKING:
     import torch

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from trainables.data.augmentations import AUGMENTATIONS, crop_boxes
-from trainables.data.datasets import DatasetInfo, Part, normalise
-from trainables.registry import UserError
+from bitfront.trainables.data.augmentations import AUGMENTATIONS, crop_boxes
+from bitfront.trainables.data.datasets import DatasetInfo, Part, normalise
+from bitfront.trainables.registry import UserError
 
 if TYPE_CHECKING:
     import torch

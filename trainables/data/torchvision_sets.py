@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainables.data.datasets import DATASETS, DatasetInfo, Family
-from trainables.registry import UserError, is_count
+from bitfront.trainables.data.datasets import DATASETS, DatasetInfo, Family
+from bitfront.trainables.registry import UserError, is_count
 
 if TYPE_CHECKING:
     import torch

@@ -4,7 +4,7 @@ torch: a method's quantizers are looked up when a network is built."""
 import importlib
 import pkgutil
 
-from trainables.methods.base import METHODS, Method, build_method
+from bitfront.trainables.methods.base import METHODS, Method, build_method
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainables.parameters import Param, Value, resolve
-from trainables.phases import Phase
-from trainables.registry import Registry
+from bitfront.trainables.parameters import Param, Value, resolve
+from bitfront.trainables.registry import Registry
+from bitfront.trainables.training.phases import Phase
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-    from trainables.binary import Accumulator, BinaryLayer
-    from trainables.latents import Averaged
+    from bitfront.trainables.layers.binary import Accumulator, BinaryLayer
+    from bitfront.trainables.layers.latents import Averaged
 
 
 class Method:
@@ -172,7 +172,7 @@ class LatentMethod(Method):
         """methods.md 1.16: the share of weights that changed sign in this epoch, that hear nearly
         nothing (|B| < 1e-3), and the mean |F - sign|; of A layers the share of sums that overflowed
         in validation."""
-        from trainables.binary import diagnose
+        from bitfront.trainables.layers.binary import diagnose
 
         return diagnose(self.layers, self._signs, self._accumulators)
 

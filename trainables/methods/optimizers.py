@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainables.methods.base import METHODS, LatentMethod
-from trainables.methods.pcpp import declared_schedule, scheduled
-from trainables.parameters import Choice, Float, Int, Param
-from trainables.phases import Phase
-from trainables.schedules import Schedule
+from bitfront.trainables.methods.base import METHODS, LatentMethod
+from bitfront.trainables.methods.pcpp import declared_schedule, scheduled
+from bitfront.trainables.parameters import Choice, Float, Int, Param
+from bitfront.trainables.training.phases import Phase
+from bitfront.trainables.training.schedules import Schedule
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 
-    from trainables.binary import Annealed, BinaryLayer
-    from trainables.latents import Averaged, Latent, Shared
+    from bitfront.trainables.layers.binary import Annealed, BinaryLayer
+    from bitfront.trainables.layers.latents import Averaged, Latent, Shared
 
 RATES = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 1e-6)
 
@@ -66,7 +66,7 @@ class OwnOptimizer(LatentMethod):
     @property
     def shared(self) -> Shared:
         if self._shared is None:
-            from trainables.latents import Shared
+            from bitfront.trainables.layers.latents import Shared
 
             self._shared = Shared()
         return self._shared
@@ -92,8 +92,8 @@ class OwnOptimizer(LatentMethod):
         return self.make_latent(weight)
 
     def input_quantizer(self, layer: nn.Module) -> nn.Module:
-        from trainables.binary import Annealed, InputQuantizer
-        from trainables.quantizers import PAIRS
+        from bitfront.trainables.layers.binary import Annealed, InputQuantizer
+        from bitfront.trainables.layers.quantizers import PAIRS
 
         if self._inputs is None:
             pair = "bi-real" if self.values["sign_grad"] == "poly" else "bnn"
@@ -129,7 +129,7 @@ class OwnOptimizer(LatentMethod):
 
     def after_step(self) -> None:
         if self.shared.real:
-            from trainables.binary import clamp_latents
+            from bitfront.trainables.layers.binary import clamp_latents
 
             clamp_latents(self.layers)
 
@@ -193,13 +193,13 @@ class BayesBiNNMethod(OwnOptimizer):
         return 1 if self.shared.real else int(self.values["samples"])
 
     def make_latent(self, weight: Tensor) -> Latent:
-        from trainables.latents import SampledWeight
+        from bitfront.trainables.layers.latents import SampledWeight
 
         self.shared.value = float(self.values["tau"])
         return SampledWeight(self.shared, weight, float(self.values["lam_init"]))
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
-        from trainables.optimizers import BayesBiNN
+        from bitfront.trainables.optimizers import BayesBiNN
 
         v = self.values
         priors: list[Any] = [layer.quantizer.prior for layer in self.layers]
@@ -218,7 +218,7 @@ class BayesBiNNMethod(OwnOptimizer):
         samples = int(self.values["mean_samples"])
         if not samples or not self.layers:
             return None
-        from trainables.latents import Averaged
+        from bitfront.trainables.layers.latents import Averaged
 
         return Averaged(model, self.shared, samples, combine, str(self.values["average"]), seed)
 
@@ -231,12 +231,12 @@ class STEAdamMethod(OwnOptimizer):
     params: ClassVar = {"lr": rate(1e-2), **_begins_real(0.0)}
 
     def make_latent(self, weight: Tensor) -> Latent:
-        from trainables.latents import SignedWeight
+        from bitfront.trainables.layers.latents import SignedWeight
 
         return SignedWeight(self.shared)
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
-        from trainables.optimizers import ClippedAdam
+        from bitfront.trainables.optimizers import ClippedAdam
 
         return ClippedAdam(latents, float(self.values["lr"]))
 
@@ -275,12 +275,12 @@ class BopMethod(OwnOptimizer):
         self._gamma = declared_schedule(self.values, "gamma")
 
     def make_latent(self, weight: Tensor) -> Latent:
-        from trainables.latents import FlippedWeight
+        from bitfront.trainables.layers.latents import FlippedWeight
 
         return FlippedWeight(self.shared)
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
-        from trainables.optimizers import Bop
+        from bitfront.trainables.optimizers import Bop
 
         v = self.values
         return Bop(latents, self._gamma.at(0.0), float(v["theta"]), str(v["form"]))
@@ -328,7 +328,7 @@ class PMFMethod(Sharpened):
     }
 
     def make_latent(self, weight: Tensor) -> Latent:
-        from trainables.latents import MeanFieldWeight
+        from bitfront.trainables.layers.latents import MeanFieldWeight
 
         return MeanFieldWeight(self.shared, weight, str(self.values["jacobian"]))
 
@@ -367,14 +367,14 @@ class BMDMethod(Sharpened):
         return self.values["form"] == "exact"
 
     def make_latent(self, weight: Tensor) -> Latent:
-        from trainables.latents import CubeWeight, MirroredWeight
+        from bitfront.trainables.layers.latents import CubeWeight, MirroredWeight
 
         return CubeWeight(self.shared) if self.exact else MirroredWeight(self.shared)
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
         from torch.optim import Adam
 
-        from trainables.optimizers import MirrorDescent
+        from bitfront.trainables.optimizers import MirrorDescent
 
         lr = float(self.values["lr"])
         return MirrorDescent(latents, lr) if self.exact else Adam(latents, lr, fused=True)
@@ -409,7 +409,7 @@ class LRNetMethod(OwnOptimizer):
     }
 
     def make_latent(self, weight: Tensor) -> Latent:
-        from trainables.latents import StochasticWeight
+        from bitfront.trainables.layers.latents import StochasticWeight
 
         return StochasticWeight(self.shared)
 
@@ -419,7 +419,7 @@ class LRNetMethod(OwnOptimizer):
         return Adam(latents, float(self.values["lr"]), fused=True)
 
     def bind(self, layers: Sequence[BinaryLayer]) -> None:
-        from trainables.latents import reparametrize_locally
+        from bitfront.trainables.layers.latents import reparametrize_locally
 
         super().bind(layers)
         for layer in self.layers:
@@ -480,12 +480,12 @@ class BNEWMethod(OwnOptimizer):
         return not self._frozen
 
     def make_latent(self, weight: Tensor) -> Latent:
-        from trainables.latents import CubeWeight
+        from bitfront.trainables.layers.latents import CubeWeight
 
         return CubeWeight(self.shared)
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
-        from trainables.optimizers import BNEW
+        from bitfront.trainables.optimizers import BNEW
 
         regulariser: Any = self.values["regulariser"]
         return BNEW(latents, float(self.values["lr"]), regulariser=regulariser)

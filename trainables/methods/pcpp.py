@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainables.methods.base import METHODS, LatentMethod, Method
-from trainables.parameters import Choice, Float, Int, Param, Value
-from trainables.phases import Phase
-from trainables.schedules import Schedule
+from bitfront.trainables.methods.base import METHODS, LatentMethod, Method
+from bitfront.trainables.parameters import Choice, Float, Int, Param, Value
+from bitfront.trainables.training.phases import Phase
+from bitfront.trainables.training.schedules import Schedule
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from trainables.binary import Annealed
-    from trainables.quantizers import Pair
+    from bitfront.trainables.layers.binary import Annealed
+    from bitfront.trainables.layers.quantizers import Pair
 
 PCPP = (
     "Lu et al., Understanding Neural Network Binarization with Forward and Backward Proximal "
@@ -115,14 +115,14 @@ class QuantizerPair(LatentMethod):
     def annealed(self) -> Annealed:
         """The one annealed value that weights and activations share (methods.md 1.9)."""
         if self._annealed is None:
-            from trainables.binary import Annealed
+            from bitfront.trainables.layers.binary import Annealed
 
             self._annealed = Annealed(self.pair(), self._schedule.at(0.0))
         return self._annealed
 
     def pair(self) -> Pair:
         """F and B; by default those `quantizers.PAIRS` has under the method's name."""
-        from trainables.quantizers import PAIRS
+        from bitfront.trainables.layers.quantizers import PAIRS
 
         return PAIRS[self.name]
 
@@ -139,7 +139,7 @@ class QuantizerPair(LatentMethod):
             self.annealed.as_trained = False
 
     def weight_quantizer(self, layer: nn.Module) -> nn.Module:
-        from trainables.binary import WeightQuantizer
+        from bitfront.trainables.layers.binary import WeightQuantizer
 
         weight: Any = layer.weight
         return WeightQuantizer(self.annealed, self.scale, weight, self.before_sign(weight))
@@ -149,12 +149,12 @@ class QuantizerPair(LatentMethod):
         return None
 
     def input_quantizer(self, layer: nn.Module) -> nn.Module:
-        from trainables.binary import InputQuantizer
+        from bitfront.trainables.layers.binary import InputQuantizer
 
         return InputQuantizer(self.annealed, layer, self.input_floor)
 
     def accumulate(self, layer: nn.Module, quantizer: nn.Module) -> None:
-        from trainables.binary import Accumulator, accumulate
+        from bitfront.trainables.layers.binary import Accumulator, accumulate
 
         bits, slope = int(self.values["acc_bits"]), float(self.values["acc_slope"])
         accumulator = Accumulator(bits, slope, penalized=float(self.values["acc_penalty"]) > 0)
@@ -182,7 +182,7 @@ class QuantizerPair(LatentMethod):
 
     def after_step(self) -> None:
         if self.values.get("clamp"):
-            from trainables.binary import clamp_latents
+            from bitfront.trainables.layers.binary import clamp_latents
 
             clamp_latents(self.layers)
 
@@ -266,7 +266,7 @@ class Piecewise(QuantizerPair):
         return self._declared_schedule("rho")
 
     def pair(self) -> Pair:
-        from trainables.quantizers import pc_pair
+        from bitfront.trainables.layers.quantizers import pc_pair
 
         return pc_pair(float(self.values["varrho"]))
 
@@ -296,13 +296,13 @@ class Projected(Piecewise):
     }
 
     def weight_quantizer(self, layer: nn.Module) -> nn.Module:
-        from trainables.binary import UpdatedWeight
+        from bitfront.trainables.layers.binary import UpdatedWeight
 
         weight: Any = layer.weight
         return UpdatedWeight(self.annealed, self.scale, weight)
 
     def _project(self) -> None:
-        from trainables.binary import project_latents
+        from bitfront.trainables.layers.binary import project_latents
 
         rho = self.annealed.value
         project_latents(self.layers, rho, float(self.values["varrho"]) * rho)
@@ -335,7 +335,7 @@ class PostTraining(QuantizerPair):
     params: ClassVar = {"scale": FIXED_SCALE}
 
     def weight_quantizer(self, layer: nn.Module) -> nn.Module:
-        from trainables.binary import UpdatedWeight
+        from bitfront.trainables.layers.binary import UpdatedWeight
 
         weight: Any = layer.weight
         return UpdatedWeight(self.annealed, self.scale, weight)
@@ -385,7 +385,7 @@ class RotatedBNN(Sharpening):
     }
 
     def before_sign(self, weight: Tensor) -> nn.Module | None:
-        from trainables.binary import Rotated
+        from bitfront.trainables.layers.binary import Rotated
 
         return Rotated(weight) if self.values["rotate"] else None
 
@@ -417,7 +417,7 @@ class ErrorDecay(Sharpening):
     }
 
     def before_sign(self, weight: Tensor) -> nn.Module | None:
-        from trainables.binary import Standardized
+        from bitfront.trainables.layers.binary import Standardized
 
         return Standardized() if self.values["standardize"] else None
 

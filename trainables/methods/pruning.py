@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainables.methods.base import METHODS, Method
-from trainables.parameters import Choice, Float, Param
-from trainables.pruning import check_counts, counts
+from bitfront.trainables.layers.pruning import check_counts, counts
+from bitfront.trainables.methods.base import METHODS, Method
+from bitfront.trainables.parameters import Choice, Float, Param
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from trainables.binary import BinaryLayer
+    from bitfront.trainables.layers.binary import BinaryLayer
 
 ROBUST = "Liu et al., Robust Binary Models by Pruning Randomly-initialized Networks, NeurIPS 2022"
 
@@ -117,7 +117,7 @@ class RandomWeights(Pruned):
         return "none" if self.magnitude == "binary" else "layer"
 
     def weight_quantizer(self, layer: nn.Module) -> nn.Module:
-        from trainables.sparse import RandomSubnetwork, draw_scores
+        from bitfront.trainables.layers.sparse import RandomSubnetwork, draw_scores
 
         weight: Any = layer.weight
         frozen = RandomSubnetwork(weight, self.magnitude)

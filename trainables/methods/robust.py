@@ -9,19 +9,19 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from trainables.methods.base import METHODS
-from trainables.methods.pcpp import FIXED_SCALE, BinaryConnect, clamp
-from trainables.methods.pruning import EXPONENT, RATE, Pruned
-from trainables.parameters import Choice, Float, Int, Param
-from trainables.phases import Phase
-from trainables.pruning import counts, gas_counts
-from trainables.schedules import Schedule
+from bitfront.trainables.layers.pruning import counts, gas_counts
+from bitfront.trainables.methods.base import METHODS
+from bitfront.trainables.methods.pcpp import FIXED_SCALE, BinaryConnect, clamp
+from bitfront.trainables.methods.pruning import EXPONENT, RATE, Pruned
+from bitfront.trainables.parameters import Choice, Float, Int, Param
+from bitfront.trainables.training.phases import Phase
+from bitfront.trainables.training.schedules import Schedule
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from trainables.binary import BinaryLayer
-    from trainables.quantizers import Pair
+    from bitfront.trainables.layers.binary import BinaryLayer
+    from bitfront.trainables.layers.quantizers import Pair
 
 
 class WholeNetwork(BinaryConnect):
@@ -32,7 +32,7 @@ class WholeNetwork(BinaryConnect):
     params: ClassVar = {"scale": FIXED_SCALE, "clamp": clamp(True)}
 
     def pair(self) -> Pair:
-        from trainables.quantizers import PAIRS
+        from bitfront.trainables.layers.quantizers import PAIRS
 
         return PAIRS["bc"]
 
@@ -68,7 +68,7 @@ class PrunedWhileTrained(Pruned):
         return self._masked(layer, binary=False)
 
     def _masked(self, layer: nn.Module, binary: bool) -> nn.Module:
-        from trainables import sparse
+        from bitfront.trainables.layers import sparse
 
         weight: Any = layer.weight
         return getattr(sparse, self.parametrization)(weight, binary)
@@ -78,7 +78,7 @@ class PrunedWhileTrained(Pruned):
         return [layer for layer in self.layers if layer.level != "S"]
 
     def after_step(self) -> None:
-        from trainables.binary import clamp_latents
+        from bitfront.trainables.layers.binary import clamp_latents
 
         clamp_latents(self.binary)
 

@@ -1,6 +1,6 @@
 """Architectures, one file a family. Importing this package registers them all, without torch."""
 
-from trainables.models import (
+from bitfront.trainables.models import (
     bayesbinn,
     brn,
     cresnet,
@@ -12,7 +12,7 @@ from trainables.models import (
     siamfc,
     tinyvit,
 )
-from trainables.models.base import MODELS, ModelInfo, Shape, build_model
+from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, build_model
 
 __all__ = [
     "MODELS",

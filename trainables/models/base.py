@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trainables.parameters import Param, Value, resolve
-from trainables.registry import Registry, UnknownNameError, UserError, did_you_mean
+from bitfront.trainables.parameters import Param, Value, resolve
+from bitfront.trainables.registry import Registry, UnknownNameError, UserError, did_you_mean
 
 if TYPE_CHECKING:
     from torch import nn

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainables.models.base import MODELS, ModelInfo, Shape, check_image
-from trainables.parameters import Choice, Float, Int, Param
+from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, check_image
+from bitfront.trainables.parameters import Choice, Float, Int, Param
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,7 +21,7 @@ ORDER = Param(
 def _mlp(
     shape: Shape, classes: int, depth: int, width: int, dropout: float, order: str
 ) -> nn.Module:
-    from trainables.models import binary_networks
+    from bitfront.trainables.models import binary_networks
 
     return binary_networks.NormedMLP(shape, classes, depth, width, dropout, order)
 
@@ -46,7 +46,7 @@ MODELS.add(
 
 def _cnn(shape: Shape, classes: int, width: int, order: str) -> nn.Module:
     check_image("bayesbinn-cnn", shape)
-    from trainables.models import binary_networks
+    from bitfront.trainables.models import binary_networks
 
     convolutions = [(width * 2 ** (i // 2), i % 2 == 1) for i in range(6)]
     return binary_networks.NormedCNN(
@@ -71,7 +71,7 @@ MODELS.add(
 
 
 def _tanh(shape: Shape, classes: int, depth: int, width: int, norm_output: bool) -> nn.Module:
-    from trainables.models import binary_networks
+    from bitfront.trainables.models import binary_networks
 
     return binary_networks.TanhMLP(shape, classes, depth, width, norm_output)
 
@@ -97,14 +97,14 @@ MODELS.add(
 
 def _lrnet_mnist(shape: Shape, classes: int, order: str) -> nn.Module:
     check_image("lrnet-mnist", shape)
-    from trainables.models import binary_networks
+    from bitfront.trainables.models import binary_networks
 
     return binary_networks.NormedCNN(shape, classes, [(32, True), (64, True)], 5, [512], order)
 
 
 def _lrnet_cifar(shape: Shape, classes: int, order: str) -> nn.Module:
     check_image("lrnet-cifar", shape)
-    from trainables.models import binary_networks
+    from bitfront.trainables.models import binary_networks
 
     convolutions = [(128 * 2 ** (i // 2), i % 2 == 1) for i in range(6)]
     return binary_networks.NormedCNN(shape, classes, convolutions, 3, [1024], order)

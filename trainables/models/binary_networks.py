@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.models.networks import start_convolutions
-from trainables.plan import PlanLayer
+from bitfront.trainables.models.networks import start_convolutions
+from bitfront.trainables.plan import PlanLayer
 
 
 def in_order(model: nn.Module, scope: str) -> list[PlanLayer]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainables.models.base import MODELS, ModelInfo, Shape, check_image
-from trainables.parameters import Choice, Int, Param
+from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, check_image
+from bitfront.trainables.parameters import Choice, Int, Param
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,7 +27,7 @@ def _brn(
     binarize_shortcut: bool,
 ) -> nn.Module:
     check_image("brn", shape)
-    from trainables.models import binary_networks
+    from bitfront.trainables.models import binary_networks
 
     return binary_networks.ReActResNet(
         shape, classes, pool, bias_layers, act, scale, binarize_first_last, binarize_shortcut
@@ -59,7 +59,7 @@ MODELS.add(
 
 def _wide(shape: Shape, classes: int, depth: int, width: int) -> nn.Module:
     check_image("wideresnet", shape)
-    from trainables.models import binary_networks
+    from bitfront.trainables.models import binary_networks
 
     return binary_networks.WideResNet(shape, classes, depth, width)
 

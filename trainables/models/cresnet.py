@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainables.models.base import MODELS, ModelInfo, Shape, check_image
-from trainables.models.mlp import ACTIVATION
-from trainables.parameters import Choice, Int, Param
-from trainables.registry import UserError
+from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, check_image
+from bitfront.trainables.models.mlp import ACTIVATION
+from bitfront.trainables.parameters import Choice, Int, Param
+from bitfront.trainables.registry import UserError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,7 +23,7 @@ def _build(
             f"nearest: {max(8, round((depth - 2) / 6) * 6 + 2)}",
         )
     check_image("cresnet", shape)
-    from trainables.models import networks
+    from bitfront.trainables.models import networks
 
     blocks = [(depth - 2) // 6] * 3
     return networks.ResidualNetwork(shape, classes, blocks, width, "cifar", activation, unit)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainables.models.base import MODELS, ModelInfo, Shape, check_image
-from trainables.models.cresnet import UNIT
-from trainables.models.mlp import ACTIVATION
-from trainables.parameters import Choice, Int, Param
+from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, check_image
+from bitfront.trainables.models.cresnet import UNIT
+from bitfront.trainables.models.mlp import ACTIVATION
+from bitfront.trainables.parameters import Choice, Int, Param
 
 if TYPE_CHECKING:
     from torch import nn
@@ -17,7 +17,7 @@ def _resnet18(
     shape: Shape, classes: int, stem: str, width: int, activation: str, unit: str
 ) -> nn.Module:
     check_image("resnet18", shape)
-    from trainables.models import networks
+    from bitfront.trainables.models import networks
 
     return networks.ResidualNetwork(shape, classes, (2, 2, 2, 2), width, stem, activation, unit)
 
@@ -45,7 +45,7 @@ MODELS.add(
 
 def _mobilenet(shape: Shape, classes: int, form: str, width: int, activation: str) -> nn.Module:
     check_image("mobilenet", shape)
-    from trainables.models import networks
+    from bitfront.trainables.models import networks
 
     return networks.MobileNet(shape, classes, width, activation, form)
 

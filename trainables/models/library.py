@@ -7,9 +7,9 @@ import importlib.util
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from trainables.models.base import LIBRARIES, MODELS, ModelInfo, Shape, check_image
-from trainables.parameters import Choice, Float, Int, Param
-from trainables.registry import UnknownNameError, UserError, did_you_mean
+from bitfront.trainables.models.base import LIBRARIES, MODELS, ModelInfo, Shape, check_image
+from bitfront.trainables.parameters import Choice, Float, Int, Param
+from bitfront.trainables.registry import UnknownNameError, UserError, did_you_mean
 
 if TYPE_CHECKING:
     from torch import nn
@@ -54,7 +54,7 @@ def _build_timm(
 ) -> nn.Module:
     check_image(called, shape)
     timm = need_timm(called)
-    from trainables.models import surgery
+    from bitfront.trainables.models import surgery
 
     declared = timm.get_pretrained_cfg(name)
     options: dict[str, Any] = {"drop_path_rate": drop_path} if drop_path else {}
@@ -87,7 +87,7 @@ def _build_torchvision(
     check_image(called, shape)
     from torchvision import models
 
-    from trainables.models import surgery
+    from bitfront.trainables.models import surgery
 
     options: dict[str, Any] = {}
     if name in _WITH_SIDE_OUTPUTS:

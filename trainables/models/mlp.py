@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainables.models.base import MODELS, ModelInfo, Shape
-from trainables.parameters import Choice, Float, Int, Param
+from bitfront.trainables.models.base import MODELS, ModelInfo, Shape
+from bitfront.trainables.parameters import Choice, Float, Int, Param
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,7 +20,7 @@ ACTIVATION = Param(
 def _build(
     shape: Shape, classes: int, depth: int, width: int, activation: str, dropout: float
 ) -> nn.Module:
-    from trainables.models import networks
+    from bitfront.trainables.models import networks
 
     return networks.MLP(shape, classes, depth, width, activation, dropout)
 

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.models.activations import activation as make_activation
-from trainables.plan import PlanLayer
+from bitfront.trainables.models.activations import activation as make_activation
+from bitfront.trainables.plan import PlanLayer
 
 
 class MLP(nn.Module):

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainables.models.base import MODELS, ModelInfo, Shape, check_image
-from trainables.parameters import Choice, Int, Param
+from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, check_image
+from bitfront.trainables.parameters import Choice, Int, Param
 
 if TYPE_CHECKING:
     from torch import nn
@@ -30,7 +30,7 @@ SIZES = {
 
 def _build_34(shape: Shape, classes: int, size: str, lbn: bool, affine: bool) -> nn.Module:
     check_image("rn34", shape)
-    from trainables.models import networks
+    from bitfront.trainables.models import networks
 
     return networks.PlainResNet(shape, classes, (3, 4, 6, 3), SIZES[size], lbn, affine)
 
@@ -59,7 +59,7 @@ def _build_narrow(
     shape: Shape, classes: int, width: int, stages: int, blocks: int, lbn: bool, affine: bool
 ) -> nn.Module:
     check_image("rn-narrow", shape)
-    from trainables.models import networks
+    from bitfront.trainables.models import networks
 
     channels = [width * 2**stage for stage in range(stages)]
     return networks.PlainResNet(shape, classes, [blocks] * stages, channels, lbn, affine)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainables.models.base import MODELS, ModelInfo, Shape, check_image
-from trainables.models.mlp import ACTIVATION
-from trainables.parameters import Choice, Param
+from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, check_image
+from bitfront.trainables.models.mlp import ACTIVATION
+from bitfront.trainables.parameters import Choice, Param
 
 if TYPE_CHECKING:
     from torch import nn
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def _build(shape: Shape, classes: int, shortcut: str, activation: str) -> nn.Module:
     check_image("resnet20", shape)
-    from trainables.models import networks
+    from bitfront.trainables.models import networks
 
     return networks.ResNet20(shape, classes, shortcut, activation)
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from trainables.models.activations import activation as make_activation
-from trainables.models.networks import Block, stage_layers, start_convolutions
-from trainables.plan import PlanLayer
+from bitfront.trainables.models.activations import activation as make_activation
+from bitfront.trainables.models.networks import Block, stage_layers, start_convolutions
+from bitfront.trainables.plan import PlanLayer
 
 # out_scale 1e-3 of siamfc-pytorch is for exemplars of about this many features; with fewer the
 # correlation is a sum of fewer products.

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainables.models.base import MODELS, ModelInfo, Shape
-from trainables.models.cresnet import UNIT
-from trainables.models.mlp import ACTIVATION
-from trainables.parameters import Int, Param
-from trainables.registry import UserError
+from bitfront.trainables.models.base import MODELS, ModelInfo, Shape
+from bitfront.trainables.models.cresnet import UNIT
+from bitfront.trainables.models.mlp import ACTIVATION
+from bitfront.trainables.parameters import Int, Param
+from bitfront.trainables.registry import UserError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -24,7 +24,7 @@ def _build(
         raise UserError(
             f"model.name: siamfc takes images of {SMALLEST} pixels or more, not {shape}"
         )
-    from trainables.models.siamese import SiamFC
+    from bitfront.trainables.models.siamese import SiamFC
 
     return SiamFC(shape, width, blocks, activation, unit)
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.registry import UserError
+from bitfront.trainables.registry import UserError
 
 
 def resize_input(model: nn.Module, size: tuple[int, ...]) -> None:

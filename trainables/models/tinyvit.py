@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from trainables.models.base import MODELS, ModelInfo, Shape, check_image
-from trainables.models.library import ATTENTION_NORM, need_timm
-from trainables.parameters import Choice, Float, Int, Param
-from trainables.registry import UserError
+from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, check_image
+from bitfront.trainables.models.library import ATTENTION_NORM, need_timm
+from bitfront.trainables.parameters import Choice, Float, Int, Param
+from bitfront.trainables.registry import UserError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,7 +33,7 @@ def _build(
     need_timm("tinyvit")
     from timm.models.vision_transformer import VisionTransformer
 
-    from trainables.models import surgery
+    from bitfront.trainables.models import surgery
 
     model = VisionTransformer(
         img_size=(shape[1], shape[2]),

@@ -1,8 +1,8 @@
 """Selectors: algorithms that make a plan for a budget. Importing this package registers them all,
 without torch: what looks at a network is imported when it does."""
 
-from trainables.selectors import fixed, mixbin, rivals
-from trainables.selectors.base import (
+from bitfront.trainables.selectors import fixed, mixbin, rivals
+from bitfront.trainables.selectors.base import (
     RULES,
     SELECTORS,
     Selection,

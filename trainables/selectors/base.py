@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from trainables import checksums
-from trainables.cost import CostTable, task_cost_table
-from trainables.files import write_atomically
-from trainables.methods import METHODS
-from trainables.parameters import Param, Value, resolve
-from trainables.registry import Registry, UserError
-from trainables.task import Strict, Task
+from bitfront.trainables import checksums
+from bitfront.trainables.cost import CostTable, task_cost_table
+from bitfront.trainables.files import write_atomically
+from bitfront.trainables.methods import METHODS
+from bitfront.trainables.parameters import Param, Value, resolve
+from bitfront.trainables.registry import Registry, UserError
+from bitfront.trainables.task import Strict, Task
 
 if TYPE_CHECKING:
-    from trainables.selectors.scoring import Scoring
+    from bitfront.trainables.selectors.scoring import Scoring
 
 RULES = ("at_least", "nearest")
 # Changed whenever a selector of the same parameters would choose otherwise.
@@ -160,7 +160,7 @@ def select(
         return found
     selector = spec.build()
     if selector.trained:
-        from trainables.selectors.scoring import run
+        from bitfront.trainables.selectors.scoring import run
 
         selection = run(selector, spec, stages, gpus, note)
     else:

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from trainables.binary import mean_magnitude
-from trainables.data import in_order
-from trainables.quantizers import sign
-from trainables.selectors.scoring import MeanLoss, Scoring
-from trainables.telling import tell
+from bitfront.trainables.data import in_order
+from bitfront.trainables.layers.binary import mean_magnitude
+from bitfront.trainables.layers.quantizers import sign
+from bitfront.trainables.selectors.scoring import MeanLoss, Scoring
+from bitfront.trainables.telling import tell
 
 # A second derivative keeps the graph of the first: less at a time.
 HESSIAN_BATCH = 128

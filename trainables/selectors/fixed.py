@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from trainables.cost import CostTable
-from trainables.selectors.base import SELECTORS, Selector
+from bitfront.trainables.cost import CostTable
+from bitfront.trainables.selectors.base import SELECTORS, Selector
 
 
 @SELECTORS.register("front")

@@ -9,12 +9,12 @@ import random
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from trainables.cost import CostTable
-from trainables.parameters import Choice, Float, Int, Param
-from trainables.selectors.base import SELECTORS, Ranking, Selector, plan_for_budget
+from bitfront.trainables.cost import CostTable
+from bitfront.trainables.parameters import Choice, Float, Int, Param
+from bitfront.trainables.selectors.base import SELECTORS, Ranking, Selector, plan_for_budget
 
 if TYPE_CHECKING:
-    from trainables.selectors.scoring import Scoring
+    from bitfront.trainables.selectors.scoring import Scoring
 
 DIRECTION = Param(
     "fp2bin",

@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.methods import Method, build_method
-from trainables.selectors.base import flops_saved
-from trainables.selectors.scoring import Scoring
-from trainables.telling import tell
-from trainables.training import Training
+from bitfront.trainables.methods import Method, build_method
+from bitfront.trainables.selectors.base import flops_saved
+from bitfront.trainables.selectors.scoring import Scoring
+from bitfront.trainables.telling import tell
+from bitfront.trainables.training.loop import Training
 
 
 class MixedLayer(nn.Module):

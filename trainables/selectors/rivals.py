@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from trainables.parameters import Choice, Float, Int, Param
-from trainables.selectors.base import SELECTORS, Ranking, Selector, ascending, flops_saved
+from bitfront.trainables.parameters import Choice, Float, Int, Param
+from bitfront.trainables.selectors.base import SELECTORS, Ranking, Selector, ascending, flops_saved
 
 if TYPE_CHECKING:
-    from trainables.selectors.scoring import Scoring
+    from bitfront.trainables.selectors.scoring import Scoring
 
 
 @SELECTORS.register("hawq")
@@ -23,7 +23,7 @@ class Hawq(Selector):
     }
 
     def rank(self, scoring: Scoring) -> Ranking:
-        from trainables.selectors.curvature import hawq_scores
+        from bitfront.trainables.selectors.curvature import hawq_scores
 
         probes, examples = int(self.values["probes"]), int(self.values["examples"])
         return by_damage(
@@ -42,7 +42,7 @@ class AdaptiveMBQ(Selector):
     }
 
     def rank(self, scoring: Scoring) -> Ranking:
-        from trainables.selectors.curvature import second_moment_scores
+        from bitfront.trainables.selectors.curvature import second_moment_scores
 
         scores = second_moment_scores(scoring, int(self.values["examples"]))
         return by_damage(scoring, scores, bool(self.values["per_flop"]))
@@ -62,7 +62,7 @@ class BNAS(Selector):
     }
 
     def rank(self, scoring: Scoring) -> Ranking:
-        from trainables.selectors.relaxation import full_precision_preference
+        from bitfront.trainables.selectors.relaxation import full_precision_preference
 
         scores = full_precision_preference(
             scoring,

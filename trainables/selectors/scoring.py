@@ -14,12 +14,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import parametrize
 
-from trainables.cost import task_cost_table
-from trainables.data import Part, in_order
-from trainables.kinds import kind_of
-from trainables.parameters import Value
-from trainables.pretraining import StageCache, load_weights, train_stage, weights_of
-from trainables.selectors.base import (
+from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.data import Part, in_order
+from bitfront.trainables.parameters import Value
+from bitfront.trainables.selectors.base import (
     Note,
     Ranking,
     Selection,
@@ -29,9 +27,10 @@ from trainables.selectors.base import (
     flops_saved,
     select,
 )
-from trainables.task import LossSpec, TrialSpec
-from trainables.telling import tell
-from trainables.training import (
+from bitfront.trainables.task import LossSpec, TrialSpec
+from bitfront.trainables.tasks import kind_of
+from bitfront.trainables.telling import tell
+from bitfront.trainables.training.loop import (
     RECALIBRATION_EXAMPLES,
     Network,
     Training,
@@ -39,6 +38,12 @@ from trainables.training import (
     kept_statistics,
     recalibrate,
     search_data,
+)
+from bitfront.trainables.training.pretraining import (
+    StageCache,
+    load_weights,
+    train_stage,
+    weights_of,
 )
 
 # (output, labels) -> mean loss.

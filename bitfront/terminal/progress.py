@@ -1,0 +1,195 @@
+"""What a person sees while trials run: a bar and how long it will take, trials that end as lines
+above it; plain lines where the output is no terminal."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, TextIO
+
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.session.status_line import StatusLine, duration
+from bitfront.terminal.plans import FORMS, by_stage
+
+if TYPE_CHECKING:
+    from bitfront.search.session.session import Session
+
+__all__ = ["Progress", "duration"]
+
+# Between two lines about the whole search, where every trial has its own.
+LINE_SECONDS = 10.0
+# Ray and the imports of two workers, measured on two cores.
+START_SECONDS = 15.0
+BAR_WIDTH = 24
+PLAN_WIDTH = 20
+METHOD_WIDTH = 9
+
+
+class Eta:
+    """How long the rest takes. An estimate made before the first trial counts as one trial on each
+    slot would; what is measured counts from the first report, when the workers have warmed up."""
+
+    def __init__(self) -> None:
+        self.trial_seconds: float | None = None
+        self.slots = 1
+        self._first: tuple[float, float] | None = None
+
+    def expect(self, trial_seconds: float | None, slots: int) -> None:
+        self.trial_seconds, self.slots = trial_seconds, max(1, slots)
+
+    def report(self, now: float, done: float) -> None:
+        """`done` trials at the time `now`; a trial that runs is a part of one."""
+        if self._first is None:
+            self._first = now, done
+
+    def seconds(self, now: float, started: float, done: float, budget: float) -> float | None:
+        left = budget - done
+        if left <= 0:
+            return 0.0
+        # As if that many trials had been seen to take as long as they were expected to.
+        seen = float(self.slots) if self.trial_seconds is not None else 0.0
+        taken = self.trial_seconds or 0.0
+        if self._first is None:
+            start = max(0.0, START_SECONDS - (now - started))
+            return start + left * taken / seen if seen else None
+        since, before = self._first
+        trials = done - before + seen
+        return left * (now - since + taken) / trials if trials > 0 else None
+
+
+class Progress:
+    """Told of every change; decides itself when to show it."""
+
+    def __init__(
+        self,
+        session: Session,
+        quiet: bool = False,
+        out: TextIO | None = None,
+        line: StatusLine | None = None,
+    ) -> None:
+        self.session = session
+        self.status = line or StatusLine(quiet, out)
+        self.eta_model = Eta()
+        self._started = time.monotonic()
+        self._running = False
+        self._reported = False
+        self._last_line = 0.0
+        self._facts = self._look()
+
+    def _look(self) -> tuple[str, int, float]:
+        """Best, front and hypervolume, looked at when a trial ends: the line is drawn by a thread
+        of its own, which must not meet a front that is changing."""
+        s = self.session
+        return s.config.quality.text(s.best, 1), len(s.front), 100 * s.hypervolume_share
+
+    @property
+    def out(self) -> TextIO:
+        return self.status.out
+
+    @out.setter
+    def out(self, out: TextIO) -> None:
+        self.status.out = out
+
+    def start(self) -> None:
+        self.status.ending = "ending trials; what they reported is kept ..."
+        self._running = True
+        self.status.watch(self.line, self._bar)
+
+    def wait(self, text: str) -> None:
+        self.status.wait(text)
+
+    def changed(
+        self,
+        ended: Entry | None = None,
+        reported: tuple[Entry, dict[str, Any]] | None = None,
+    ) -> None:
+        """A trial ended, or reported an epoch."""
+        now = time.monotonic()
+        self._reported = True
+        if self.eta_model.trial_seconds is None and reported is not None:
+            entry, result = reported
+            if "seconds" in result:  # nobody could say before how long a trial takes
+                whole = result["seconds"] * entry.spec.task.epochs
+                self.eta_model.expect(whole, self.session.running)
+        self.eta_model.report(now, self.session.done)
+        if ended is None:
+            return
+        self._facts = self._look()
+        self.status.say(self.trial_line(ended))
+        if now - self._last_line >= LINE_SECONDS:
+            self._last_line = now
+            self.status.say(self.line())
+
+    def say(self, text: str) -> None:
+        """Something to know once, above the bar."""
+        self.status.say(text)
+
+    def stop(self) -> None:
+        self._running = False
+        self.status.say(self.line())
+
+    def eta(self) -> float | None:
+        s = self.session
+        return self.eta_model.seconds(time.monotonic(), self._started, s.done, s.budget)
+
+    def trial_line(self, entry: Entry) -> str:
+        """A trial that ended, within 80 columns."""
+        quality = self.session.config.quality
+        told = f"stopped {entry.costs['flops_pct']:7.1f} % flops"
+        if entry.state == "failed":
+            told = f"failed: {entry.failure}"
+        elif entry.state == "complete":
+            value = quality.text(entry.metrics.get(quality.name), 1)
+            told = f"{value:>7} {entry.costs['flops_pct']:7.1f} % flops"
+        method = entry.spec.method[:METHOD_WIDTH]
+        start = f"{entry.id}  {method:{METHOD_WIDTH}}  {self._plan(entry)}"
+        return f"{start}  {told}  {_short(entry.seconds):>8}".rstrip()
+
+    def _plan(self, entry: Entry) -> str:
+        """In the longest form that fits."""
+        groups = by_stage(entry.spec.plan, self.session.ledger.networks.stages(entry.spec.task))
+        forms = [form(groups) for form in FORMS]
+        return next((f for f in forms if len(f) <= PLAN_WIDTH), forms[-1][:PLAN_WIDTH])
+
+    def line(self) -> str:
+        s = self.session
+        best, front, share = self._facts
+        times = f"{duration(time.monotonic() - self._started)}, ETA {duration(self.eta())}"
+        if self._running and not self._reported:
+            return f"first trial: {self._waiting()}, {times}"
+        return (
+            f"{s.ended}/{s.budget} trials, {s.running} running, {s.failed} failed"
+            f" | best {best} | front {front} | hypervolume {share:.1f} %"
+            f" | {times}"
+        )
+
+    def _waiting(self) -> str:
+        """What keeps the first trial from reporting."""
+        told = self.session.board.read() if self._running else []
+        return "; ".join(told) or "workers start"
+
+    def _bar(self) -> Any:
+        from rich.console import Group
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        s = self.session
+        passed = duration(time.monotonic() - self._started)
+        row = Table.grid(padding=(0, 1))
+        bar = ProgressBar(total=s.budget, completed=min(s.done, s.budget), width=BAR_WIDTH)
+        told = f"{s.ended}/{s.budget} trials, {passed}, about {duration(self.eta())} left"
+        row.add_row(bar, Text(told))
+        if not self._reported:
+            return Group(row, Text(f"first trial: {self._waiting()} ..."))
+        best, front, share = self._facts
+        failed = f", {s.failed} failed" if s.failed else ""
+        below = (
+            f"{s.running} running{failed}; best {best}, front {front}, hypervolume {share:.1f} %"
+        )
+        return Group(row, Text(below))
+
+
+def _short(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds:.1f} s" if seconds < 100 else duration(seconds)

@@ -1,0 +1,295 @@
+"""A search in the terminal: its front, its state, what comes next. Every line fits the width."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.results.results import Results
+from bitfront.search.results.settings import columns, in_a_line, settings_of, varying
+from bitfront.terminal import tables as terminal
+from bitfront.terminal.plans import FORMS, by_stage, letters
+from bitfront.terminal.progress import duration
+from bitfront.terminal.tables import count, measured, short
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.tasks import Metric
+
+COST_HEADS = {"flops_pct": "flops %", "flops_own_pct": "own %"}
+# Left out last where there is no room: they tell points apart.
+SETTINGS = 10
+
+
+@dataclass
+class Column:
+    head: str
+    cells: list[str]
+    optional: int | None = None
+    """left out where there is no room, the lowest first"""
+
+    @property
+    def width(self) -> int:
+        return max(map(len, [self.head, *self.cells]))
+
+
+def front_table(results: Results, wide: bool = False, colours: bool = False) -> str:
+    """`wide`: everything, however long the lines become."""
+    if not results.front:
+        return "(none)"
+    return _shown(_columns(results, wide), wide, colours)
+
+
+def _columns(results: Results, wide: bool) -> list[Column]:
+    return _wide(results) if wide else _narrow(results)
+
+
+def _wide(results: Results) -> list[Column]:
+    entries = results.front
+    plans = Column("plan", [letters(g) for g in _groups(results)])
+    drawn = columns([settings_of(e) for e in entries])
+    return [*_first(entries), *(Column(*each) for each in drawn.items()), plans, *_numbers(results)]
+
+
+def _narrow(results: Results) -> list[Column]:
+    """What fits: first columns that are no objective go, then the plan gets shorter, in the end
+    settings go, of the network last."""
+    entries, groups = results.front, _groups(results)
+    told = varying([settings_of(e) for e in entries])
+    settings = [Column(head, cells, SETTINGS) for head, cells in told.items()]
+    # Where what tells these points apart is not the plan, the plan is told above the table.
+    same = _shares_plan(results)
+    plans = [[]] if same else [[Column("plan", [form(g) for g in groups])] for form in FORMS]
+    first, last = _first(entries), _numbers(results)
+    for kept in range(len(settings), -1, -1):
+        for plan in plans:
+            fitting = _fitting([*first, *settings[:kept], *plan, *last])
+            if fitting is not None:
+                return fitting
+    return [c for c in [*first, *plans[-1], *last] if c.optional is None]
+
+
+def _first(entries: list[Entry]) -> list[Column]:
+    return [
+        Column("trial", [e.id for e in entries]),
+        Column("method", [e.spec.method for e in entries]),
+    ]
+
+
+def _groups(results: Results) -> list[list[str]]:
+    """The letters of every point's plan, by stage."""
+    return [by_stage(e.spec.plan, results.networks.stages(e.spec.task)) for e in results.front]
+
+
+def _numbers(results: Results) -> list[Column]:
+    """What is optimized first, then how sure that is and the other costs."""
+    config, entries = results.config, results.front
+    metrics = {m.name: m for m in config.kind.metrics}
+    found = [
+        Column(f"val {short(metrics[name])}", [_metric(e, metrics[name], results) for e in entries])
+        for name in config.objectives
+        if name in metrics
+    ]
+    sure = ["-" if e.confidence is None else f"{100 * e.confidence:.0f}" for e in entries]
+    found.append(Column("sure", sure, optional=3))
+    wanted = {name for name in config.objectives if name not in metrics}
+    if "flops" in wanted:
+        wanted = wanted - {"flops"} | {"flops_pct"}
+    droppable = {"bytes": 0, "flops": 1, "flops_pct": 2}
+    for name in ("flops_pct", "flops", "bytes", *sorted(wanted - set(droppable))):
+        cells = _costs([e.costs[name] for e in entries], name)
+        optional = None if name in wanted else droppable.get(name)
+        found.append(Column(COST_HEADS.get(name, name), cells, optional))
+    return found
+
+
+def _metric(entry: Entry, metric: Metric, results: Results) -> str:
+    """The first one has a spread."""
+    if metric.name == results.config.quality.name:
+        return measured(entry, metric)
+    return metric.number(entry.metrics.get(metric.name))
+
+
+def _costs(values: list[float], name: str) -> list[str]:
+    if not name.endswith("_pct"):
+        return list(map(count, values))
+    # Small networks of a space with large ones take a few percent of those.
+    digits = 1 if min(values) >= 10 else 2
+    return [f"{value:.{digits}f}" for value in values]
+
+
+def _fitting(columns: list[Column]) -> list[Column] | None:
+    """Without as many of the columns that are no objective as it takes; None: not even then."""
+    by_rank = sorted(
+        (c for c in columns if c.optional is not None and c.optional < SETTINGS),
+        key=lambda c: c.optional or 0,
+    )
+    kept = list(columns)
+    for spare in [*by_rank, None]:
+        if terminal.total_width([c.width for c in kept]) <= terminal.width():
+            return kept
+        kept = [c for c in kept if c is not spare]
+    return None
+
+
+def _shown(columns: list[Column], wide: bool, colours: bool) -> str:
+    rows = list(zip(*(c.cells for c in columns), strict=True))
+    plan = next((i for i, c in enumerate(columns) if c.head == "plan"), 1)
+    paint = {plan: terminal.painted_plan} if colours and columns[plan].head == "plan" else {}
+    # Something gives way on a terminal too narrow for the least there is to say.
+    flexible = -1 if wide else plan
+    return terminal.table([c.head for c in columns], rows, flexible=flexible, paint=paint)
+
+
+def front_summary(results: Results, wide: bool = False, colours: bool = False) -> str:
+    """The front with what it was measured against."""
+    config = results.config
+    reference = ", ".join(
+        f"{name} {value:.4g}"
+        for name, value in zip(config.objectives, results.reference, strict=True)
+    )
+    done = results.counts()["complete"]
+    told = [
+        f"hypervolume {100 * results.hypervolume_share:.2f} % of the box from the reference "
+        f"({reference}) to a perfect, free network",
+        *_meanings(results, wide),
+    ]
+    if results.stopping is not None:
+        told.append(results.stopping.sentence())
+    head = f"Front of {config.name}: {len(results.front)} of {done} complete trials"
+    lines = [head, *_shared(results, wide)]
+    return "\n".join(
+        [
+            *map(_filled, lines),
+            "",
+            front_table(results, wide, colours),
+            "",
+            *map(_filled, told),
+        ]
+    )
+
+
+def _meanings(results: Results, wide: bool) -> list[str]:
+    """What the columns are."""
+    if not results.front:
+        return []
+    shown = {column.head for column in _columns(results, wide)}
+    network = "full-precision network"
+    if not results.one_network:
+        network = "dearest full-precision network of the space"
+    told = [f"flops %: of the {network}, {count(results.full_flops)} flops (MixBin convention)"]
+    if "sure" in shown:
+        told.append("sure: % probability that no other point is better and no dearer")
+    quality = results.config.quality
+    if any(e.seeds > 1 for e in results.front):
+        told.append(
+            f"{short(quality)}: mean ± standard deviation over the point's own seeds (how many)"
+        )
+    if results.seed_noise is not None:
+        told.append(f"seed noise ± {quality.number(results.seed_noise)} over all points")
+    settings = varying([settings_of(e) for e in results.front])
+    missing = [head for head in settings if head not in shown]
+    if missing:
+        told.append(f"no room for {', '.join(missing)}: --wide shows them")
+    return told
+
+
+def _shares_plan(results: Results) -> bool:
+    """Whether what tells the points apart is not the plan."""
+    drawn = [settings_of(e) for e in results.front]
+    return len({e.spec.plan for e in results.front}) == 1 and any(drawn)
+
+
+def _shared(results: Results, wide: bool) -> list[str]:
+    """What all points have in common and the table has no column for."""
+    if wide or not results.front:
+        return []
+    found = []
+    if _shares_plan(results):
+        found.append(f"plan of all of them: {FORMS[1](_groups(results)[0])}")
+    drawn = columns([settings_of(e) for e in results.front])
+    same = {head: cells[0] for head, cells in drawn.items() if len(set(cells)) == 1}
+    if same:
+        found.append(f"all of them: {in_a_line(same)}")
+    return found
+
+
+def _filled(text: str) -> str:
+    return terminal.filled(text, "")
+
+
+def next_commands(results: Results) -> str:
+    name = results.config.name
+    commands = [
+        (f"bitfront ui {name}", "all runs in MLflow"),
+        (f"bitfront dashboard {name}", "look around in a browser"),
+        (f"bitfront export {name} --budget 40%", "a point as recipe.yaml"),
+        ("bitfront train recipe.yaml", "final training"),
+    ]
+    if results.state_without_driver == "interrupted":
+        commands.insert(0, (f"bitfront resume {name}", "continue where it stopped"))
+    longest = max(len(command) for command, _ in commands)
+    lines = [f"  {command.ljust(longest)}   {what}" for command, what in commands]
+    if max(map(len, lines)) > terminal.width():  # a command is there to be copied
+        lines = [terminal.filled(f"  {command}") for command, _ in commands]
+    return "\n".join(["Next:", *lines])
+
+
+STATUS_HEADERS = ["search", "state", "trials", "run", "failed", "best", "front", "hv %", "time"]
+# Left out first where the names of searches are long.
+STATUS_OPTIONAL = (3, 6, 8)
+
+
+def status_row(results: Results) -> list[str]:
+    s = results.status_json()
+    trials = s["trials"]
+    started = [e.started for e in results.entries if e.started]
+    ended = [e.ended for e in results.entries if e.ended]
+    spent = duration(max(ended) - min(started)) if started and ended else "-"
+    done = trials["complete"] + trials["pruned"] + trials["failed"]
+    return [
+        s["search"],
+        s["state"],
+        f"{done}/{s['budget']}",
+        str(trials["running"]),
+        str(trials["failed"]),
+        results.config.quality.number(results.best, 1),
+        str(s["front"]),
+        terminal.percent(s["hypervolume_share"]),
+        spent,
+    ]
+
+
+def failure_lines(results: Results, most: int = 3) -> list[str]:
+    """How many trials failed for what, and the last ones with their messages."""
+    failed = [e for e in results.entries if e.state == "failed"]
+    if not failed:
+        return []
+    listed = ", ".join(f"{n} {reason}" for reason, n in results.failures().items())
+    lines = [f"{results.config.name}: failed trials: {listed}"]
+    for entry in failed[-most:]:
+        first = ((entry.message or "").splitlines() or [""])[0]
+        lines.append(f"  {entry.id} {entry.failure}: {first}")
+    return [terminal.shortened(line, terminal.width()) for line in lines]
+
+
+def status_table(found: list[tuple[str, Results | UserError]], colours: bool = False) -> str:
+    """A row a search; a search that cannot be read has a sentence below."""
+    dashes = ["-"] * (len(STATUS_HEADERS) - 2)
+    rows = [
+        [name, "broken", *dashes] if isinstance(each, UserError) else status_row(each)
+        for name, each in found
+    ]
+    lines = [
+        terminal.table(
+            STATUS_HEADERS,
+            rows,
+            flexible=0,
+            optional=STATUS_OPTIONAL,
+            paint={1: terminal.painted_state} if colours else {},
+        )
+    ]
+    for name, each in found:
+        if isinstance(each, UserError):
+            lines.append(_filled(f"{name}: {each.message}"))
+        else:
+            lines += failure_lines(each)
+    return "\n".join(lines)

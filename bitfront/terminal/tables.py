@@ -1,0 +1,233 @@
+"""Tables, numbers and lines for people at a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
+from types import MappingProxyType
+from typing import Any
+
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.urls import redacted
+from bitfront.trainables.tasks import Metric
+
+NUMERIC = set("0123456789.,%-+ ")
+COLOURS = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+LEVEL_COLOURS = {"F": "bold", "S": "green", "W": "yellow", "B": "blue", "A": "cyan"}
+STATE_COLOURS = {"running": "cyan", "complete": "green", "interrupted": "yellow", "broken": "red"}
+
+
+def width() -> int:
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def show(text: str) -> None:
+    print(redacted(text))
+
+
+def say(text: str) -> None:
+    """Sentences, each line of them wrapped at the terminal's width, and shown at once wherever the
+    output goes."""
+    show("\n".join(filled(line) for line in text.split("\n")))
+    sys.stdout.flush()
+
+
+def show_json(data: Any) -> None:
+    print(redacted(json.dumps(data, indent=2, allow_nan=False)))
+
+
+def percent(fraction: float | None, digits: int = 1) -> str:
+    return "-" if fraction is None else f"{100 * fraction:.{digits}f}"
+
+
+def count(value: float) -> str:
+    """12,345 in full; millions and more with three digits."""
+    for limit, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if value >= limit:
+            return f"{value / limit:.3g} {suffix}"
+    return f"{value:,.0f}"
+
+
+def filled(text: str, indent: str = "  ") -> str:
+    """Wrapped at the terminal's width between words, paths and names whole; lines that follow are
+    indented by that much more than the first."""
+    first = text[: len(text) - len(text.lstrip())]
+    return textwrap.fill(
+        text.lstrip(),
+        width(),
+        initial_indent=first,
+        subsequent_indent=first + indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def shortened(text: str, room: int) -> str:
+    """Without what has no room: whole words, unless one alone is too long."""
+    if len(text) <= room:
+        return text
+    cut = text[: max(1, room - 1)]
+    before, space, _ = cut.rpartition(" ")
+    whole = text[len(cut)] == " " or not space or not before.strip()
+    return (cut if whole else before).rstrip() + "…"
+
+
+def table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    flexible: int = -1,
+    optional: Sequence[int] = (),
+    paint: Mapping[int, Callable[[str], str]] = MappingProxyType({}),
+    prose: Sequence[int] = (),
+) -> str:
+    """Aligned columns, numbers to the right. Where the terminal is too narrow the `optional`
+    columns are left out, first ones first, then the `flexible` one gives way; cells of the `prose`
+    columns take several lines then, broken between words. `paint` colours the cells of a column."""
+    if not rows:
+        return "(none)"
+    cells = [list(map(str, row)) for row in rows]
+    widths = column_widths(headers, cells)
+    kept = kept_columns(widths, optional)
+    if flexible >= 0:
+        room = max(8, width() - total_width([widths[i] for i in kept if i != flexible]) - 2)
+        widths[flexible] = min(widths[flexible], room)
+        for row in cells:
+            row[flexible] = shortened(row[flexible], room)
+    right = [all(set(row[i]) <= NUMERIC for row in cells) for i in range(len(headers))]
+    if prose:
+        return _prose_table(headers, cells, widths, right, prose)
+
+    def line(row: Sequence[str], painted: bool = True) -> str:
+        parts = [row[i].rjust(widths[i]) if right[i] else row[i].ljust(widths[i]) for i in kept]
+        parts[-1] = parts[-1].rstrip()
+        if painted:
+            parts = [paint[i](p) if i in paint else p for i, p in zip(kept, parts, strict=True)]
+        return "  ".join(parts).rstrip()
+
+    rule = "  ".join("-" * widths[i] for i in kept)
+    return "\n".join([line(headers, painted=False), rule, *map(line, cells)])
+
+
+def _prose_table(
+    headers: Sequence[str],
+    cells: list[list[str]],
+    widths: list[int],
+    right: list[bool],
+    prose: Sequence[int],
+) -> str:
+    """Columns of words share what the others leave, each as much of it as it needs of all."""
+    taken = total_width(widths) - sum(widths[i] for i in prose)
+    room, needed = max(16 * len(prose), width() - taken), sum(widths[i] for i in prose)
+    if needed > room:
+        for i in prose:
+            longest = max(len(word) for row in cells for word in row[i].split() or [""])
+            share = room * widths[i] // needed
+            widths[i] = min(widths[i], max(share, min(longest, room // len(prose))))
+        while sum(widths[i] for i in prose) > room:
+            widths[max(prose, key=lambda i: widths[i])] -= 1
+
+    def lines(row: Sequence[str]) -> list[str]:
+        broken = [_broken(c, widths[i]) if i in prose else [c] for i, c in enumerate(row)]
+        return [
+            "  ".join(
+                part.rjust(widths[i]) if right[i] else part.ljust(widths[i])
+                for i, part in enumerate(parts)
+            ).rstrip()
+            for parts in zip_longest(*broken, fillvalue="")
+        ]
+
+    rule = "  ".join("-" * w for w in widths)
+    return "\n".join([*lines(headers), rule, *(line for row in cells for line in lines(row))])
+
+
+def _broken(text: str, room: int) -> list[str]:
+    """Between words, and at hyphens only where a word has no room for itself."""
+    words = " ".join(_at_hyphens(word, room) for word in text.split())
+    return textwrap.wrap(words, room, break_on_hyphens=False, break_long_words=False) or [""]
+
+
+def _at_hyphens(word: str, room: int) -> str:
+    """A word that is too long, with a space where a line ends."""
+    if len(word) <= room:
+        return word
+    lines = [""]
+    for piece in re.findall(r"[^-]*-|[^-]+", word):
+        if lines[-1] and len(lines[-1]) + len(piece) > room:
+            lines.append("")
+        lines[-1] += piece
+    return " ".join(lines)
+
+
+def column_widths(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(row[i]) for row in [headers, *rows]) for i in range(len(headers))]
+
+
+def total_width(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def kept_columns(widths: Sequence[int], optional: Sequence[int]) -> list[int]:
+    """All columns if they fit; else without as many of the optional ones as it takes."""
+    kept = list(range(len(widths)))
+    for column in optional:
+        if total_width([widths[i] for i in kept]) <= width():
+            break
+        kept.remove(column)
+    return kept
+
+
+def coloured() -> bool:
+    """Whether people look at it through a terminal that shows colours (no-color.org)."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return sys.stdout.isatty() and not plain
+
+
+def painted(text: str, colour: str) -> str:
+    return f"\033[{COLOURS[colour]}m{text}\033[0m"
+
+
+def painted_plan(text: str) -> str:
+    """Letters in the colours of their levels; the numbers behind or before them as they are."""
+    return "".join(painted(c, LEVEL_COLOURS[c]) if c in LEVEL_COLOURS else c for c in text)
+
+
+def painted_state(text: str) -> str:
+    colour = STATE_COLOURS.get(text.strip())
+    return painted(text, colour) if colour else text
+
+
+def short(quality: Metric) -> str:
+    """A metric at the head of a column."""
+    bare = quality.bare.removeprefix("robust_")
+    return {"accuracy": "acc"}.get(bare, bare) + quality.unit
+
+
+def measured(entry: Entry, quality: Metric) -> str:
+    """With the spread over its own seeds and their number where there are several."""
+    mean = quality.number(entry.metrics.get(quality.name))
+    if entry.own_spread is None:
+        return mean
+    return f"{mean} ± {quality.number(entry.own_spread)} ({entry.seeds})"
+
+
+def expectation(entry: Entry, quality: Metric, noise: float | None) -> str:
+    """What training the point again should give. `noise` is the spread over seeds, of all points of
+    the search together; None where no point has two."""
+    mean = f"{quality.text(entry.metrics[quality.name])} validation {quality.label}"
+    basis = "one seed, not confirmed"
+    if entry.own_spread is not None:
+        basis = f"mean of {entry.seeds} seeds, ± {quality.number(entry.own_spread)}"
+    if noise is None:
+        return f"{mean} ({basis})"
+    points = " points" if quality.share else ""
+    within = quality.number(2 * noise) + points
+    return (
+        f"{mean} ({basis})\n  trained again, expect within {within} of it: twice the seed noise of "
+        "this search"
+    )

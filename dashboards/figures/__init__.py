@@ -1,0 +1,1 @@
+"""A picture per file, and the style they share."""

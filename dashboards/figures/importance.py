@@ -1,0 +1,75 @@
+"""What a search's quality depended on: a bar a parameter, the greatest at the top."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bitfront.dashboards.figures.style import (
+    GRID,
+    PALETTE,
+    axis,
+    canvas,
+    framed,
+    markup,
+    noted,
+    saved,
+    titled,
+    words,
+)
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+LABEL = "share of the importance, %"
+EMPTY = "too few finished trials, or nothing that varies in all of them"
+MOST_BARS = 20
+
+
+def _bars(shares: Mapping[str, float]) -> list[tuple[str, float]]:
+    """The greatest ones, and what the others come to; the greatest last."""
+    ranked = sorted(shares.items(), key=lambda item: -item[1])
+    shown, rest = ranked[:MOST_BARS], ranked[MOST_BARS:]
+    if rest:
+        shown.append((f"{len(rest)} others", sum(share for _, share in rest)))
+    return [(name, 100 * share) for name, share in reversed(shown)]
+
+
+def importance_figure(shares: Mapping[str, float], title: str) -> go.Figure:
+    """`shares` add up to 1."""
+    import plotly.graph_objects as go
+
+    bars = _bars(shares)
+    figure = go.Figure(
+        go.Bar(
+            x=[share for _, share in bars],
+            y=[markup(name, 30) for name, _ in bars],
+            orientation="h",
+            marker_color=PALETTE[0],
+            hovertemplate="%{y}: %{x:.1f} %<extra></extra>",
+        )
+    )
+    if not bars:
+        noted(figure, EMPTY)
+    return framed(
+        figure,
+        title,
+        height=140 + 22 * max(len(bars), 3),
+        xaxis=axis(LABEL, rangemode="tozero"),
+        yaxis=axis("", type="category"),
+    )
+
+
+def importance_image(
+    shares: Mapping[str, float], quality: str, title: str, path: str | Path
+) -> Path:
+    """The same for paper, which names the quality: pdf, svg or png."""
+    bars = _bars(shares)
+    figure, axes = canvas(7, 1.6 + 0.3 * max(len(bars), 3))
+    axes.barh([name for name, _ in bars], [share for _, share in bars], color=PALETTE[0])
+    axes.grid(axis="x", color=GRID)
+    axes.set_xlabel(f"{LABEL}; for {quality}", **words())
+    axes.set_ylabel("parameter", **words())
+    titled(axes, title)
+    return saved(figure, path)

@@ -1,0 +1,150 @@
+"""The live page of a home's searches, and the same ledgers in Optuna's own dashboard. Both only
+read, and listen on this machine only unless told otherwise."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import webbrowser
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bitfront.dashboards.pages.hosts import LOOPBACK, guarded
+from bitfront.dashboards.pages.live import Listed, live_app
+from bitfront.search.ledger import folder as home
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.optuna_log import silence
+from bitfront.search.ports import check_free, url_of
+from bitfront.search.results.view import SearchReader
+from bitfront.search.urls import redacted
+from bitfront.terminal import tables as terminal
+from bitfront.trainables.registry import UserError
+
+if TYPE_CHECKING:
+    from bitfront.dashboards.view import SearchView
+
+
+class HomeSource:
+    """All searches of a home, each read when somebody looks at it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._readers: dict[str, SearchReader] = {}
+        self._seen: dict[str, tuple[SearchView | str, int]] = {}
+        self._importance: dict[str, tuple[int, Mapping[str, float]]] = {}
+        self._lock = threading.Lock()
+
+    def searches(self) -> list[Listed]:
+        folders = reversed(home.list_searches(self.root))
+        return [Listed(f.name, f.name + " · running" * f.running) for f in folders]
+
+    def version(self, name: str) -> str:
+        """How often the search has looked different."""
+        self.look(name)
+        return str(self._seen[name][1])
+
+    def look(self, name: str) -> SearchView | str:
+        with self._lock:
+            found = self._read(name)
+            before, count = self._seen.get(name, (None, 0))
+            if found is not before and found != before:
+                self._seen[name] = found, count + 1
+            return self._seen[name][0]
+
+    def _read(self, name: str) -> SearchView | str:
+        try:
+            folder = home.find(self.root, name)
+            if name not in self._readers:
+                self._readers[name] = SearchReader(folder)
+            return self._readers[name].read()
+        except UserError as error:
+            self._readers.pop(name, None)
+            return redacted(error.message)
+        except Exception as error:  # whatever is in a ledger, the page answers
+            self._readers.pop(name, None)
+            return redacted(f"search '{name}' cannot be shown: {type(error).__name__}: {error}")
+
+    def importance(self, name: str) -> Mapping[str, float]:
+        """It takes seconds and changes slowly: estimated anew when there are a fifth more trials to
+        tell from."""
+        from bitfront.search.results.importance import importances
+
+        view = self.look(name)
+        if isinstance(view, str):
+            return {}
+        ended = view.counts["complete"]
+        before, shares = self._importance.get(name, (0, {}))
+        if ended >= 1.2 * before:
+            shares = importances(view)
+            self._importance[name] = ended, shares
+        return shares
+
+
+def serve(
+    root: Path,
+    name: str | None,
+    host: str,
+    port: int,
+    open_browser: bool,
+    names: Sequence[str] = (),
+) -> int:
+    """The live page, until ctrl-C."""
+    if name is not None:
+        home.find(root, name)
+    app = live_app(HomeSource(root), name, host=host, names=names)
+    return _serve(app.server, "live page", host, port, open_browser)
+
+
+def serve_optuna(
+    folder: SearchFolder, host: str, port: int, open_browser: bool, names: Sequence[str] = ()
+) -> int:
+    """A ledger in optuna-dashboard, which cannot write to it either."""
+    try:
+        import optuna_dashboard
+    except ImportError:
+        raise UserError(
+            "optuna-dashboard is not installed", "pip install 'bitfront[optuna-dashboard]'"
+        ) from None
+    from optuna.storages import get_storage
+
+    silence()
+
+    from bitfront.search.ledger.reader import read_only
+    from bitfront.search.ledger.storage import LedgerStorage
+    from bitfront.search.urls import sqlite_path
+
+    file = sqlite_path(folder.ledger_url)
+    if file is not None and not file.exists():
+        raise UserError(f"search '{folder.name}' has no ledger yet")
+    address = read_only(folder.ledger_url)
+    storage = get_storage(
+        LedgerStorage(address, skip_compatibility_check=True, skip_table_creation=True)
+    )
+    app = guarded(optuna_dashboard.wsgi(storage), host, names)
+    return _serve(app, "optuna-dashboard", host, port, open_browser)
+
+
+def _serve(app: Any, what: str, host: str, port: int, open_browser: bool) -> int:
+    from werkzeug.serving import make_server
+
+    check_free(host, port)  # werkzeug would end the process
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = make_server(host, port, app, threaded=True)
+    if host not in LOOPBACK:
+        terminal.show(
+            f"warning: listening on {host}; the {what} has no login, put one in front of it"
+        )
+    url = f"{url_of(host, server.server_port)}/"
+    terminal.show(f"{what}: {url}\nctrl-C ends it")
+    sys.stdout.flush()
+    if open_browser and sys.stdout.isatty():
+        webbrowser.open(url)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
+    return 0

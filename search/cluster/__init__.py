@@ -1,0 +1,1 @@
+"""Ray: trials on its workers, what nodes have, jobs on a cluster's head."""

@@ -1,0 +1,173 @@
+"""Checks of this machine and installation: each says PASS, WARN or FAIL, and what to do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from bitfront.search import named
+from bitfront.search.ledger.disks import network_disk
+from bitfront.search.ledger.folder import LEDGER, home
+from bitfront.search.results.results import newest_readable, stored_config
+from bitfront.search.urls import canonical, redacted, server_of
+
+PACKAGES = ("torch", "torchvision", "ray", "optuna", "mlflow", "safetensors", "scikit-learn")
+ENOUGH_DISK = 2 * 1024**3
+ENOUGH_SHARED_MEMORY = 256 * 1024**2
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    verdict: str
+    found: str
+    advice: str = ""
+
+
+def check_all(
+    home_dir: str | None = None,
+    address: str | None = None,
+    tracking: str | None = None,
+    storage: str | None = None,
+    ledger: str | None = None,
+) -> list[Check]:
+    """This machine, and with an address the cluster and what its nodes share."""
+    from bitfront.search.cluster import nodes as cluster_doctor
+
+    root = home(home_dir)
+    checks = [_python(), *_packages(), _torchvision(), _device(), _cores(), _shared_memory()]
+    checks += [_disk(root), _data(), _tracking(root, tracking)]
+    if ledger is not None:
+        checks.append(cluster_doctor.check_ledger(ledger))
+    if address is not None:
+        checks += cluster_doctor.check_cluster(address, storage)
+    elif storage is not None:
+        checks.append(cluster_doctor.check_storage(storage, []))
+    return checks
+
+
+def _python() -> Check:
+    version = sys.version.split()[0]
+    good = sys.version_info >= (3, 11)
+    return Check("python", "PASS" if good else "FAIL", version, "" if good else "use 3.11 or newer")
+
+
+def _packages() -> list[Check]:
+    checks = []
+    for package in PACKAGES:
+        try:
+            checks.append(Check(package, "PASS", metadata.version(package)))
+        except metadata.PackageNotFoundError:
+            checks.append(Check(package, "FAIL", "not installed", f"pip install {package}"))
+    return checks
+
+
+def _torchvision() -> Check:
+    try:
+        import torchvision
+    except (ImportError, RuntimeError) as error:
+        return Check(
+            "torchvision import",
+            "FAIL",
+            str(error).splitlines()[0],
+            "a CPU-only torch beside PyPI's torchvision: reinstall both with "
+            "pip install --force-reinstall torch torchvision",
+        )
+    return Check("torchvision import", "PASS", torchvision.__version__)
+
+
+def _device() -> Check:
+    import torch
+
+    if torch.cuda.is_available():
+        return Check(
+            "GPU", "PASS", f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}"
+        )
+    return Check("GPU", "PASS", "none; trials train on the CPU")
+
+
+def _cores() -> Check:
+    cores = os.cpu_count() or 1
+    if cores < 2:
+        return Check("cores", "WARN", str(cores), "one trial at a time; expect long searches")
+    return Check("cores", "PASS", str(cores))
+
+
+def _shared_memory() -> Check:
+    shm = Path("/dev/shm")
+    if not shm.exists():
+        return Check("shared memory", "PASS", "no /dev/shm on this system")
+    free = shutil.disk_usage(shm).free
+    text = f"{free // 1024**2} MB free in /dev/shm"
+    if free < ENOUGH_SHARED_MEMORY:
+        return Check("shared memory", "WARN", text, "Ray will use /tmp, which is slower")
+    return Check("shared memory", "PASS", text)
+
+
+def _disk(root: Path) -> Check:
+    existing = next(p for p in (root, *root.parents) if p.exists())
+    free = shutil.disk_usage(existing).free
+    text = f"{free // 1024**2:,} MB free at {root}"
+    if not os.access(existing, os.W_OK):
+        return Check(
+            "searches", "FAIL", f"{root} cannot be written", "give another one: --home DIR"
+        )
+    disk = network_disk(existing)
+    if disk is not None and not os.environ.get(LEDGER):
+        advice = "SQLite may corrupt there: a local disk (--home DIR), or --ledger postgresql://..."
+        return Check("searches", "WARN", f"{text}, a network disk ({disk})", advice)
+    if free < ENOUGH_DISK:
+        return Check("searches", "WARN", text, "checkpoints and MLflow artifacts need room")
+    return Check("searches", "PASS", text)
+
+
+def _data() -> Check:
+    from bitfront.trainables.data import DATASETS
+
+    data_dir = os.environ.get("BITFRONT_DATA")
+    embedded = [name for name, info in DATASETS.items() if info.embedded]
+    if data_dir is None:
+        return Check(
+            "data", "PASS", f"{', '.join(embedded)} (embedded)", "BITFRONT_DATA=DIR adds others"
+        )
+    others = [n for n, info in DATASETS.items() if not info.embedded and info.is_there(data_dir)]
+    if not others:
+        return Check("data", "WARN", f"nothing usable in {data_dir}", "bitfront datasets --json")
+    return Check("data", "PASS", ", ".join([*embedded, *others]))
+
+
+def _tracking(root: Path, given: str | None) -> Check:
+    """The tracking server; one that is asked about by name must answer."""
+    from bitfront.search.tracking.runs import tracking_uri
+    from bitfront.search.urls import sqlite_for_mlflow
+
+    newest = newest_readable(root)
+    if given is not None:
+        uri = canonical(given)
+    elif newest is not None:
+        config = stored_config(newest)
+        if config.tracking.uri and not named.is_named("tracking", config.tracking.uri):
+            told = f"{server_of(config.tracking.uri)} is not asked: only '{config.name}' names it"
+            return Check("tracking", "WARN", told, "if you trust it: --tracking URL")
+        uri = tracking_uri(config, root)
+    else:
+        uri = os.environ.get("MLFLOW_TRACKING_URI") or sqlite_for_mlflow(root / "mlflow.db")
+    if given is None and uri.startswith("sqlite") and not (root / "mlflow.db").exists():
+        return Check("tracking", "PASS", "SQLite, made by the first search")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "5")
+    from mlflow import MlflowClient
+
+    try:
+        found = MlflowClient(uri).search_experiments(max_results=1)
+    except Exception as error:  # MLflow raises many types for a server that is away
+        first = str(error).splitlines()[0][:200]
+        verdict = "WARN" if given is None else "FAIL"
+        advice = "is the server up (mlflow server), is the address right? Searches go on without "
+        advice += "it; their runs are delivered by resume"
+        return Check("tracking", verdict, f"{redacted(uri)}: {redacted(first)}", advice)
+    return Check("tracking", "PASS", f"{redacted(uri)} answers, {len(found)} experiment(s) or more")

@@ -1,0 +1,1 @@
+"""From a search YAML to a checked configuration and its space."""

@@ -1,0 +1,136 @@
+"""The cheapest and dearest points of a space: for limits nothing can satisfy, for the feasible
+share, and for the fixed reference point hypervolumes are measured against."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+from bitfront.search.config.schema import COSTS, REFERENCE_FACTOR, KeyProblem, SearchConfig
+from bitfront.spaces.space import FixedPlan, FreePlan, OnlyPlan, SelectedPlan, Space, ends
+from bitfront.trainables.cost import CostTable, task_cost_table
+from bitfront.trainables.data import DATASETS
+from bitfront.trainables.methods import METHODS
+from bitfront.trainables.parameters import Float, Value
+from bitfront.trainables.selectors import SELECTORS
+from bitfront.trainables.task import TrialSpec
+
+# Parameters of methods that change what a network costs.
+PRICED = ("scale", "rate", "p", "init", "layers")
+EXPONENTS = 20
+
+
+def extreme_specs(space: Space) -> list[TrialSpec]:
+    """Points among which every cost takes its least and its greatest value over the space: a
+    cost never grows when a layer changes to a lower level, so uniform plans bound all plans."""
+    specs = []
+    for task in space.extreme_tasks():
+        table = task_cost_table(task)
+        for method in map(str, space.method.values):
+            for plan in _extreme_plans(space, method, table):
+                for params in _priced_params(space, method):
+                    specs.append(TrialSpec(task=task, method=method, params=params, plan=plan))
+    return specs
+
+
+def _priced_params(space: Space, method: str) -> list[dict[str, Value]]:
+    """What of the method's parameters has a price, at the ends of its domains. Between those of an
+    exponent the price may go up and down a little, so that some points in between are looked at."""
+    domains = space.method_params.get(method, {})
+    priced = {name: ends(domains[name]) for name in PRICED if name in domains}
+    exponent = domains.get("p")
+    if isinstance(exponent, Float):
+        low, span = exponent.low, exponent.high - exponent.low
+        priced["p"] = [low + span * i / EXPONENTS for i in range(EXPONENTS + 1)]
+    return [dict(zip(priced, each, strict=True)) for each in itertools.product(*priced.values())]
+
+
+def _extreme_plans(space: Space, method: str, table: CostTable) -> list[str]:
+    n = len(table.plan_layers)
+    if METHODS.get(method).levels == "F":
+        return ["F" * n]
+    if isinstance(space.plan, FreePlan):
+        return [level * n for level in space.plan.levels]
+    if isinstance(space.plan, SelectedPlan):
+        return _selected_extremes(space.plan, table)
+    if isinstance(space.plan, OnlyPlan):
+        parts = space.plan.names(table)
+        return [space.plan.make(table, lambda name, d, p=p: p, 0) for p in parts]  # type: ignore[misc]
+    assert isinstance(space.plan, FixedPlan)
+    return [space.plan.make(table, lambda name, d: None, 0)]
+
+
+def _selected_extremes(plan: SelectedPlan, table: CostTable) -> list[str]:
+    """Plans of every selector at the extreme budgets. One that has not been at work yet could
+    choose any layers, so that only uniform plans bound its own."""
+    n = len(table.plan_layers)
+    plans = []
+    for name in plan.using.names:
+        if SELECTORS.get(name).trained and name not in plan.selections:
+            return ["F" * n, plan.using.level * n]
+        for budget in ends(plan.budget):
+            for seed in ends(plan.seeds) if plan.seeds is not None else [0]:
+                made = plan.using.plan(
+                    name, plan.selections, table, float(budget), plan.rule, int(seed)
+                )
+                plans.append(made)
+    return plans
+
+
+def cost_bounds(space: Space) -> dict[str, tuple[float, float]]:
+    """Least and greatest reachable value of every cost."""
+    totals = [space.costs(spec) for spec in extreme_specs(space)]
+    return {cost: (min(t[cost] for t in totals), max(t[cost] for t in totals)) for cost in COSTS}
+
+
+def check_limits(config: SearchConfig, space: Space) -> None:
+    """Raise for a limit that no point of the space can satisfy."""
+    bounds = cost_bounds(space)
+    for cost, limit in config.limits.items():
+        low, high = bounds[cost]
+        if limit.max is not None and low > limit.max:
+            raise KeyProblem(
+                ("limits", cost),
+                f"no point of the space has {cost} <= {limit.max:g}; "
+                f"the cheapest reachable is {_number(low)}",
+            )
+        if limit.min is not None and high < limit.min:
+            raise KeyProblem(
+                ("limits", cost),
+                f"no point of the space has {cost} >= {limit.min:g}; "
+                f"the greatest reachable is {_number(high)}",
+            )
+
+
+def violations(config: SearchConfig, costs: dict[str, float]) -> dict[str, float]:
+    """The limits a point breaks, with how far."""
+    found = {name: limit.violation(costs[name]) for name, limit in config.limits.items()}
+    return {name: amount for name, amount in found.items() if amount > 0}
+
+
+def feasible_share(config: SearchConfig, space: Space, draws: int = 400) -> float:
+    """The share of random points that satisfy all limits."""
+    if not config.limits:
+        return 1.0
+    rng = random.Random(0)
+    points = (space.random_point(rng) for _ in range(draws))
+    return sum(not violations(config, space.costs(spec)) for spec in points) / draws
+
+
+def reference_point(config: SearchConfig, space: Space) -> list[float]:
+    """Fixed before the first trial and stated with every hypervolume: a metric's chance level,
+    1.1 times the dearest full-precision point for a cost."""
+    info, kind = DATASETS.get(config.task.dataset), config.kind
+    metrics = [metric.name for metric in kind.metrics]
+    full = space.full_costs()
+    point = []
+    for name in config.objectives:
+        if name in metrics:
+            point.append(kind.chance(name, info))
+        else:
+            point.append(REFERENCE_FACTOR * max(costs[name] for costs in full))
+    return point
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

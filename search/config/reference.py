@@ -1,0 +1,228 @@
+"""The YAML reference, written from the schema.
+
+python -m bitfront.search.config.reference > docs/yaml.md"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import types
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import annotated_types
+from pydantic import BaseModel
+
+from bitfront.search.config.schema import COSTS, METRICS, SearchConfig
+from bitfront.search.config.space import TASK_KEYS
+from bitfront.trainables.methods import METHODS
+from bitfront.trainables.models import MODELS
+from bitfront.trainables.selectors import SELECTORS
+
+SPACE = """\
+## `space`: what may change between trials
+
+| key | value |
+|---|---|
+| `method` | a method, or a list of methods to choose among |
+| `plan` | which layers are binary: see below |
+| `METHOD.PARAMETER` | a parameter of one method; drawn only for trials of that method |
+| `model.PARAMETER` | a parameter of the network; costs and the length of the plan follow it |
+| TASK_KEYS | a part of the task |
+
+A value is one of
+
+| form | meaning |
+|---|---|
+| `3` | always this |
+| `[a, b, c]` or `{choice: [a, b, c]}` | one of a list |
+| `{float: [low, high]}`, with `log: true` | a number in a range, on a linear or log scale |
+| `{int: [low, high]}`, with `step: n` or `log: true` | a whole number |
+| `search` | the range the method or model recommends for this parameter |
+| `{schedule: {from: a, to: b, until: f, shape: s}}` | a path over fractions of training |
+
+In a schedule each of `from`, `to`, `until` and `shape` may itself be a range or a list.
+
+A plan is one of
+
+| form | meaning |
+|---|---|
+| `FBBF` | one letter a layer: F full precision, S that but pruned, W binary weights, B weights \
+and activations, A with narrow accumulators too |
+| `B` | one letter for every layer |
+| `{per: layer, levels: [F, B]}` | a level drawn for every `layer`, `block`, `stage` or `model` |
+| `{only: block, level: W}` | one `layer`, `block` or `stage` binary, drawn; all others not |
+| `{selector: front, budget: [80, 40], rule: at_least}` | by a selector, for % of the flops |
+
+A selected plan has these keys
+
+| key | meaning |
+|---|---|
+| `selector` | one of `bitfront selectors`, or a list to choose among |
+| `budget` | percent of the trial's own network in full precision (`flops_own_pct`), as MixBin \
+counts it: a number, a list or a range |
+| `rule` | `at_least`: stop before the flops fall below the budget; `nearest`: as near as it gets |
+| `level` | of the chosen layers: `B` (the default) or `W` |
+| `seeds` | draws of random and pseudo-random, a list; default: the search's seed |
+| `params` | switches of the selector, below |
+| `trained_on` | changes of the task it looks at: `{dataset: cifar10}` selects there, trains here |
+
+A selector that looks at a trained network works before the first trial, where trials run; its
+order serves all budgets and is kept for all searches of a home. Its scores are in the search's
+folder and on the parent run: `selection-NAME.json`, `.csv`, `.html`, `.png`.
+`search.start_from` begins a search over free plans with plans of a selector.
+"""
+
+
+def reference() -> str:
+    lines = [
+        "# The search YAML",
+        "",
+        "Written by `python -m bitfront.search.config.reference` from the schema; a test keeps it",
+        "true. A mistake is reported with file, line, key and the nearest valid word before anything",
+        "starts. Any key can be set on the command line: `--set task.epochs=3`.",
+        "`bitfront preview FILE --rehearse` plays the whole search with made-up accuracies: how",
+        "many of its trials will run, which rows of `paper` would stay unanswered (design.md).",
+        "",
+        "| key | type | default | meaning |",
+        "|---|---|---|---|",
+        *_rows(SearchConfig, ""),
+        "",
+        f"Objectives are metrics ({_words(METRICS)}) and costs ({_words(COSTS)}).",
+        "Limits are on costs, which are known before a trial is trained. `flops_pct` is of the",
+        "dearest full-precision network of the space, the same one for all trials, in tables,",
+        "figures, MLflow and `export --budget`; `flops_own_pct` is of the trial's own network.",
+        "",
+        SPACE.replace("TASK_KEYS", _words(TASK_KEYS)),
+        "## Methods and their parameters",
+        "",
+        "| method | levels | parameter | default | accepted | recommended |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, method in METHODS.items():
+        levels = "".join(method.levels)
+        if not method.params:
+            lines.append(f"| `{name}` | {levels} | | | | |")
+        lines += [_parameter(f"`{name}` | {levels}", k, p) for k, p in method.params.items()]
+    lines += [
+        "",
+        "## Selectors and their switches",
+        "",
+        "| selector | trains | parameter | default | accepted | recommended |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, selector in SELECTORS.items():
+        trains = "yes" if selector.trained else "no"
+        if not selector.params:
+            lines.append(f"| `{name}` | {trains} | | | | |")
+        lines += [_parameter(f"`{name}` | {trains}", k, p) for k, p in selector.params.items()]
+    lines += [
+        "",
+        "## Models and their parameters",
+        "",
+        "| model | parameter | default | accepted | recommended |",
+        "|---|---|---|---|---|",
+    ]
+    for name, model in MODELS.items():
+        lines += [_parameter(f"`{name}`", k, p) for k, p in model.params.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _parameter(owner: str, name: str, param: Any) -> str:
+    told = param.describe()
+    default = str(told["default"]).lower() if isinstance(told["default"], bool) else told["default"]
+    return (
+        f"| {owner} | `{name}`: {told['doc']} | {default} | {told['accepts']} | {told['range']} |"
+    )
+
+
+def _texts(model: type[BaseModel]) -> dict[str, str]:
+    """The sentence below each field of a model, of those it inherits too. Pydantic would read them
+    whenever a model is made, which takes a tenth of a second that no search needs."""
+    texts: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if not issubclass(base, BaseModel) or base is BaseModel:
+            continue
+        (found,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(found, ast.ClassDef)
+        for field, below in pairwise(found.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                match below:
+                    case ast.Expr(ast.Constant(str(text))):
+                        texts[field.target.id] = inspect.cleandoc(text)
+    return texts
+
+
+def _rows(model: type[BaseModel], prefix: str) -> list[str]:
+    rows, texts = [], _texts(model)
+    for name, field in model.model_fields.items():
+        key = f"{prefix}{name}"
+        inner = _inner_model(field.annotation)
+        text = texts.get(name, "").replace("\n", " ")
+        if field.is_required():
+            default = "required"
+        elif inner is not None or field.default_factory is not None:
+            made = field.get_default(call_default_factory=True)
+            default = "" if isinstance(made, BaseModel) or made in (None, {}) else f"`{made}`"
+        else:
+            default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
+        bounds = "".join(_bound(m) for m in field.metadata)
+        rows.append(f"| `{key}` | {_type(field.annotation)}{bounds} | {default} | {text} |")
+        if inner is not None and name != "limits":
+            rows += _rows(inner, f"{key}.")
+        item = _list_item(field.annotation)
+        if item is not None:
+            rows += _rows(item, f"{key}[].")
+    return rows
+
+
+def _inner_model(annotation: Any) -> type[BaseModel] | None:
+    """The mapping a key holds, required or not."""
+    options = [a for a in get_args(annotation) if a is not type(None)]
+    if get_origin(annotation) in (Union, types.UnionType) and len(options) == 1:
+        annotation = options[0]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return None
+
+
+def _list_item(annotation: Any) -> type[BaseModel] | None:
+    return _inner_model(get_args(annotation)[0]) if get_origin(annotation) is list else None
+
+
+def _type(annotation: Any) -> str:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *rest = get_args(annotation)
+        found = [m for r in rest for m in getattr(r, "metadata", [r])]
+        return _type(inner) + "".join(_bound(m) for m in found)
+    if origin is Literal:
+        return " \\| ".join(f"`{a}`" for a in get_args(annotation))
+    if origin in (Union, types.UnionType):
+        return " or ".join(_type(a) for a in get_args(annotation) if a is not type(None))
+    if origin is dict:
+        return "mapping"
+    if origin is list:
+        return "list"
+    words = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false"}
+    return words.get(getattr(annotation, "__name__", ""), "mapping")
+
+
+def _bound(metadata: Any) -> str:
+    for kind, sign in (("Ge", ">="), ("Gt", ">"), ("Le", "<="), ("Lt", "<")):
+        if isinstance(metadata, getattr(annotated_types, kind)):
+            return f" {sign} {getattr(metadata, kind.lower()):g}"
+    return ""
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _words(names: Any) -> str:
+    return ", ".join(f"`{n}`" for n in names)
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

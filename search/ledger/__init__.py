@@ -1,0 +1,1 @@
+"""The Optuna study on disk, which is the truth about a search, and the folder around it."""

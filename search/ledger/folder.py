@@ -1,0 +1,234 @@
+"""Where searches live: a folder each, found by name, and the lock that keeps drivers apart."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from bitfront.search import named
+from bitfront.search.urls import canonical, sqlite_url, with_secrets, without_secrets
+from bitfront.trainables.files import (
+    discard,
+    opened,
+    refuse_link,
+    refuse_links,
+    within,
+    write_atomically,
+)
+from bitfront.trainables.registry import UserError, did_you_mean, quoted
+from bitfront.trainables.text_files import NoSuchFileError, read_json, read_text, whole_path
+
+DEFAULT_HOME = "bitfront-runs"
+# The database of the ledger, as a SQLAlchemy URL: where its password may come from.
+LEDGER = "BITFRONT_LEDGER"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def is_name(text: str) -> bool:
+    """Whether a search, a trial or a run may be called so: no name leaves its folder."""
+    return NAME.fullmatch(text) is not None
+
+
+def home(given: str | os.PathLike[str] | None = None) -> Path:
+    """`--home`, else BITFRONT_HOME, else ./bitfront-runs."""
+    chosen = given or os.environ.get("BITFRONT_HOME") or DEFAULT_HOME
+    return whole_path(chosen)
+
+
+def stages_folder(root: Path) -> Path:
+    """Where full-precision stages are kept, for all searches of a home."""
+    return within(root, root / "pretrained")
+
+
+def selections_folder(root: Path) -> Path:
+    """Where the work of selectors is kept, for all searches of a home."""
+    return within(root, root / "selections")
+
+
+@dataclass(frozen=True)
+class SearchFolder:
+    """One search on disk."""
+
+    path: Path
+    made: tuple[Path, ...] = field(default=(), compare=False)
+    """what was made for it in this turn, the innermost first"""
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def config_file(self) -> Path:
+        return self.path / "search.yaml"
+
+    @property
+    def lock_file(self) -> Path:
+        return self.path / "lock"
+
+    @property
+    def ledger_file(self) -> Path:
+        """Where the ledger is, for a search that was started on another database."""
+        return self.path / "ledger.json"
+
+    @property
+    def ledger_url(self) -> str:
+        """SQLite beside the YAML, unless the search was started on another database."""
+        file = self.ledger_file
+        try:
+            told = read_json(file)
+        except NoSuchFileError:
+            for suffix in ("", "-wal", "-shm", "-journal"):  # SQLite follows links
+                refuse_link(self.path / f"ledger.db{suffix}")
+            ledger = self.path / "ledger.db"
+            if ledger.exists() and not ledger.is_file():  # SQLite waits for a pipe
+                raise UserError(f"{ledger}: damaged: not a file") from None
+            return sqlite_url(ledger)
+        stored = told.get("url") if isinstance(told, dict) else None
+        if not isinstance(stored, str):
+            raise UserError(f"{file}: damaged: it names no database")
+        # As it was written; anything else may reach another server than it seems to.
+        if stored != without_secrets(canonical(stored)):
+            raise UserError(f"{file}: damaged: not an address as it is stored")
+        named.check("ledger", stored, self.name)
+        return with_secrets(stored, named.given("ledger"))
+
+    @property
+    def owner(self) -> str | None:
+        """The identity of a search whose ledger is in a database that others may use too."""
+        return self.identity if self.ledger_file.exists() else None
+
+    def set_ledger_url(self, url: str) -> None:
+        named.remember("ledger", url)
+        stored = without_secrets(canonical(url))
+        write_atomically(self.ledger_file, json.dumps({"url": stored}))
+
+    @property
+    def exists(self) -> bool:
+        return self.config_file.is_file()
+
+    @property
+    def identity(self) -> str:
+        """What tells this search from another of the same name in a shared tracking server."""
+        file = self.path / "identity"
+        if not file.exists():
+            write_atomically(file, uuid.uuid4().hex[:12])
+        found = read_text(file, stored=True).strip()
+        if not is_name(found):
+            raise UserError(f"{file}: damaged: {quoted(found)} is no identity of a search")
+        return found
+
+    def trial_folder(self, trial_id: str) -> Path:
+        if not is_name(trial_id):
+            raise UserError(f"'{trial_id}' is no trial's id: the ledger of {self.name} is damaged")
+        return within(self.path, self.path / "trials" / trial_id)
+
+    def forget_trial(self, trial_id: str) -> None:
+        """Drop the checkpoint of a trial that has ended: nothing needs it any more."""
+        discard(self.trial_folder(trial_id))
+
+    @property
+    def running(self) -> bool:
+        """Whether a driver holds the lock now."""
+        file = self.lock_file
+        if not file.is_file() or file.is_symlink():
+            return False
+        with opened(file, "r") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+            return False
+
+    @property
+    def driver(self) -> tuple[str, int] | None:
+        """Host and process of the driver that holds the lock now."""
+        if not self.running:
+            return None
+        try:
+            told = read_json(self.path / "lock")
+            host, pid = told["host"], told["pid"]
+        except (UserError, KeyError, TypeError):  # the lock is there, its holder not yet
+            return None
+        return (host, pid) if isinstance(host, str) and type(pid) is int and pid > 0 else None
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One driver a search. The lock goes with the process, however that ends."""
+        handle = None
+        for _ in range(5):
+            handle = self._try_lock()
+            if handle is not None:
+                break
+            time.sleep(0.1)
+        if handle is None:
+            raise UserError(
+                f"search '{self.name}' is running in another process",
+                f"watch it: bitfront status {self.name}",
+            )
+        with handle:
+            handle.truncate(0)
+            handle.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+            handle.flush()
+            # Workers are given these folders; what is in them may have come with the search.
+            refuse_links(self.path / "trials")
+            yield
+
+    def _try_lock(self) -> IO[str] | None:
+        """The lock file, held; None where somebody else holds it (who asks `running` does for an
+        instant), or has just taken it along, with a search that never began."""
+        file = self.lock_file
+        with writing(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = opened(file)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle.fileno()), file.stat()):
+                return handle
+        except OSError:
+            pass
+        handle.close()
+        return None
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """A folder that cannot be written is the user's to mend."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be written: {error.strerror or error}",
+            "searches live elsewhere with --home DIR or BITFRONT_HOME",
+        ) from None
+
+
+def find(root: Path, name: str) -> SearchFolder:
+    """The folder of an existing search, by name."""
+    folder = SearchFolder(root / name)
+    if not is_name(name) or not folder.exists:
+        known = [f.name for f in list_searches(root)]
+        hint = did_you_mean(name, known) if known else f"no search has been run in {root}"
+        raise UserError(f"unknown search '{name}', {hint}")
+    return folder
+
+
+def list_searches(root: Path) -> list[SearchFolder]:
+    folders = (SearchFolder(file.parent) for file in root.glob("*/search.yaml"))
+    return sorted(folders, key=lambda f: _written_at(f.config_file))
+
+
+def _written_at(file: Path) -> float:
+    try:
+        return file.stat().st_mtime
+    except OSError:  # deleted since, or a link to nowhere
+        return 0.0

@@ -1,0 +1,66 @@
+"""The layers a plan decides, kept in the ledger: a plan can be drawn without building its network,
+which takes torch."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from bitfront.trainables.plan import PlanLayer
+from bitfront.trainables.task import Task
+
+
+@dataclass
+class Networks:
+    """Which layers each network of a search has. Networks of other widths share them, so they are
+    kept once."""
+
+    layouts: list[list[PlanLayer]] = field(default_factory=list)
+    by_network: dict[str, int] = field(default_factory=dict)
+
+    def of(self, task: Task) -> list[PlanLayer] | None:
+        """None where the ledger was written before networks were kept."""
+        index = self.by_network.get(_key(task))
+        return None if index is None else self.layouts[index]
+
+    def stages(self, task: Task) -> list[str] | None:
+        """The stage of every layer, for the forms of a plan in the terminal."""
+        layers = self.of(task)
+        return None if layers is None else [layer.stage for layer in layers]
+
+    def learn(self, task: Task) -> bool:
+        """True when the network was not known yet."""
+        if _key(task) in self.by_network:
+            return False
+        from bitfront.trainables.cost import task_cost_table
+
+        layers = [
+            PlanLayer(la.name, la.block, la.stage) for la in task_cost_table(task).plan_layers
+        ]
+        if layers not in self.layouts:
+            self.layouts.append(layers)
+        self.by_network[_key(task)] = self.layouts.index(layers)
+        return True
+
+    def as_json(self) -> dict[str, Any]:
+        layouts = [[[la.name, la.block, la.stage] for la in layers] for layers in self.layouts]
+        return {"layouts": layouts, "by_network": self.by_network}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any] | None) -> Networks:
+        if data is None:
+            return cls()
+        layouts = [[PlanLayer(*layer) for layer in layers] for layers in data["layouts"]]
+        texts = (text for layers in data["layouts"] for layer in layers for text in layer)
+        indices = data["by_network"].values()
+        if not all(isinstance(text, str) for text in texts) or not all(
+            type(index) is int and 0 <= index < len(layouts) for index in indices
+        ):
+            raise ValueError("its networks")
+        return cls(layouts, data["by_network"])
+
+
+def _key(task: Task) -> str:
+    model = json.dumps(task.model.model_dump(mode="json"), sort_keys=True)
+    return f"{task.binarize} {model}"

@@ -1,0 +1,270 @@
+"""Reading a ledger while somebody else writes it: no table is made, no lock is kept, and a second
+look reads only what is new."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from bitfront.search.garbage import uncollected
+from bitfront.search.ledger.entry import Entry, are_numbers, stored_entry
+from bitfront.search.ledger.networks import Networks
+from bitfront.search.ledger.records import (
+    FORMAT_KEY,
+    Query,
+    Record,
+    arranged,
+    check_ledger_format,
+    drawn,
+    objectives_in_order,
+    query_of,
+    read_records,
+    study_id,
+    study_notes,
+    study_objectives,
+)
+from bitfront.search.urls import sqlite_path, sqlite_uri, with_driver
+from bitfront.trainables.registry import UserError
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
+
+# In the head of a SQLite file that has no write-ahead journal.
+ROLLBACK = b"\x01"
+# What a file says that a driver has made but not written to yet.
+NOT_YET = "no such table"
+OPEN = ("RUNNING", "WAITING")
+# What comes of rows that are not as they were written: wrong types, bad JSON, missing keys.
+DAMAGED = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+)
+# What it says where its journal must be put right.
+RECOVERY = "readonly database"
+
+
+class LedgerReader:
+    """The trials of one search as the ledger has them now."""
+
+    def __init__(self, url: str, name: str, objectives: Mapping[str, str] | None = None) -> None:
+        """`objectives`: "max" or "min" of each, in the order values are wanted in; as the ledger
+        has them when not given."""
+        self.url = url
+        self.name = name
+        self.objectives = objectives
+        self.reference: list[float] | None = None
+        self.networks = Networks()
+        self.environment: dict[str, str] = {}
+        self._order: list[str] = []
+        self._entries: dict[int, Entry] = {}
+        self._recovering = False
+        self._last = 0
+        self._open_trials: set[int] = set()
+        self._seen: tuple[tuple[int, ...], ...] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def entries(self) -> list[Entry]:
+        return list(self._entries.values())
+
+    def read(self) -> bool:
+        """Look again; True when something has changed. Nothing is there where the driver has not
+        come to write, or where the ledger was deleted."""
+        with self._lock:
+            stamp = self._stamp()
+            if stamp is not None and stamp == self._seen:
+                return False
+            gone = self._other_file(stamp)
+            if gone:
+                self._forget()
+            if stamp == ():
+                return gone
+            try:
+                with uncollected():
+                    changed = self._read_recovered()
+            except database_errors() as error:
+                reason = _reason(error)
+                if NOT_YET in reason:
+                    return gone
+                raise UserError(f"the ledger of '{self.name}' cannot be read: {reason}") from None
+            except DAMAGED as error:
+                raise UserError(
+                    f"the ledger of '{self.name}' is damaged: {_reason(error)}"
+                ) from None
+            self._seen = stamp
+            return changed or gone
+
+    def _read_recovered(self) -> bool:
+        """What a writer left half written when it was killed, SQLite must put right first, which
+        it does for those who may write."""
+        try:
+            return self._read()
+        except database_errors() as error:
+            if RECOVERY not in _reason(error):
+                raise
+        self._recovering = True
+        return self._read()
+
+    def _read(self) -> bool:
+        with connected(self.url, self._recovering) as query:
+            study = study_id(query, self.name)
+            if study is None:
+                return False
+            if self.reference is None:  # a ledger of a later version may differ in anything
+                check_ledger_format(study_notes(query, study).get(FORMAT_KEY), self.name)
+            found = read_records(query, study, self._last, self._open_trials, plans=False)
+            fresh = [r for r in found if self._is_new(r)]
+            if fresh or self.reference is None:
+                notes = study_notes(query, study)
+                names, modes = study_objectives(query, study)
+                asked = self.objectives or dict(zip(names, modes, strict=False))
+                self._order = objectives_in_order(asked, names, modes)
+                self.reference = self._arranged(_checked_reference(notes.get("reference")))
+                self.networks = Networks.from_json(notes.get("networks"))
+                self.environment = _texts(notes.get("environment", {}))
+        for record in fresh:
+            self._entries[record.number] = self._entry(record)
+            self._last = max(self._last, record.trial_id)
+            if record.state in OPEN:
+                self._open_trials.add(record.trial_id)
+            else:
+                self._open_trials.discard(record.trial_id)
+        if fresh:  # a ledger of another version is told now, not trial by trial
+            _ = self._entries[fresh[0].number].spec
+        return bool(fresh)
+
+    def _arranged(self, values: list[float] | None) -> list[float] | None:
+        if values is None:
+            return None
+        return arranged(values, self._order, self.objectives or self._order)
+
+    def _entry(self, record: Record) -> Entry:
+        wanted = list(self.objectives or self._order)
+        return _entry(record, self.name, self._arranged(record.values), wanted)
+
+    def _is_new(self, record: Record) -> bool:
+        known = self._entries.get(record.number)
+        return known is None or (known.ended is None and record.state not in OPEN)
+
+    def _stamp(self) -> tuple[tuple[int, ...], ...] | None:
+        """What changes when a SQLite ledger is written to; () where there is no file, None where
+        only the database can tell."""
+        path = sqlite_path(self.url)
+        if path is None:
+            return None
+        return tuple(
+            (found.st_ino, found.st_size, found.st_mtime_ns)
+            for suffix in ("", "-wal")
+            if (found := _stat(f"{path}{suffix}")) is not None
+        )
+
+    def _other_file(self, stamp: tuple[tuple[int, ...], ...] | None) -> bool:
+        """The ledger was deleted, and perhaps begun anew."""
+        return bool(self._seen and (not stamp or stamp[0][0] != self._seen[0][0]))
+
+    def _forget(self) -> None:
+        self._entries, self.reference, self.networks = {}, None, Networks()
+        self._recovering, self._seen = False, None
+        self._last, self._open_trials = 0, set()
+
+
+def read_only(url: str) -> str:
+    """The same ledger for SQLAlchemy, opened so that nothing can be written; of SQLite only, others
+    have users and rights for that."""
+    path = sqlite_path(url)
+    if path is None:
+        return with_driver(url)
+    return sqlite_uri(path, f"{_reading_mode(path)}&")
+
+
+def _reading_mode(path: Path) -> str:
+    # SQLite looks for a journal in a file of its own, which it cannot make where it may not write;
+    # without one there is nothing to look for.
+    if os.access(path.parent, os.W_OK) or path.with_name(f"{path.name}-wal").exists():
+        return "mode=ro"
+    try:
+        with path.open("rb") as file:
+            return "mode=ro" if file.read(19)[18:] == ROLLBACK else "immutable=1"
+    except OSError:  # SQLite says what is wrong with it
+        return "mode=ro"
+
+
+@contextmanager
+def connected(url: str, writable: bool = False) -> Iterator[Query]:
+    """Statements on a ledger. SQLite, which most are, is spoken to directly: loading SQLAlchemy
+    takes longer than reading a thousand trials."""
+    path = sqlite_path(url)
+    if path is None:
+        with _engine(with_driver(url)).connect() as server:
+            yield query_of(server)
+        return
+    mode = "mode=rw" if writable else _reading_mode(path)
+    with closing(sqlite3.connect(f"file:{quote(str(path))}?{mode}", uri=True)) as connection:
+        yield connection.execute
+
+
+@cache
+def _engine(address: str) -> Engine:
+    from sqlalchemy import create_engine
+
+    # A server that was restarted has closed the connections kept for later.
+    return create_engine(address, pool_pre_ping=True)
+
+
+def database_errors() -> tuple[type[Exception], ...]:
+    """What a database that cannot be read says; asked for when something went wrong."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return sqlite3.Error, SQLAlchemyError, ImportError
+
+
+def _entry(record: Record, name: str, values: list[float] | None, objectives: list[str]) -> Entry:
+    try:
+        texts = dict(record.known)
+        spec = texts.pop("spec")  # checked when somebody looks
+        # As one text: most of the time of a short one is spent on beginning.
+        known = dict(zip(texts, json.loads(f"[{','.join(texts.values())}]"), strict=True))
+        known["spec"] = spec
+        when = record.started, record.ended
+        return stored_entry(
+            record.number, record.state, known, drawn(record), values, *when, objectives
+        )
+    except KeyError:
+        raise UserError(
+            f"the ledger of '{name}' cannot be read: trial {record.number} is of another version"
+        ) from None
+    except UserError as error:
+        raise UserError(f"the ledger of '{name}' cannot be read: {error.message}") from None
+
+
+def _checked_reference(stored: Any) -> list[float] | None:
+    if stored is None or (isinstance(stored, list) and are_numbers(stored)):
+        return stored
+    raise ValueError("its reference point")
+
+
+def _texts(stored: Any) -> dict[str, str]:
+    return {str(key): str(value) for key, value in stored.items()}
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None

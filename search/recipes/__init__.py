@@ -1,0 +1,1 @@
+"""Points of a front as recipes: export, final training, replay."""

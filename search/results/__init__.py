@@ -1,0 +1,1 @@
+"""Searches read back: fronts, comparisons, rows of papers."""

@@ -1,0 +1,136 @@
+"""Two searches side by side: against one reference, budget by budget, and on a joint front."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from bitfront.search.front import (
+    Front,
+    Objective,
+    best_under_budget,
+    hypervolume,
+    hypervolume_share,
+)
+from bitfront.search.results.results import Results, ideal_point
+from bitfront.terminal import tables as terminal
+from bitfront.trainables.registry import UserError
+
+BUDGETS = (100, 80, 60, 40, 20, 10)
+
+
+@dataclass
+class Comparison:
+    a: Results
+    b: Results
+
+    def __post_init__(self) -> None:
+        if self.a.config.objectives != self.b.config.objectives:
+            raise UserError(
+                f"'{self.a.config.name}' and '{self.b.config.name}' have different objectives: "
+                f"{self.a.config.objectives} and {self.b.config.objectives}"
+            )
+        for results in (self.a, self.b):
+            if not results.entries:
+                raise UserError(f"search '{results.config.name}' has no trial to compare yet")
+        self.b = self.b.in_order(self.a.config.objectives)
+
+    @property
+    def objectives(self) -> list[Objective]:
+        return self.a.config.front_objectives
+
+    @property
+    def reference(self) -> list[float]:
+        """The worse of both references, so that neither search is cut short."""
+        pairs = zip(self.objectives, self.a.reference, self.b.reference, strict=True)
+        return [min(x, y) if o.maximize else max(x, y) for o, x, y in pairs]
+
+    def joint_front(self) -> list[tuple[str, str]]:
+        """(search, trial) of every point on the front of both together."""
+        front = Front(self.objectives)
+        for side, results in (("a", self.a), ("b", self.b)):
+            for entry in results.front:
+                front.add(f"{side}/{entry.id}", entry.values or [])
+        return [(key[0], key[2:]) for key in front.keys]
+
+    @property
+    def full_flops(self) -> float | None:
+        """The flops that budgets of both are percentages of: the dearest full-precision network of
+        either search. None where neither has a trial."""
+        known = [results.full_flops for results in (self.a, self.b) if results.entries]
+        return max(known, default=None)
+
+    def best_at(self, results: Results, budget: float) -> float | None:
+        if self.full_flops is None:
+            return None
+        points, both = results.quality_and("flops")
+        index = best_under_budget(points, both, self.full_flops * budget / 100)
+        return None if index is None else points[index][0]
+
+    def as_json(self) -> dict[str, Any]:
+        ideal = ideal_point(self.a.config)
+        joint = self.joint_front()
+        sides = {}
+        for side, results in (("a", self.a), ("b", self.b)):
+            values = results.front_values
+            sides[side] = {
+                "search": results.config.name,
+                "dataset": results.config.task.dataset,
+                "model": results.config.task.model.name,
+                "epochs": results.config.task.epochs,
+                "trials": results.counts()["complete"],
+                "front": len(results.front),
+                "hypervolume": hypervolume(values, self.reference, self.objectives),
+                "hypervolume_share": hypervolume_share(
+                    values, self.reference, ideal, self.objectives
+                ),
+                "on_joint_front": sum(owner == side for owner, _ in joint),
+                "best_under_budget": {str(b): self.best_at(results, b) for b in BUDGETS},
+            }
+        return {
+            "objectives": dict(self.a.config.objectives),
+            "reference": dict(zip(self.a.config.objectives, self.reference, strict=True)),
+            "full_flops": self.full_flops,
+            **sides,
+        }
+
+    def text(self) -> str:
+        report = self.as_json()
+        sides = [report["a"], report["b"]]
+        quality = self.a.config.quality
+        rows = [
+            _row("epochs a trial", [s["epochs"] for s in sides], "{:d}"),
+            _row("complete trials", [s["trials"] for s in sides], "{:d}"),
+            _row("points on the front", [s["front"] for s in sides], "{:d}"),
+            _row("of them on the joint front", [s["on_joint_front"] for s in sides], "{:d}"),
+            _row(
+                "hypervolume, % of the box", [100 * s["hypervolume_share"] for s in sides], "{:.2f}"
+            ),
+        ]
+        scale, form = (100, "{:.2f}") if quality.share else (1, "{:.4g}")
+        for budget in BUDGETS:
+            best = [s["best_under_budget"][str(budget)] for s in sides]
+            scaled = [None if b is None else scale * b for b in best]
+            head = f"best val {terminal.short(quality)} at <= {budget} % flops"
+            rows.append(_row(head, scaled, form))
+        reference = ", ".join(f"{k} {v:.4g}" for k, v in report["reference"].items())
+        heads = [
+            f"{letter}  {side['search']}: {side['dataset']}, {side['model']}"
+            for letter, side in zip("AB", sides, strict=True)
+        ]
+        lines = [textwrap.fill(h, terminal.width(), subsequent_indent="   ") for h in heads]
+        lines += ["", terminal.table(["", "A", "B", "B - A"], rows, flexible=0)]
+        lines.append(textwrap.fill(f"reference: {reference}", terminal.width()))
+        if self.full_flops is not None:
+            dearest = f"the dearest full-precision network of both, {self.full_flops:,.0f} flops"
+            lines.append(textwrap.fill(f"% flops: of {dearest}", terminal.width()))
+        return "\n".join(lines)
+
+
+def _row(head: str, values: list[Any], form: str) -> list[str]:
+    """Both numbers and their difference; a dash where one is missing."""
+    shown = ["-" if v is None else form.format(v) for v in values]
+    missing = any(v is None for v in values)
+    difference = "-" if missing else form.replace(":", ":+").format(values[1] - values[0])
+    return [head, *shown, difference]

@@ -1,0 +1,195 @@
+"""A search beside the rows of the paper it follows: for each printed row the trial of ours that
+answers it, with data and epochs of both sides stated."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from bitfront.search.config.schema import PaperRow, PaperSpec, SearchConfig
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.results.results import OWN_SHARE, Results
+from bitfront.terminal import tables as terminal
+from bitfront.trainables.models import MODELS
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.tasks import Metric
+
+# Further apart in cost, two networks are not compared: ours is shown without a difference.
+SAME_COST = 5.0
+
+
+@dataclass
+class PaperComparison:
+    ours: Results
+
+    def __post_init__(self) -> None:
+        if self.ours.config.paper is None:
+            raise UserError(
+                f"search '{self.ours.config.name}' carries no rows of a paper",
+                "a `paper:` section in its YAML would (docs/yaml.md)",
+            )
+
+    @property
+    def paper(self) -> PaperSpec:
+        paper = self.ours.config.paper
+        assert paper is not None
+        return paper
+
+    @property
+    def metric(self) -> Metric:
+        return self.ours.config.kind.metric(self.paper.metric)
+
+    def answer(self, row: PaperRow) -> Entry | None:
+        """Our trial nearest in cost, by the share of its own network as papers state it; of equally
+        near ones, or without a cost, the best."""
+        pool = self.ours.front
+        if row.where:
+            pool = [e for e in self.ours.entries if e.state == "complete"]
+        matching = [
+            e
+            for e in pool
+            if self.paper.metric in e.metrics
+            and all(self.value(e, key) == value for key, value in row.where.items())
+        ]
+        best_first = -1 if self.metric.maximize else 1
+
+        def rank(entry: Entry) -> tuple[float, float]:
+            cost = entry.costs[OWN_SHARE]
+            away = 0.0 if row.flops_pct is None else abs(cost - row.flops_pct)
+            return round(away, 2), best_first * entry.metrics[self.paper.metric]
+
+        return min(matching, key=rank, default=None)
+
+    def value(self, entry: Entry, key: str) -> Any:
+        """What a trial has at a key. What is the same for all was drawn for none of them, and in
+        full precision, which is one method in the ledger, methods that train against attacks
+        still differ."""
+        space = self.ours.config.space
+        plan = space.get("plan")
+        if key == "method" and plan == "F":
+            return entry.drawn.get("method", _only(space.get("method")))
+        found = trial_value(entry, key)
+        part, _, name = key.partition(".")
+        if found is None and part == "plan" and isinstance(plan, dict):
+            found = _only(plan.get(name))
+        return found
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [self._row(row) for row in self.paper.rows]
+
+    def _row(self, row: PaperRow) -> dict[str, Any]:
+        told: dict[str, Any] = {"paper": row.model_dump(mode="json"), "ours": None}
+        told["difference"] = None
+        entry = self.answer(row)
+        if entry is not None:
+            value, cost = entry.metrics[self.paper.metric], entry.costs[OWN_SHARE]
+            told["ours"] = {
+                "trial": entry.id,
+                "method": entry.spec.method,
+                "plan": entry.spec.plan,
+                "value": value,
+                "flops_pct": entry.costs["flops_pct"],
+                OWN_SHARE: cost,
+                "epochs": entry.spec.task.epochs,
+            }
+            near = row.flops_pct is None or abs(cost - row.flops_pct) <= SAME_COST
+            if near and row.value is not None:
+                told["difference"] = value - row.value
+        return told
+
+    def as_json(self) -> dict[str, Any]:
+        config, paper = self.ours.config, self.paper
+        return {
+            "search": config.name,
+            "paper": paper.model_dump(mode="json", exclude={"rows"}),
+            "ours": {
+                "dataset": config.task.dataset,
+                "train_examples": train_examples(config),
+                "model": config.task.model.model_dump(),
+                "epochs": config.task.epochs,
+                "metric": paper.metric,
+                "trials": self.ours.counts()["complete"],
+            },
+            "rows": self.rows(),
+        }
+
+    def text(self) -> str:
+        config, paper = self.ours.config, self.paper
+        number = self.metric.number
+        rows = []
+        for told in self.rows():
+            theirs, ours = told["paper"], told["ours"] or {}
+            spread = f" ± {number(theirs['spread'])}" if theirs["spread"] is not None else ""
+            gap = number(told["difference"])
+            rows.append(
+                [
+                    theirs["label"],
+                    _cost(theirs["flops_pct"]),
+                    number(theirs["value"]) + spread,
+                    _cost(ours.get(OWN_SHARE)),
+                    number(ours.get("value")),
+                    gap if gap.startswith("-") else f"+{gap}",
+                    ours.get("trial", "-"),
+                ]
+            )
+        headers = ["row", "flops %", "paper", "flops %", "ours", "diff", "trial"]
+        unit = ", %" if self.metric.share else ""
+        epochs = f", {paper.epochs} epochs" if paper.epochs else ""
+        count = train_examples(config)
+        examples = "" if count is None else f"{count:,} training examples, "
+        heads = [
+            f"paper: {paper.title}, {paper.table}: {paper.dataset}, {paper.model}{epochs}, "
+            f"test set{unit}",
+            f"ours: search {config.name}: {config.task.dataset}, "
+            f"{examples}{config.task.model.name}, "
+            f"{config.task.epochs} epochs, {paper.metric} (hard-binarized){unit}",
+        ]
+        if paper.note:
+            heads.append(f"note: {paper.note}")
+        lines = [textwrap.fill(line, terminal.width(), subsequent_indent="  ") for line in heads]
+        return "\n".join([*lines, "", terminal.table(headers, rows, flexible=0)])
+
+
+def _only(given: Any) -> Any:
+    """The one value of a key of the space; None where there are several."""
+    if isinstance(given, list):
+        return given[0] if len(given) == 1 else None
+    return None if isinstance(given, dict) else given
+
+
+def _cost(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def train_examples(config: SearchConfig) -> int | None:
+    """How many examples a trial trains on, validation taken off; None: the declaration of a user's
+    own data does not say."""
+    from bitfront.trainables.data import DATASETS
+
+    task = config.task
+    size = DATASETS.get(task.dataset).train_size
+    if not size:
+        return None
+    size = min(size, task.subset or size)
+    return size - round(size * task.val_fraction)
+
+
+def trial_value(entry: Entry, key: str) -> Any:
+    """What a trial has at a key of the space; None where the key does not concern it."""
+    spec = entry.spec
+    if key in ("method", "plan"):
+        return getattr(spec, key)
+    if key == "plan.all":
+        return spec.plan[0] if len(set(spec.plan)) == 1 else None
+    if key in entry.drawn:
+        return entry.drawn[key]
+    owner, _, name = key.rpartition(".")
+    if owner == "model":
+        return MODELS.get(spec.task.model.name).resolve(spec.task.model.params).get(name)
+    if owner == spec.method:
+        return spec.params.get(name)
+    found: Any = spec.task.model_dump()
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found

@@ -1,0 +1,1 @@
+"""Who chooses the next point: Optuna's samplers and our own."""

@@ -1,0 +1,1 @@
+"""One driver's turn at a search."""

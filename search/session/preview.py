@@ -1,0 +1,200 @@
+"""A dry run: how large the space is, how much of it the limits allow, what trials cost and how
+long the search will take. Trains a few steps at most, and none before a rehearsal."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from bitfront.search.config.bounds import cost_bounds, extreme_specs, feasible_share
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.space import build_space, stage_epochs
+from bitfront.search.session.status_line import duration
+from bitfront.spaces.space import Space
+from bitfront.terminal import tables as terminal
+from bitfront.terminal.progress import START_SECONDS
+from bitfront.trainables.task import PretrainSpec, TrialSpec
+
+if TYPE_CHECKING:
+    from bitfront.search.session.rehearsal import Rehearsal
+
+TIMED_STEPS = 8
+# What a search that starts may spend on knowing how long it takes: flops (multiply-adds) of steps
+# that are timed, about a second on a CPU core.
+QUICK_FLOPS = 1e10
+
+
+@dataclass
+class Preview:
+    search: str
+    points: float | None
+    feasible_share: float
+    layers: int
+    costs: dict[str, tuple[float, float]]
+    full_flops: float
+    trial_seconds: tuple[float, float] | None
+    """None where nothing was timed, as before a rehearsal: that takes the data"""
+    concurrent: int
+    trials: int
+    stage_epochs: list[int]
+    stage_seconds: float | None
+    eta_seconds: float | None
+    rehearsal: Rehearsal | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        data = asdict(self)
+        del data["rehearsal"]
+        return data if self.rehearsal is None else {**data, "rehearsal": self.rehearsal.as_json()}
+
+    def text(self) -> str:
+        size = "infinite" if self.points is None else terminal.count(self.points)
+        rows = [
+            [
+                name,
+                f"{a:,.4g}" if b < 1000 else f"{a:,.0f}",
+                f"{b:,.4g}" if b < 1000 else f"{b:,.0f}",
+            ]
+            for name, (a, b) in self.costs.items()
+            if name != "flops_own_pct" or self.several_networks
+        ]
+        told = [f"flops_pct: of the network in full precision, {self.full_flops:,.0f} flops"]
+        if self.several_networks:
+            dearest = "of the dearest network in full precision"
+            told = [f"flops_pct: {dearest}, {self.full_flops:,.0f} flops"]
+            told.append("flops_own_pct: of each network itself in full precision")
+        return "\n".join(
+            [
+                terminal.filled(
+                    f"search {self.search}: {self.trials} trials of a space with {size} points, "
+                    f"{self.layers} layers to plan at most"
+                ),
+                f"{100 * self.feasible_share:.0f} % of random points satisfy the limits",
+                "",
+                terminal.table(["cost", "least", "greatest"], rows),
+                *told,
+                "",
+                *map(terminal.filled, self._time()),
+                *([] if self.rehearsal is None else [self.rehearsal.text(), ""]),
+                "nothing was started",
+            ]
+        )
+
+    @property
+    def several_networks(self) -> bool:
+        return self.costs["flops_pct"] != self.costs["flops_own_pct"]
+
+    def _time(self) -> list[str]:
+        if self.trial_seconds is None:
+            return []
+        low, high = self.trial_seconds
+        told = (
+            f"one trial: {low:.1f} to {high:.1f} s; {self.concurrent} at once; "
+            f"about {duration(self.eta_seconds)} in all"
+        )
+        return [told, *self._stage()]
+
+    def _stage(self) -> list[str]:
+        if not self.stage_epochs:
+            return []
+        told = " or ".join(str(n) for n in self.stage_epochs)
+        return [
+            f"of which {self.stage_seconds:.1f} s or less for {told} epochs in full precision, "
+            "trained once for each network"
+        ]
+
+
+def preview_search(config: SearchConfig, timed: bool = True) -> Preview:
+    from bitfront.trainables.cost import task_cost_table
+
+    space = build_space(config)
+    size = space.size()
+    specs = extreme_specs(space)
+    by_cost = sorted(specs, key=lambda spec: task_cost_table(spec.task).totals(spec.plan)["ops64"])
+    timing = (by_cost[0], by_cost[-1]) if timed else ()
+    seconds = sorted(trial_seconds(spec, config) for spec in timing)
+    concurrent = slots_here(config)
+    mean = sum(seconds) / 2
+    lengths = stage_epochs(config)
+    stages = [_full(by_cost[-1], n) for n in lengths[-1:]] if timed else []
+    stage = max((trial_seconds(spec, config) for spec in stages), default=0.0)
+    trials = int(min(config.search.trials, size))
+    eta = START_SECONDS + stage + mean * math.ceil(trials / concurrent)
+    return Preview(
+        search=config.name,
+        points=None if math.isinf(size) else size,
+        feasible_share=feasible_share(config, space),
+        layers=max(len(spec.plan) for spec in specs),
+        costs=cost_bounds(space),
+        full_flops=space.full_flops,
+        trial_seconds=(seconds[0], seconds[-1]) if timed else None,
+        concurrent=concurrent,
+        trials=config.search.trials,
+        stage_epochs=lengths,
+        stage_seconds=stage if timed else None,
+        eta_seconds=eta if timed else None,
+    )
+
+
+def slots_here(config: SearchConfig) -> int:
+    """How many trials run at once on this machine."""
+    cpus = config.resources.cpus
+    fits = max(1, int((os.cpu_count() or 1) // cpus)) if cpus else os.cpu_count() or 1
+    return min(fits, config.resources.concurrent or fits)
+
+
+def quick_estimate(config: SearchConfig, space: Space) -> tuple[float | None, int]:
+    """(seconds of one trial, how many run at once); None where timing a few steps would take long
+    itself, or where trials run on GPUs, which this process has none of."""
+    from bitfront.trainables.cost import task_cost_table
+    from bitfront.trainables.data import DATASETS
+
+    slots = slots_here(config)
+    if config.resources.whole_gpus or not DATASETS.get(config.task.dataset).embedded:
+        return None, slots
+    specs = extreme_specs(space)
+    by_cost = sorted(specs, key=lambda spec: task_cost_table(spec.task).totals(spec.plan)["ops64"])
+    chosen = by_cost[0], by_cost[-1]
+    work = sum(
+        # two rounds of steps, each forwards and twice as much backwards
+        6 * TIMED_STEPS * s.task.batch_size * task_cost_table(s.task).totals(s.plan)["flops"]
+        for s in chosen
+    )
+    if work > QUICK_FLOPS:
+        return None, slots
+    return sum(trial_seconds(spec, config) for spec in chosen) / len(chosen), slots
+
+
+def _full(spec: TrialSpec, epochs: int) -> TrialSpec:
+    """The full-precision stage of that many epochs."""
+    task = spec.task.model_copy(update={**spec.task.stage_settings, "epochs": epochs})
+    return TrialSpec(task=task, plan="F" * len(spec.plan))
+
+
+def trial_seconds(spec: TrialSpec, config: SearchConfig) -> float:
+    """What the trial itself would take here, from a few steps of it and one validation."""
+    import torch
+
+    from bitfront.trainables.training.distillation import make_loss
+    from bitfront.trainables.training.loop import Network, Training, search_data
+
+    torch.set_num_threads(max(1, int(config.resources.cpus)))
+    task = spec.task.model_copy(update={"pretrain": PretrainSpec()})
+    spec = spec.model_copy(update={"task": task})
+    train, validation = search_data(spec.task)
+    batch = spec.task.batch_size
+    few = train.subset(torch.arange(min(len(train), batch * TIMED_STEPS)))
+    training = Training(spec, few, validation.subset(torch.arange(min(len(validation), 8))))
+    # An untrained teacher takes as long as a trained one.
+    training.loss = make_loss(training, teacher=Network(spec).model)
+    training.epoch()  # the first steps are slower: buffers are allocated and kernels chosen
+    started = time.perf_counter()
+    training._train_epoch()
+    step = (time.perf_counter() - started) / len(training.batches)
+    started = time.perf_counter()
+    training.kind.evaluate(training.model, validation)
+    validate = time.perf_counter() - started
+    steps = max(1, len(train) // batch)
+    return spec.task.epochs * (steps * step + validate)

@@ -1,0 +1,177 @@
+"""Selectors at work before the first trial of a search: run where trials run, kept for all
+searches of a home, shown as a bar chart a layer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bitfront.search.cluster.board import Board
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.ledger.folder import (
+    SearchFolder,
+    selections_folder,
+    stages_folder,
+    write_atomically,
+)
+from bitfront.search.ledger.ledger import recorded
+from bitfront.search.samplers.registry import middle
+from bitfront.search.session.status_line import StatusLine, duration
+from bitfront.spaces.space import Space
+from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.files import replacing
+from bitfront.trainables.methods import METHODS
+from bitfront.trainables.parameters import Domain
+from bitfront.trainables.selectors import Selection, SelectionSpec, select
+from bitfront.trainables.selectors.base import flops_saved, store, stored
+from bitfront.trainables.telling import heard_by, tell
+
+Note = Callable[[str], None]
+
+
+def needed(config: SearchConfig, space: Space) -> list[SelectionSpec]:
+    """What trained selectors have to look at for this search."""
+    seed = config.search.seed
+    specs = [spec for using in space.selecting() for spec in using.specs(space, seed).values()]
+    return list({spec.fingerprint(): spec for spec in specs}.values())
+
+
+def settle(
+    config: SearchConfig,
+    space: Space,
+    folder: SearchFolder,
+    address: str | None,
+    note: Note,
+    line: StatusLine | None = None,
+) -> Space:
+    """The space with every selector's work done, and that work shown in the search's folder. How
+    far that is `line` says meanwhile."""
+    specs = needed(config, space)
+    if not specs:
+        return space.settled(select, config.search.seed)
+    kept = selections_folder(folder.path.parent)
+    missing = [spec for spec in specs if stored(spec, kept) is None]
+    if missing:
+        for text in intentions(missing):
+            note(text)
+        for made in _selected_remotely(missing, config, folder, address, line):
+            store(made, kept)
+    done = {spec.fingerprint(): stored(spec, kept) for spec in specs}
+    for selection in done.values():
+        assert selection is not None
+        note(selection.told())
+        write_selection(selection, folder.path)
+
+    def found(spec: SelectionSpec) -> Selection:
+        selection = done[spec.fingerprint()]
+        assert selection is not None
+        return selection
+
+    return space.settled(found, config.search.seed)
+
+
+def start_points(space: Space) -> list[dict[str, Any]]:
+    """The plans a selector made for a search over free plans, as points of its space."""
+    layers = [layer.name for layer in task_cost_table(space.task).plan_layers]
+    planned = [m for m in space.method.values if METHODS.get(str(m)).levels != "F"]
+    points = []
+    for plan in space.start_plans:
+        given = {f"plan.{name}": level for name, level in zip(layers, plan, strict=True)}
+
+        def draw(name: str, domain: Domain, given: dict[str, str] = given) -> Any:
+            if name == "method":
+                return planned[0]
+            return given[name] if name in given else middle(domain)
+
+        points.append(recorded(space, draw))
+    return points
+
+
+def intentions(specs: Sequence[SelectionSpec]) -> list[str]:
+    """What is going to be trained, before it is."""
+    return [
+        f"{spec.selector}: trains on {spec.task.dataset} ({spec.task.epochs} epochs a network) and "
+        "scores its layers first; kept for the next time"
+        for spec in specs
+    ]
+
+
+def _selected_remotely(
+    specs: Sequence[SelectionSpec],
+    config: SearchConfig,
+    folder: SearchFolder,
+    address: str | None,
+    line: StatusLine | None,
+) -> list[Selection]:
+    if line is not None:
+        line.wait("starting Ray for the selectors")
+    from bitfront.search.cluster.tuner import run_tasks
+
+    stages = str(stages_folder(folder.path.parent))
+    resources = config.resources
+    board = Board(folder.identity)
+    threads = max(1, int(resources.cpus))
+    calls = [
+        (spec.model_dump(mode="json"), stages, threads, resources.whole_gpus, board)
+        for spec in specs
+    ]
+    watched = partial(_watch, board, line, len(specs)) if line is not None else None
+    found = run_tasks(_select, calls, config, address, watched)
+    return [Selection.model_validate(each) for each in found]
+
+
+def _watch(board: Board, line: StatusLine, count: int) -> None:
+    started = time.monotonic()
+
+    def text() -> str:
+        told = "; ".join(board.read()) or "workers start"
+        passed = duration(time.monotonic() - started)
+        return f"{count} selector{'s' if count > 1 else ''} at work, {passed}: {told}"
+
+    line.watch(text)
+
+
+def _select(
+    spec: dict[str, Any], stages: str, threads: int, gpus: float, board: Board
+) -> dict[str, Any]:
+    import torch
+
+    torch.set_num_threads(threads)
+    name = str(spec["selector"])
+    with heard_by(lambda text: board.write(name, f"{name}: {text}")):
+        found = select(
+            SelectionSpec.model_validate(spec), stages=Path(stages), gpus=gpus, note=tell
+        )
+    board.erase(name)
+    return found.model_dump(mode="json")
+
+
+def selection_rows(selection: Selection) -> list[dict[str, Any]]:
+    """A row a layer: its place in the order, its score, what turning it binary saves."""
+    places = {layer: place for place, layer in enumerate(selection.order, 1)}
+    saved = flops_saved(task_cost_table(selection.spec.task), selection.spec.level)
+    scores: Sequence[float | None] = selection.scores or [None] * len(selection.layers)
+    return [
+        {"layer": name, "place": places[i], "score": scores[i], "flops_pct": saved[i]}
+        for i, name in enumerate(selection.layers)
+    ]
+
+
+def write_selection(selection: Selection, folder: Path) -> None:
+    """selection-NAME-HASH.json, .csv, .html and .png in the search's folder."""
+    from bitfront.dashboards.figures.scores import scores_csv, scores_html, scores_png
+
+    spec = selection.spec
+    stem = f"selection-{spec.selector}-{spec.fingerprint()[:6]}"
+    if (folder / f"{stem}.png").exists():
+        return
+    rows = selection_rows(selection)
+    title = f"{spec.selector}: {spec.task.model.name} on {spec.task.dataset}"
+    write_atomically(folder / f"{stem}.json", selection.model_dump_json(indent=1))
+    write_atomically(folder / f"{stem}.csv", scores_csv(rows))
+    write_atomically(folder / f"{stem}.html", scores_html(rows, title, selection.score))
+    with replacing(folder / f"{stem}.png") as part:
+        scores_png(rows, title, selection.score, part)

@@ -1,0 +1,141 @@
+"""A search with simulated workers: the session of a real one, and trials that are answered instead
+of trained. Hours of training pass in seconds, without Ray."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.session.session import Session
+
+# How far the speed of one trial is from that of another, as the sigma of a lognormal.
+SPEED_SPREAD = 0.2
+
+Answer = Callable[[Entry], list[dict[str, Any]]]
+"""What a trial reports: a row an epoch, or for some of them; the last one may be a failure."""
+
+
+class MemoryFolder(SearchFolder):
+    """A search that leaves nothing behind."""
+
+    @property
+    def ledger_url(self) -> str:
+        return "memory:"
+
+
+class Desk(Protocol):
+    """Where simulated workers get their trials and bring what came of them."""
+
+    def take(self, worker: str) -> str | None:
+        """The id of the next trial; None while there is none."""
+
+    def report(self, worker: str, trial_id: str, result: dict[str, Any]) -> bool:
+        """Whether the trial is over: it is done, it failed, or it is given up."""
+
+
+@dataclass
+class SessionDesk:
+    """The session asked directly, as Ray's searcher and scheduler ask it."""
+
+    session: Session
+
+    def take(self, worker: str) -> str | None:
+        entry = self.session.ask()
+        return None if entry is None else entry.id
+
+    def report(self, worker: str, trial_id: str, result: dict[str, Any]) -> bool:
+        over = result["done"] or self.session.gives_up(trial_id, result)
+        if over:
+            self.session.finish(trial_id, result)
+        else:
+            self.session.report(trial_id, result)
+        return bool(over)
+
+
+@dataclass
+class Replayed:
+    """What a simulated search did, in the order in which it happened."""
+
+    session: Session
+    ended: list[Entry] = field(default_factory=list)
+    epochs: list[int] = field(default_factory=list)
+    """trained epochs of all trials together, when each of `ended` ended"""
+    ask_seconds: list[float] = field(default_factory=list)
+    time: float = 0.0
+    """simulated: an epoch takes about 1"""
+
+
+@dataclass
+class Work:
+    """A trial on a simulated worker."""
+
+    worker: str
+    trial_id: str
+    rows: list[dict[str, Any]]
+    pace: float
+    reported: int = 0
+
+    def next_epochs(self) -> int:
+        """How many it trains until it reports again."""
+        before = self.rows[self.reported - 1]["epoch"] if self.reported else 0
+        return int(self.rows[self.reported]["epoch"] - before)
+
+    def report(self) -> dict[str, Any]:
+        row = self.rows[self.reported]
+        self.reported += 1
+        done = self.reported == len(self.rows)
+        if not done or "failure" in row:
+            return {**row, "done": done}
+        return {**row, "history": self.rows, "done": True}
+
+
+def play(
+    session: Session,
+    answer: Answer,
+    workers: int,
+    desk: Desk | None = None,
+    ended: Callable[[Session], None] = lambda session: None,
+) -> Replayed:
+    """Run the session to the end of its budget on this many simulated workers; `ended` is called
+    after every trial."""
+    desk = desk or SessionDesk(session)
+    replayed = Replayed(session)
+    rng = random.Random(session.config.search.seed)
+    numbers = itertools.count()
+    events: list[tuple[float, int, Work]] = []
+    clock, trained, idle, asking = 0.0, 0, workers, True
+    while True:
+        while idle and asking:
+            worker = f"t{next(numbers)}"
+            began = time.perf_counter()
+            trial_id = desk.take(worker)
+            # With nothing to do now, there may be something when another trial has ended.
+            asking = trial_id is not None
+            if trial_id is None:
+                break
+            replayed.ask_seconds.append(time.perf_counter() - began)
+            pace = rng.lognormvariate(0, SPEED_SPREAD)
+            work = Work(worker, trial_id, answer(session.ledger.entries[trial_id]), pace)
+            idle -= 1
+            heapq.heappush(events, (clock + pace * work.next_epochs(), next(numbers), work))
+        if not events:
+            break
+        clock, _, work = heapq.heappop(events)
+        trained += work.next_epochs()
+        if not desk.report(work.worker, work.trial_id, work.report()):
+            then = clock + work.pace * work.next_epochs()
+            heapq.heappush(events, (then, next(numbers), work))
+            continue
+        idle, asking = idle + 1, True
+        replayed.ended.append(session.ledger.entries[work.trial_id])
+        replayed.epochs.append(trained)
+        ended(session)
+    replayed.time = clock
+    return replayed

@@ -1,0 +1,1 @@
+"""MLflow: the only place that writes it, and its server."""

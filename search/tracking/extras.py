@@ -1,0 +1,144 @@
+"""What belongs to a search besides its trials, as runs for MLflow: the work of selectors, the
+stages trials start from, final trainings. Read from the files each of them leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.folder import SearchFolder, stages_folder
+from bitfront.search.recipes.finals import final_trainings
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.text_files import parse_json, read_json
+
+KINDS = ("selector", "stage", "final")
+
+
+@dataclass(frozen=True)
+class Extra:
+    """A run beside the trials. `key` tells it from all others of the search."""
+
+    key: str
+    kind: str
+    name: str
+    tags: dict[str, str] = field(default_factory=dict)
+    params: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
+    files: list[Path] = field(default_factory=list)
+    ended: float | None = None
+    seconds: float = 0.0
+
+
+def extras_of(folder: SearchFolder, entries: Iterable[Entry]) -> list[Extra]:
+    return [*_selectors(folder), *_stages(folder, entries), *_finals(folder)]
+
+
+def _selectors(folder: SearchFolder) -> list[Extra]:
+    found = []
+    for file in sorted(folder.path.glob("selection-*.json")):
+        spec = _selection_spec(file)
+        if spec is None:
+            continue
+        task = spec["task"]
+        found.append(
+            Extra(
+                key=file.stem,
+                kind="selector",
+                name=f"selector {spec['selector']}",
+                tags={"selector": spec["selector"]},
+                params={
+                    "selector": spec["selector"],
+                    "level": str(spec.get("level", "")),
+                    "dataset": task["dataset"],
+                    "model": task["model"]["name"],
+                    "epochs": str(task["epochs"]),
+                },
+                files=sorted(f for f in folder.path.glob(f"{file.stem}.*") if not f.is_symlink()),
+                ended=file.stat().st_mtime,
+            )
+        )
+    return found
+
+
+def _selection_spec(file: Path) -> dict[str, Any] | None:
+    """What the selector looked at; None for a file that is damaged, which concerns no trial."""
+    from bitfront.trainables.selectors import SelectionSpec
+
+    try:
+        return SelectionSpec.model_validate(read_json(file)["spec"]).model_dump(mode="json")
+    except (UserError, ValidationError, KeyError, TypeError):
+        return None
+
+
+def _stages(folder: SearchFolder, entries: Iterable[Entry]) -> list[Extra]:
+    """Stages of the home that some trial of this search starts from."""
+    specs = {e.spec.model_dump_json(): e.spec for e in entries if e.spec.task.pretrain.active}
+    if not specs:
+        return []
+    from bitfront.trainables.training.pretraining import binary_stage_spec, stage_spec
+
+    made = [make(spec) for spec in specs.values() for make in (stage_spec, binary_stage_spec)]
+    wanted = {stage.fingerprint(length=64): stage for stage in made if stage is not None}
+    found = []
+    for file in sorted(stages_folder(folder.path.parent).glob("*.safetensors")):
+        stored, notes = _stage_notes(file)
+        stage = wanted.get(stored)
+        if stage is None:
+            continue
+        epochs = stage.task.epochs
+        found.append(
+            Extra(
+                key=file.stem,
+                kind="stage",
+                name=f"stage {stage.method} {epochs} epochs",
+                tags={"method": stage.method},
+                params={"method": stage.method, "epochs": str(epochs), "seed": str(stage.seed)},
+                metrics={f"val_{k}": float(v) for k, v in notes.items() if k != "epochs"},
+                ended=file.stat().st_mtime,
+            )
+        )
+    return found
+
+
+def _stage_notes(file: Path) -> tuple[str, dict[str, Any]]:
+    """(fingerprint of what it trained, what it measured), from the head of the file alone."""
+    from safetensors import SafetensorError, safe_open
+
+    from bitfront.trainables.task import TrialSpec
+
+    try:
+        with safe_open(str(file), framework="np") as opened:
+            metadata = opened.metadata() or {}
+        spec = TrialSpec.model_validate_json(metadata["spec"])
+        notes = parse_json(metadata["notes"], str(file))
+        measured = {k: v for k, v in notes.items() if type(v) in (int, float)}
+        return spec.fingerprint(length=64), measured
+    except (SafetensorError, OSError, KeyError, ValueError, AttributeError, UserError):
+        return "", {}
+
+
+def _finals(folder: SearchFolder) -> list[Extra]:
+    return [
+        Extra(
+            key=f"final {final.key}",
+            kind="final",
+            name=f"final {final.recipe} seed {final.seed}",
+            tags={"method": final.method, "plan": final.plan, "trial": final.trial},
+            params={
+                "method": final.method,
+                "plan": final.plan,
+                "epochs": str(final.epochs),
+                "seed": str(final.seed),
+                "checkpoint": final.checkpoint,
+            },
+            metrics=final.metrics,
+            ended=final.ended,
+            seconds=final.seconds,
+        )
+        for final in final_trainings(folder, skip_damaged=True)
+    ]

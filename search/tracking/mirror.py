@@ -1,0 +1,388 @@
+"""The runs of one search in MLflow, brought up to date: one parent, and a child for every trial."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bitfront.dashboards.figures.predictions import predictions_image
+from bitfront.dashboards.figures.pruning import kept_kernels_image
+from bitfront.dashboards.figures.quantizer import quantizer_image
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.environment import environment
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.session.repeats import merged
+from bitfront.search.tracking.extras import extras_of
+from bitfront.search.tracking.notes import FRONT, RUN, note_of
+from bitfront.search.tracking.runs import (
+    end_tags,
+    experiment_name,
+    flat_params,
+    keeps_artifacts,
+    log_extras,
+    role_of,
+    run_name,
+)
+from bitfront.search.urls import sqlite_for_mlflow, sqlite_path
+
+# Trials of the front whose pictures are logged, a few ten kilobytes each.
+MOST_PICTURES = 40
+FrontMetrics = dict[str, dict[str, float]]
+"""By trial, the metrics of a point of the front."""
+PARENT = "mlflow.parentRunId"
+STATUS = {"complete": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
+# What `trainables.pictures` makes, by its name.
+PICTURES: dict[str, Callable[[dict[str, Any], str, Path], Path]] = {
+    "predictions": predictions_image,
+    "quantizer": quantizer_image,
+    "masks": kept_kernels_image,
+}
+
+
+@dataclass
+class Child:
+    """What MLflow has of one trial."""
+
+    run_id: str | None = None
+    last_epoch: int = 0
+    described: bool = False
+    ended: bool = False
+    pareto: bool | None = None
+    of_front: dict[str, float] = field(default_factory=dict)
+    """what MLflow has of the point it stands for"""
+    restated: bool = True
+    """whether its percentages are of the search's dearest network"""
+
+    def worth(self) -> tuple[bool, bool, int, str]:
+        """Of two runs of one trial the one with more of it is kept."""
+        return self.ended, self.described, self.last_epoch, str(self.run_id)
+
+
+class Mirror:
+    """A connection, and what MLflow has of the search. Whatever is called may raise what a store
+    that is away makes MLflow say; another mirror then looks again at what is there."""
+
+    def __init__(self, config: SearchConfig, identity: str, home: Path, uri: str) -> None:
+        self.config = config
+        self.identity = identity
+        self.home = home
+        self.uri = uri
+        client = _quiet_client()
+        self._make_database(client)
+        self.client = client(uri)
+        self.experiment_id = self._experiment()
+        self.parent_id = self._parent()
+        self.children = self._known_children()
+
+    def _keeps(self, run_id: str) -> bool:
+        return keeps_artifacts(self.client, run_id, self.uri, self.home)
+
+    def has_ended(self, trial_id: str) -> bool:
+        """Whether MLflow has all of a trial."""
+        child = self.children.get(trial_id)
+        return child is not None and child.ended
+
+    def _make_database(self, client: Any) -> None:
+        """A new SQLite store, whole or not at all: MLflow creates its tables in many steps, and a
+        driver killed between two of them would leave a file that nothing can open."""
+        path = sqlite_path(self.uri)
+        if path is None or path.exists():
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Another name at every attempt: a disk that is full leaves some of the tables, and MLflow
+        # remembers by its name that it has made them.
+        part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+        try:
+            client(sqlite_for_mlflow(part)).search_experiments(max_results=1)
+            if not path.exists():
+                part.rename(path)
+        finally:
+            for left in path.parent.glob(f"{part.name}*"):
+                left.unlink(missing_ok=True)
+
+    def _experiment(self) -> str:
+        name = experiment_name(self.config)
+        found = self.client.get_experiment_by_name(name)
+        if found is not None:
+            return str(found.experiment_id)
+        location = None
+        if self.uri.startswith("sqlite"):
+            # MLflow's own default is ./mlruns of whoever happens to write first.
+            folder = re.sub(r"^\.+|/", "_", name)
+            location = (self.home / "mlartifacts" / folder).as_uri()
+        made = str(self.client.create_experiment(name, artifact_location=location))
+        # Else the UI guesses, and may show the pages for language models.
+        self.client.set_experiment_tag(made, "mlflow.experimentKind", "custom_model_development")
+        return made
+
+    def _runs(self, kind: str) -> list[Any]:
+        """All of the search's runs of that kind."""
+        query = f"tags.`bitfront.search_id` = '{self.identity}' and tags.`bitfront.kind` = '{kind}'"
+        found: list[Any] = []
+        token = None
+        while True:
+            page = self.client.search_runs(
+                [self.experiment_id], query, max_results=1000, page_token=token
+            )
+            found += page
+            token = page.token
+            if not token:
+                return found
+
+    def _discard(self, run_id: str) -> None:
+        """A run that is there twice: the answer to its making was lost on the way, or came to be
+        made after nobody waited for it any more."""
+        self.client.set_terminated(run_id, "KILLED")
+        self.client.delete_run(run_id)
+
+    def _parent(self) -> str:
+        found, *spares = sorted(self._runs("search"), key=_seniority) or [None]
+        for spare in spares:
+            self._discard(spare.info.run_id)
+        if found is not None:
+            run_id = str(found.info.run_id)
+            self.client.update_run(run_id, status="RUNNING")
+            if not _described(found):  # whoever made it was cut off
+                self._describe_parent(run_id)
+            return run_id
+        tags = {
+            "mlflow.runName": self.config.name,
+            "mlflow.note.content": note_of(self.config, (), (), None),
+            "state": "running",
+            "bitfront.search": self.config.name,
+            "bitfront.search_id": self.identity,
+            "bitfront.kind": "search",
+            **{f"bitfront.{name}": text for name, text in environment().items()},
+        }
+        run_id = str(self.client.create_run(self.experiment_id, tags=tags).info.run_id)
+        self._describe_parent(run_id)
+        return run_id
+
+    def _describe_parent(self, run_id: str) -> None:
+        from mlflow.entities import Param
+
+        config = self.config
+        params = {
+            "dataset": config.task.dataset,
+            "model": config.task.model.name,
+            "epochs": config.task.epochs,
+            "sampler": config.search.sampler,
+            "trials": config.search.trials,
+            "objectives": ", ".join(f"{k} {v}" for k, v in config.objectives.items()),
+        }
+        if self._keeps(run_id):
+            self.client.log_text(run_id, config.dump(), "search.yaml")
+        self.client.log_batch(run_id, params=[Param(k, str(v)) for k, v in params.items()])
+
+    def _known_children(self) -> dict[str, Child]:
+        children: dict[str, Child] = {}
+        for run in self._runs("trial"):
+            tags = run.data.tags
+            child = Child(
+                run_id=run.info.run_id,
+                last_epoch=int(run.data.metrics.get("epoch", 0)),
+                described="method" in run.data.params,
+                ended=run.info.status != "RUNNING",
+                pareto=tags.get("pareto") == "true",
+                of_front={k: v for k, v in run.data.metrics.items() if k.startswith(FRONT)},
+                restated="flops_own_pct" in run.data.metrics or "flops_pct" not in run.data.metrics,
+            )
+            twin = children.get(tags["bitfront.trial"])
+            if twin is not None:
+                child, spare = sorted((twin, child), key=Child.worth, reverse=True)
+                self._discard(str(spare.run_id))
+            children[tags["bitfront.trial"]] = child
+            if child.run_id == run.info.run_id and tags.get(PARENT) != self.parent_id:
+                self.client.set_tag(child.run_id, PARENT, self.parent_id)
+        return children
+
+    def _discard_spares(self) -> None:
+        """What a server made of requests that nobody waited for any more."""
+        known = {self.parent_id, *(child.run_id for child in self.children.values())}
+        for kind in ("search", "trial"):
+            for run in self._runs(kind):
+                if run.info.run_id not in known:
+                    self._discard(run.info.run_id)
+
+    def deliver(self, entry: Entry, rows: list[dict[str, float]]) -> None:
+        """Bring the trial's run up to date. Sending the same twice changes nothing."""
+        child = self.children.setdefault(entry.id, Child())
+        if not child.restated:
+            self._restate(entry, child)
+        if child.ended:
+            return
+        ended = entry.state in STATUS
+        tags = end_tags(entry) if ended else {}
+        if child.run_id is None:
+            run = self.client.create_run(
+                self.experiment_id,
+                start_time=int((entry.started or time.time()) * 1000),
+                tags={
+                    PARENT: self.parent_id,
+                    "mlflow.runName": run_name(entry),
+                    "bitfront.kind": "trial",
+                    "bitfront.trial": entry.id,
+                    "bitfront.search": self.config.name,
+                    "bitfront.search_id": self.identity,
+                    "method": entry.spec.method,
+                    "plan": entry.spec.plan,
+                    "pareto": "false",
+                    "role": role_of(entry, self.config),
+                    "state": entry.state,
+                    **tags,
+                },
+            )
+            child.run_id = run.info.run_id
+            tags = {}
+        now = int(time.time() * 1000)
+        # An epoch may have been told twice, by two workers one after the other.
+        once = {row.get("epoch"): row for row in rows}
+        history = entry.history if ended and entry.history else list(once.values())
+        metrics = [
+            (name, float(value), now, int(row["epoch"]))
+            for row in history
+            if row.get("epoch", 0) > child.last_epoch
+            for name, value in row.items()
+        ]
+        params: dict[str, str] = {}
+        if not child.described:
+            params = flat_params(entry)
+            metrics += [(name, float(value), now, 0) for name, value in entry.costs.items()]
+        self.log(child.run_id, metrics, params, tags)
+        child.described = True
+        child.last_epoch = max(
+            [child.last_epoch, *(int(row["epoch"]) for row in history if "epoch" in row)]
+        )
+        if ended:
+            end = int((entry.ended or time.time()) * 1000)
+            self.client.set_terminated(child.run_id, STATUS[entry.state], end)
+            child.ended = True
+
+    def _restate(self, entry: Entry, child: Child) -> None:
+        """A run of version 0.1 has another name, and shares of its own network's flops."""
+        now = int(time.time() * 1000)
+        costs = [(name, float(value), now, 0) for name, value in entry.costs.items()]
+        self.log(child.run_id, costs, tags={"mlflow.runName": run_name(entry)})
+        child.restated = True
+
+    def log(
+        self,
+        run_id: str | None,
+        metrics: list[tuple[str, float, int, int]] | None = None,
+        params: dict[str, str] | None = None,
+        tags: dict[str, str] | None = None,
+    ) -> None:
+        """As few requests as MLflow's limits allow: 1,000 metrics, 100 parameters, 100 tags."""
+        from mlflow.entities import Metric, Param, RunTag
+
+        measured = [Metric(*m) for m in metrics or []]
+        named = [Param(k, v[:6000]) for k, v in (params or {}).items()]
+        tagged = [RunTag(k, v) for k, v in (tags or {}).items()]
+        # One request takes at most 1,000 items of all kinds together.
+        for start in range(0, max(len(measured), len(named), len(tagged), 1), 800):
+            here = slice(start, start + 800)
+            batch = (measured[here], named[:100] if not start else [], tagged if not start else [])
+            if any(batch):
+                self.client.log_batch(run_id, *batch)
+        for start in range(100, len(named), 100):
+            self.client.log_batch(run_id, params=named[start : start + 100])
+
+    def tag_front(self, front: FrontMetrics) -> None:
+        """Tags, and on the front the means over seeds: the metrics of a run are of one trial."""
+        now = int(time.time() * 1000)
+        for trial_id, child in self.children.items():
+            on_front = trial_id in front
+            told = front.get(trial_id, child.of_front)
+            if child.run_id is not None and child.of_front != told:
+                # The latest is the one with most seeds.
+                step = int(told[f"{FRONT}seeds"])
+                self.log(child.run_id, [(name, v, now, step) for name, v in told.items()])
+                child.of_front = told
+            if child.run_id is not None and child.pareto is not on_front:
+                if on_front or child.pareto:
+                    self.client.set_tag(child.run_id, "pareto", str(on_front).lower())
+                child.pareto = on_front
+
+    def log_pictures(
+        self,
+        pictures: Mapping[str, dict[str, Any]],
+        front: Collection[str],
+        entries: Mapping[str, Entry],
+    ) -> None:
+        """Of the front's trials."""
+        members = [key for key in pictures if key in front][:MOST_PICTURES]
+        for key in members:
+            run_id, title = str(self.children[key].run_id), run_name(entries[key])
+            if not self._keeps(run_id):
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                for name, data in pictures[key].items():
+                    file = PICTURES[name](data, title, Path(folder) / f"{name}.png")
+                    self.client.log_artifact(run_id, str(file))
+
+    def describe(self, entries: Collection[Entry], front: set[str], share: float | None) -> None:
+        """Keep the parent's description in step with the front."""
+        points = merged(entries, self.config.front_objectives)
+        members = sorted(
+            (e for e in points if e.id in front), key=lambda e: e.costs.get("flops", 0.0)
+        )
+        note = note_of(self.config, entries, members, share)
+        self.client.set_tag(self.parent_id, "mlflow.note.content", note)
+
+    def deliver_extras(self, entries: Iterable[Entry]) -> None:
+        """Selectors, stages and final trainings that have no run yet."""
+        folder = SearchFolder(self.home / self.config.name)
+        extras = extras_of(folder, list(entries))
+        if extras:
+            ids = self.experiment_id, self.parent_id, self.identity
+            log_extras(self.client, *ids, extras, self._keeps)
+
+    def finish(self, state: str, artifacts: dict[str, str | Path], summary: str) -> None:
+        if not self._keeps(self.parent_id):
+            artifacts = {}
+            summary += "\n\nFiles of this run are not kept: MLflow has them outside of the home."
+        for name, content in artifacts.items():
+            if isinstance(content, Path):
+                self.client.log_artifact(self.parent_id, str(content))
+            else:
+                self.client.log_text(self.parent_id, content, name)
+        note = summary.replace(RUN, str(self.parent_id))
+        self.client.set_tag(self.parent_id, "mlflow.note.content", note)
+        self.client.set_tag(self.parent_id, "state", state)
+        self._discard_spares()
+        self.client.set_terminated(self.parent_id, "FINISHED" if state == "complete" else "KILLED")
+
+
+def _described(parent: Any) -> bool:
+    return "dataset" in parent.data.params
+
+
+def _seniority(parent: Any) -> tuple[bool, int, str]:
+    """Of several parents every driver takes the same one: that which was completed, else the first
+    that was asked for."""
+    return not _described(parent), parent.info.start_time or 0, parent.info.run_id
+
+
+def _quiet_client() -> Any:
+    """MLflow's client, which is slow to import."""
+    # A server that is away must not hold a thread for minutes: the tracker tries again itself.
+    # (A request that is repeated by the HTTP library could make a second run.)
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+    from mlflow import MlflowClient
+
+    # After the import, which sets levels of its own.
+    for name in ("alembic", "mlflow"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    # A traceback for every statement that a full disk refuses; we say once what is wrong.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+    return MlflowClient

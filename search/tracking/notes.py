@@ -1,0 +1,86 @@
+"""The description of a search's parent run in MLflow: the front at a glance, in Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.results.settings import settings_of, varying
+
+MOST_ROWS = 25
+# Stands for the id of the parent run, which the tracker knows.
+RUN = "{parent run}"
+# Before the name of a metric: of a point of the front, the mean over its seeds.
+FRONT = "front_"
+# Where an MLflow server gives out a file of a run.
+REPORT = "report.html"
+SMALL_FRONT = "front-small.png"
+IMAGE = f"![front](get-artifact?path={SMALL_FRONT}&run_uuid={RUN})"
+
+
+def note_of(
+    config: SearchConfig,
+    entries: Iterable[Entry],
+    front: Sequence[Entry],
+    hypervolume_share: float | None,
+    picture: bool = False,
+) -> str:
+    """`picture`: the small front is among the files of the parent run."""
+    counts = Counter(entry.state for entry in entries)
+    told = ", ".join(f"{n} {state}" for state, n in counts.items()) or "none yet"
+    grown = "" if hypervolume_share is None else f", hypervolume {100 * hypervolume_share:.2f} %"
+    # MLflow shows the first lines, the rest after a click.
+    lines = [
+        f"**{config.name}**" + (f": {config.description}" if config.description else ""),
+        "",
+        f"Trials: {told} of {config.search.trials}; {len(front)} on the front{grown}. The whole "
+        "story is the artifact `report.html`.",
+        "",
+        *([IMAGE, ""] if picture else []),
+        *front_rows(front, config),
+        "",
+        "Runs of the front: filter the experiment by `tags.pareto = 'true'`; compare them by "
+        f"`flops_pct` and `{FRONT}{config.quality.name}`, the mean over the seeds of a point as in "
+        f"the table (`{config.quality.name}` is of one trial). Percentages are of the dearest "
+        "network of the search in full precision.",
+        "",
+        *next_lines(config.name),
+    ]
+    return "\n".join(lines)
+
+
+def front_rows(front: Sequence[Entry], config: SearchConfig) -> list[str]:
+    """A table, cheapest first; `front` has means over seeds. Shares are of the dearest network."""
+    if not front:
+        return ["No trial is complete yet."]
+    quality, shown = config.quality, front[:MOST_ROWS]
+    settings = varying([settings_of(entry) for entry in shown])
+    heads = "".join(f" {head} |" for head in settings)
+    rows = [
+        f"| trial | method |{heads} mean {quality.label}{quality.unit} | seeds | flops % | flops "
+        "| plan |",
+        "|---|---|" + "--:|" * (len(settings) + 4) + "---|",
+    ]
+    for i, entry in enumerate(shown):
+        costs = entry.costs
+        cells = "".join(f" {column[i]} |" for column in settings.values())
+        rows.append(
+            f"| {entry.id} | {entry.spec.method} |{cells} "
+            f"{quality.number(entry.metrics.get(quality.name))} | {entry.seeds} "
+            f"| {costs['flops_pct']:.1f} | {costs['flops']:,.0f} | `{entry.spec.plan}` |"
+        )
+    if len(front) > MOST_ROWS:
+        rows.append(f"\n{len(front) - MOST_ROWS} more in `front.csv`.")
+    return rows
+
+
+def next_lines(name: str) -> list[str]:
+    return [
+        "```",
+        f"bitfront front {name} --plot",
+        f"bitfront export {name} --budget 40%",
+        "bitfront train recipe.yaml",
+        "```",
+    ]

@@ -1,0 +1,165 @@
+"""The MLflow UI, opened on a search. It listens on this machine only unless told otherwise."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from bitfront.search import named
+from bitfront.search.cluster.guard import Guard
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ports import check_free, free_port, listens_in_session, url_of
+from bitfront.search.results.results import newest_readable, stored_config
+from bitfront.search.session.interrupts import held_back
+from bitfront.search.tracking.notes import REPORT
+from bitfront.search.tracking.runs import keeps_artifacts, tracking_uri
+from bitfront.search.urls import without_secrets
+from bitfront.terminal import tables as terminal
+from bitfront.trainables.registry import UserError
+
+START_SECONDS = 180
+# For servers: a database of somebody else may say that files of its runs are at one.
+LOGIN = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
+END_SECONDS = 10
+
+
+def serve(root: Path, folder: SearchFolder | None, host: str, port: int, open_browser: bool) -> int:
+    folder = folder or newest_readable(root)
+    if folder is None:
+        raise UserError(f"no search has been run in {root}", "start one: bitfront run")
+    config = stored_config(folder)
+    named.check("tracking", config.tracking.uri, config.name)
+    uri = tracking_uri(config, root)
+    path = run_path(uri, folder)
+    if uri.startswith(("http://", "https://")):
+        # The browser asks for a password itself: its command line is no place for one.
+        return _open(without_secrets(uri).rstrip("/") + path, open_browser)
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        terminal.show(
+            f"warning: listening on {host}; MLflow has no login of its own, put one in front of it"
+        )
+    port = port or free_port(host)
+    check_free(host, port)
+    base = url_of(host, port)
+    with _server(uri, host, port) as process:
+        _wait_until_up(base, port, process)
+        try:
+            _open(base + path, open_browser)
+            terminal.show("ctrl-C ends it")
+            process.wait()
+        except KeyboardInterrupt:
+            return 0
+        terminal.show(f"the MLflow server ended: {process.last_line()}")
+        return 1
+
+
+@contextmanager
+def _server(uri: str, host: str, port: int) -> Iterator[Server]:
+    """MLflow, with all the processes it starts. They hear no ctrl-C: we end them, and where we are
+    killed the guard does."""
+    environment = {
+        # Runners of jobs are for language models: a dozen processes that take a core to start.
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        **{k: v for k, v in os.environ.items() if k not in LOGIN},
+        # Not an option: the list of processes would show a password.
+        "MLFLOW_BACKEND_STORE_URI": uri,
+    }
+    guard = Guard()
+    with tempfile.TemporaryFile() as said:
+        try:
+            with held_back():
+                process = Server(
+                    _command(host, port),
+                    stdout=subprocess.DEVNULL,
+                    stderr=said,
+                    env=environment,
+                    start_new_session=True,
+                )
+                guard.watch(process.pid)
+            process.said = said
+            try:
+                yield process
+            finally:
+                _end(process)
+        finally:
+            guard.end()
+
+
+def _command(host: str, port: int) -> list[str]:
+    command = [sys.executable, "-m", "mlflow", "server"]
+    return [*command, "--host", host, "--port", str(port), "--workers", "1"]
+
+
+class Server(subprocess.Popen[bytes]):
+    """A process and what it says of itself."""
+
+    said: IO[bytes]
+
+    def last_line(self) -> str:
+        self.said.seek(0)
+        lines = self.said.read().decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "no message"
+
+
+def _end(process: Server) -> None:
+    """Ask it to end; what does not is left to the guard."""
+    with contextlib.suppress(OSError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with contextlib.suppress(subprocess.TimeoutExpired):  # a busy machine
+        process.wait(END_SECONDS)
+
+
+def run_path(uri: str, folder: SearchFolder) -> str:
+    """The page of the search's parent run: its report where there is one."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    experiments = [e.experiment_id for e in client.search_experiments()]
+    query = f"tags.`bitfront.search_id` = '{folder.identity}' and tags.`bitfront.kind` = 'search'"
+    runs = client.search_runs(experiments, query, max_results=1) if experiments else []
+    if not runs:
+        return "/"
+    info = runs[0].info
+    page = f"/#/experiments/{info.experiment_id}/runs/{info.run_id}"
+    if not keeps_artifacts(client, info.run_id, uri, folder.path.parent):
+        return page
+    made = any(artifact.path == REPORT for artifact in client.list_artifacts(info.run_id))
+    return f"{page}/artifacts/{REPORT}" if made else page
+
+
+def _open(url: str, open_browser: bool) -> int:
+    terminal.show(f"MLflow: {url}")
+    if open_browser and sys.stdout.isatty():
+        webbrowser.open(url)
+    return 0
+
+
+def _wait_until_up(base: str, port: int, process: Server) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            host = urllib.parse.urlsplit(base).hostname or ""
+            check_free(host, port)  # somebody else may have been faster
+            raise UserError(f"the MLflow server did not start: {process.last_line()}")
+        try:
+            with urllib.request.urlopen(f"{base}/health", timeout=2):
+                # Whoever took the port since we looked answers too.
+                if listens_in_session(process.pid, port) is not False:
+                    return
+        except (urllib.error.URLError, OSError):
+            pass
+        time.sleep(0.3)
+    raise UserError(f"the MLflow server did not answer within {START_SECONDS} s")

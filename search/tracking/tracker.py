@@ -1,0 +1,277 @@
+"""The only MLflow writer of a running search.
+
+A thread of its own sends what changed in batches, off the hot path. What a server that is away
+did not take is sent again later. Each start compares what MLflow has with the ledger, so that they
+agree again after any crash: the ledger is the truth, its mirror is a view of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.tracking.mirror import STATUS, FrontMetrics, Mirror
+from bitfront.search.tracking.runs import first_line, tracking_uri
+
+FLUSH_SECONDS = 1.0
+LONGEST_BACKOFF = 10.0
+# How long the end of a search waits for a store that takes nothing, but for a server that may be
+# restarting (`tracking.patience`).
+CLOSE_SECONDS = 20.0
+RETRY_SECONDS = 2.0
+# Between two descriptions of a search that is running.
+NOTE_SECONDS = 20.0
+
+
+@dataclass
+class _Outbox:
+    """What changed since the last delivery."""
+
+    trials: dict[str, Entry] = field(default_factory=dict)
+    curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    parent: list[tuple[str, float, int, int]] = field(default_factory=list)
+    front: FrontMetrics | None = None
+
+
+class Tracker:
+    """Takes notes from the driver at once, writes them to MLflow when it can."""
+
+    def __init__(self, config: SearchConfig, identity: str, home: Path) -> None:
+        self.config = config
+        self.identity = identity
+        self.home = home
+        self.uri = tracking_uri(config, home)
+        self.last_error: str | None = None
+        self._mirror: Mirror | None = None
+        self._connected = False
+        self._entries: dict[str, Entry] = {}
+        self._outbox = _Outbox()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._started = threading.Event()
+        self._closing = False
+        self._abandoned = False
+        self._progress = 0.0
+        self._patience = CLOSE_SECONDS / 2
+        self._described = 0.0
+        self._pictures: dict[str, dict[str, Any]] = {}
+        self._front: set[str] = set()
+        self._thread: threading.Thread | None = None
+
+    # What the driver calls; none of it touches MLflow or waits.
+
+    def start(self, entries: Iterable[Entry]) -> None:
+        """Begin delivering; `entries` is all the ledger has so far."""
+        self._entries = {entry.id: entry for entry in entries}
+        with self._lock:
+            self._outbox.trials.update(self._entries)
+        self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
+        self._thread.start()
+
+    def trial(self, entry: Entry) -> None:
+        """A trial started or ended."""
+        with self._lock:
+            self._entries[entry.id] = entry
+            self._outbox.trials[entry.id] = entry
+
+    def epoch(self, entry: Entry, metrics: dict[str, float]) -> None:
+        with self._lock:
+            self._outbox.trials.setdefault(entry.id, entry)
+            self._started.set()
+            self._outbox.curves.setdefault(entry.id, []).append(metrics)
+
+    def picture(self, entry: Entry, picture: dict[str, Any]) -> None:
+        """What the trial's worker made pictures of, told when the trial has ended. They are drawn
+        in the end, of the front: drawing takes time that a running search has better uses for."""
+        with self._lock:
+            self._pictures = {k: v for k, v in self._pictures.items() if k in self._front}
+            self._pictures[entry.id] = picture
+
+    @property
+    def behind(self) -> int:
+        """How many trials MLflow does not have as they are now."""
+        with self._lock:
+            ended = [e.id for e in self._entries.values() if e.state in STATUS]
+        mirror = self._mirror
+        return sum(mirror is None or not mirror.has_ended(key) for key in ended)
+
+    def search_metric(self, name: str, value: float, step: int) -> None:
+        with self._lock:
+            self._outbox.parent.append((name, value, int(time.time() * 1000), step))
+
+    def front(self, members: FrontMetrics) -> None:
+        """The trials that stand for the points of the front, and what is said of those points."""
+        with self._lock:
+            self._outbox.front, self._front = members, set(members)
+
+    def abandon(self) -> None:
+        """The search never began: MLflow, which has not heard of it, does not hear of it."""
+        self._abandoned = True
+        self._started.set()
+
+    def close(
+        self,
+        state: str,
+        artifacts: dict[str, str | Path],
+        summary: str,
+        waiting: Callable[[float], None] = lambda seconds: None,
+    ) -> str | None:
+        """Deliver the rest, end the parent run. Returns what went wrong, if anything did. `waiting`
+        is told once that the store takes nothing, and how long it is waited for."""
+        self._patience = self._patience_for(state)
+        self._closing = True
+        self._started.set()
+        self._wake.set()
+        self._progress = time.monotonic()
+        try:
+            while self._thread is not None and self._thread.is_alive():
+                self._thread.join(0.2)
+                waiting = self._tell(waiting)
+                if self._idle > self._patience + CLOSE_SECONDS / 2:
+                    return self.last_error or "MLflow did not answer in time"
+            if self._pending():
+                return self.last_error
+            while not self._finished(state, artifacts, summary):
+                waiting = self._tell(waiting)
+                if self._idle > self._patience:
+                    return self.last_error
+                time.sleep(RETRY_SECONDS)
+        except KeyboardInterrupt:
+            return self.last_error or "not waited for"
+        return None
+
+    def _patience_for(self, state: str) -> float:
+        if state != "complete" or not self.uri.startswith("http"):
+            return CLOSE_SECONDS / 2
+        return self.config.tracking.patience
+
+    @property
+    def _idle(self) -> float:
+        return time.monotonic() - self._progress
+
+    def _tell(self, waiting: Callable[[float], None]) -> Callable[[float], None]:
+        """Call it, the first time there is something to wait for."""
+        if self.last_error is None or self._idle < CLOSE_SECONDS / 4:
+            return waiting
+        waiting(self._patience)
+        return lambda seconds: None
+
+    def _finished(self, state: str, artifacts: dict[str, str | Path], summary: str) -> bool:
+        """Whether all that is told only in the end has been; may be tried again."""
+        try:
+            mirror = self.mirror
+            mirror.log_pictures(self._pictures, self._front, self._entries)
+            mirror.deliver_extras(self._entries.values())
+            mirror.finish(state, artifacts, summary)
+        except Exception as error:
+            self.last_error = first_line(error)
+            return False
+        return True
+
+    # The thread.
+
+    def _work(self) -> None:
+        # Importing MLflow takes seconds of CPU that the workers need to start up.
+        self._started.wait()
+        if self._abandoned:
+            return
+        delay = FLUSH_SECONDS
+        while True:
+            try:
+                self._flush()
+                delay = FLUSH_SECONDS
+            except Exception as error:
+                self.last_error = first_line(error)
+                delay = min(LONGEST_BACKOFF, 2 * delay)
+                # What was on the way may have arrived: the next attempt looks again at what is
+                # there, and makes no run twice.
+                self._connected = False
+            if self._closing:
+                if not self._pending() or self._idle > self._patience:
+                    return
+                delay = min(delay, RETRY_SECONDS)
+            self._wake.wait(delay)
+            if self._closing:
+                self._wake.clear()
+
+    def _pending(self) -> bool:
+        with self._lock:
+            box = self._outbox
+            return bool(box.trials or box.curves or box.parent or box.front is not None)
+
+    def _flush(self) -> None:
+        if not self._connected:
+            self._connect()
+        with self._lock:
+            box, self._outbox = self._outbox, _Outbox()
+        try:
+            refused = self._deliver_all(box)
+            if box.front is not None:
+                self.mirror.tag_front(box.front)
+                self._describe(box.front, box.parent)
+                box.front = None
+            if box.parent:
+                self.mirror.log(self.mirror.parent_id, metrics=box.parent)
+                box.parent = []
+            if refused is not None:
+                raise refused
+        except Exception:
+            self._put_back(box)
+            raise
+
+    def _deliver_all(self, box: _Outbox) -> Exception | None:
+        """Every trial that can be delivered, even when MLflow refuses one of them: that one stays
+        in the box, and what was said of it is returned."""
+        refused: Exception | None = None
+        for trial_id in list(box.trials):
+            try:
+                self.mirror.deliver(box.trials[trial_id], box.curves.get(trial_id, []))
+            except Exception as error:
+                refused = error
+                continue
+            self._progress = time.monotonic()
+            box.trials.pop(trial_id)
+            box.curves.pop(trial_id, None)
+        return refused
+
+    def _put_back(self, box: _Outbox) -> None:
+        with self._lock:
+            new = self._outbox
+            new.trials = {**box.trials, **new.trials}
+            for trial_id, rows in box.curves.items():
+                new.curves[trial_id] = rows + new.curves.get(trial_id, [])
+            new.parent = box.parent + new.parent
+            new.front = box.front if new.front is None else new.front
+
+    def _describe(self, front: FrontMetrics, parent: list[tuple[str, float, int, int]]) -> None:
+        """Now and then."""
+        if time.monotonic() - self._described < NOTE_SECONDS:
+            return
+        self._described = time.monotonic()
+        with self._lock:
+            entries = list(self._entries.values())
+        share = next((value for name, value, *_ in reversed(parent) if name == "hypervolume"), None)
+        self.mirror.describe(entries, set(front), share)
+
+    @property
+    def mirror(self) -> Mirror:
+        """The runs, once there was a connection."""
+        if self._mirror is None:
+            raise ConnectionError("MLflow was never reached")
+        return self._mirror
+
+    def _connect(self) -> None:
+        first = self._mirror is None
+        self._mirror = Mirror(self.config, self.identity, self.home, self.uri)
+        with self._lock:
+            for entry in self._entries.values():
+                if not self._mirror.has_ended(entry.id):
+                    self._outbox.trials.setdefault(entry.id, entry)
+        self._connected = True
+        if first:  # another one is no progress: it follows a failure
+            self._progress = time.monotonic()

@@ -1,0 +1,274 @@
+"""Pruned layers: the modules that leave only some of a layer's weights, in full precision or
+binary. How many each layer keeps is settled in `pruning`; when masks change, by the methods."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from bitfront.trainables.layers.quantizers import PAIRS, sign
+
+
+def top_k(values: Tensor, kept: int) -> Tensor:
+    """True for the `kept` greatest of `values`, exactly so many: of equal ones at the border the
+    first are taken."""
+    if kept >= values.numel():
+        return torch.ones_like(values, dtype=torch.bool)
+    if kept <= 0:
+        return torch.zeros_like(values, dtype=torch.bool)
+    border = _rank(values, values.numel() - kept)
+    mask = values > border
+    missing = kept - int(mask.sum())
+    if missing:
+        equal = (values == border).flatten().nonzero().flatten()[:missing]
+        mask = mask.flatten().index_fill(0, equal, True).view(values.shape)
+    return mask
+
+
+def _rank(values: Tensor, rank: int) -> float:
+    """The rank-th smallest value. On a CPU numpy selects five times as fast as torch."""
+    flat = values.detach().reshape(-1)
+    if flat.device.type == "cpu":
+        return float(np.partition(flat.numpy(), rank - 1)[rank - 1])
+    return float(flat.kthvalue(rank).values)
+
+
+def fan_in(weight: Tensor) -> int:
+    return weight[0].numel()
+
+
+class _PopUp(torch.autograd.Function):
+    """w * mask forward; backward the mask is the identity of |s|: grad * w * sign(s), which is
+    grad * slope (methods.md 5.1)."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, product: Tensor, slope: Tensor) -> Tensor:
+        ctx.save_for_backward(slope)
+        # A view: two forward passes of one step share the product.
+        return product.view_as(product)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (slope,) = ctx.saved_tensors
+        return grad * slope, None, None
+
+
+class Popped:
+    """The masked weight at some scores, made again only when they have changed: attacks call the
+    network many times between two steps. Fused optimizers do not count versions, so whoever
+    steps says so by `forget`."""
+
+    def __init__(self, cached: bool = True) -> None:
+        self.cached = cached
+        self._key: tuple[Any, ...] | None = None
+        self._made: tuple[Tensor, Tensor] | None = None
+
+    def forget(self) -> None:
+        self._made = None
+
+    def __call__(
+        self,
+        scores: Tensor,
+        latent: Tensor,
+        kept: int,
+        quantized: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        key = (scores.data_ptr(), scores._version, latent.data_ptr(), latent._version, kept)
+        if self._made is None or key != self._key or not self.cached:
+            with torch.no_grad():
+                weight = latent if quantized is None else quantized(latent)
+                product = weight * top_k(scores.abs(), kept)
+                self._made = product, weight * sign(scores)
+            self._key = key
+        return _PopUp.apply(scores, *self._made)
+
+
+class RandomSubnetwork(nn.Module):
+    """The weight of an edge-popup layer: frozen random signs, of which the `kept` with the
+    greatest |score| are left. The layer's parameter is the scores."""
+
+    frozen: Tensor
+
+    def __init__(self, weight: Tensor, magnitude: str) -> None:
+        super().__init__()
+        self.register_buffer("frozen", sign(weight.detach()))
+        self.magnitude = magnitude
+        self.kept = weight.numel()
+        self.popped = Popped()
+
+    @property
+    def constant(self) -> float:
+        """|w|: 1, or the Kaiming constant sqrt(2 / fan_in), the fan scaled by the kept or by the
+        pruned share where the method says so and something is left of it (methods.md 5.2)."""
+        if self.magnitude == "binary":
+            return 1.0
+        share = self.kept / self.frozen.numel()
+        scaled = {"kept": share, "pruned": 1 - share}.get(self.magnitude, 1.0)
+        return math.sqrt(2 / (fan_in(self.frozen) * (scaled or 1.0)))
+
+    def set_kept(self, kept: int) -> None:
+        """Settle how many weights are left, and with it their magnitude."""
+        self.kept = kept
+        self.frozen.copy_(sign(self.frozen) * self.constant)
+        self.popped.forget()
+
+    def forward(self, scores: Tensor) -> Tensor:
+        return self.popped(scores, self.frozen, self.kept)
+
+    @torch.no_grad()
+    def hard_parts(self, scores: Tensor) -> tuple[Tensor, Tensor | None]:
+        signs = sign(self.frozen) * top_k(scores.abs(), self.kept)
+        if self.magnitude == "binary":
+            return signs, None
+        return signs, self.frozen.abs().flatten()[0].view((1,) * signs.dim())
+
+
+@torch.no_grad()
+def draw_scores(weight: Tensor, width: float | None) -> None:
+    """Scores in place of a weight: U(-width, width), or without a width scaled to the fan as
+    torch scales the weights of a layer, U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+    limit = 1 / math.sqrt(fan_in(weight)) if width is None else width
+    weight.uniform_(-limit, limit)
+
+
+class SparseWeight(nn.Module):
+    """mask * F(latent): F is the sign with the gradient of BinaryConnect (level W), or nothing in
+    full precision (level S)."""
+
+    mask: Tensor
+    rounds: Tensor
+
+    def __init__(self, weight: Tensor, binary: bool) -> None:
+        super().__init__()
+        self.binary = binary
+        self.kept = weight.numel()
+        self.register_buffer("mask", torch.ones_like(weight, dtype=torch.bool))
+        self.register_buffer("rounds", torch.zeros((), dtype=torch.int64))
+
+    def quantized(self, latent: Tensor) -> Tensor:
+        return PAIRS["bc"](latent, 1.0, None) if self.binary else latent
+
+    def forward(self, latent: Tensor) -> Tensor:
+        return self.quantized(latent) * self.mask
+
+    @torch.no_grad()
+    def hard_parts(self, latent: Tensor) -> tuple[Tensor, Tensor | None]:
+        return self.quantized(latent) * self.mask, None
+
+    def set_kept(self, kept: int) -> None:
+        self.kept = kept
+
+    @torch.no_grad()
+    def draw_mask(self) -> None:
+        """`kept` weights at random."""
+        self.mask.copy_(top_k(torch.rand_like(self.mask, dtype=torch.float32), self.kept))
+
+    @torch.no_grad()
+    def keep_greatest(self, latent: Tensor) -> None:
+        """The `kept` weights of the greatest magnitude."""
+        self.mask.copy_(top_k(latent.abs(), self.kept))
+
+    @torch.no_grad()
+    def drop_and_grow(self, latent: Tensor, drop: int, grow: int) -> None:
+        """The smallest `drop` of the active weights go, `grow` others take their place: at random
+        among those that were not active before, near 0."""
+        inactive = ~self.mask
+        active = int(self.mask.sum())
+        magnitudes = torch.where(self.mask, latent.abs(), latent.new_full((), -1.0))
+        stay = top_k(magnitudes, max(0, active - drop))
+        draws = torch.where(inactive, torch.rand_like(latent), latent.new_full((), -1.0))
+        new = top_k(draws, min(grow, latent.numel() - active))
+        self.mask.copy_(stay | new)
+        near_zero = 1e-3 * sign(torch.rand_like(latent) - 0.5)
+        latent.copy_(torch.where(new, near_zero, latent))
+
+
+class SignedConnections(SparseWeight):
+    """Bayesian connectivity sampling: weight k is sign_k max(theta_k, 0) with a fixed random sign
+    and is there while theta_k > 0; in binary sign_k alone (methods.md 5.8). The layer's parameter
+    is theta."""
+
+    signs: Tensor
+    FIRST = 1e-5
+
+    def __init__(self, weight: Tensor, binary: bool) -> None:
+        super().__init__(weight, binary)
+        self.register_buffer("signs", sign(weight.detach()))
+
+    def quantized(self, latent: Tensor) -> Tensor:
+        if self.binary:
+            return self.signs * PAIRS["bc"](latent.clamp_min(0.0), 1.0, None)
+        return self.signs * latent.clamp_min(0.0)
+
+    @torch.no_grad()
+    def rewire(self, theta: Tensor) -> None:
+        """Connections whose theta has fallen to 0 go; as many others come, so that their number
+        stays."""
+        self.mask.logical_and_(theta > 0)
+        missing = self.kept - int(self.mask.sum())
+        if missing:
+            draws = torch.where(self.mask, theta.new_full((), -1.0), torch.rand_like(theta))
+            new = top_k(draws, missing)
+            self.mask.logical_or_(new)
+            theta.copy_(torch.where(new, theta.new_full((), self.FIRST), theta))
+
+
+class ScoredWeight(SparseWeight):
+    """HYDRA's weight: dense while it is pre-trained, then pruned by trained scores, then trained
+    under the mask they end with."""
+
+    def __init__(self, weight: Tensor, binary: bool) -> None:
+        super().__init__(weight, binary)
+        self.scores = nn.Parameter(torch.zeros_like(weight), requires_grad=False)
+        self.scoring = False
+        self.popped = Popped()
+
+    def forward(self, latent: Tensor) -> Tensor:
+        if self.scoring:
+            return self.popped(self.scores, latent, self.kept, self.quantized)
+        return super().forward(latent)
+
+    @torch.no_grad()
+    def start_scores(self, latent: Tensor) -> None:
+        """sqrt(6 / fan_in) w / max |w| (methods.md 5.8)."""
+        largest = latent.abs().max().clamp_min(1e-12)
+        self.scores.copy_(math.sqrt(6 / fan_in(latent)) * latent / largest)
+        self.popped.forget()
+
+    @torch.no_grad()
+    def hard_parts(self, latent: Tensor) -> tuple[Tensor, Tensor | None]:
+        mask = top_k(self.scores.abs(), self.kept) if self.scoring else self.mask
+        return self.quantized(latent) * mask, None
+
+
+class SharedValue(SparseWeight):
+    """ATMC's weight with a codebook of one bit: the sign times one trained value of the layer."""
+
+    def __init__(self, weight: Tensor, binary: bool) -> None:
+        super().__init__(weight, binary)
+        self.value = nn.Parameter(torch.ones(()), requires_grad=False)
+        self.shared = False
+
+    def quantized(self, latent: Tensor) -> Tensor:
+        if not self.shared:
+            return latent
+        return PAIRS["bc"](latent, 1.0, None) * self.value.abs()
+
+    @torch.no_grad()
+    def share(self, latent: Tensor) -> None:
+        """The one value nearest to the magnitudes of the kept weights: their mean."""
+        self.value.copy_(latent.abs()[self.mask].mean())
+
+    @torch.no_grad()
+    def hard_parts(self, latent: Tensor) -> tuple[Tensor, Tensor | None]:
+        if not self.binary:
+            return latent * self.mask, None
+        scale = self.value.abs().view((1,) * latent.dim())
+        return PAIRS["bc"](latent, 1.0, None) * self.mask, scale

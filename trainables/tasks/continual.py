@@ -1,0 +1,27 @@
+"""Continual learning: tasks in a row, learned one after the other with one network. What counts is
+the mean accuracy over all tasks begun so far; each task's own is reported beside it, so that the
+rows of the accuracy matrix are the last epochs of the tasks (methods.md 2.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bitfront.trainables.tasks.base import register
+from bitfront.trainables.tasks.classification import Classification
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Continual(Classification):
+    name = "continual"
+
+    def evaluate(self, model: nn.Module, part: Any) -> dict[str, float]:
+        evaluate = super().evaluate
+        of_tasks = [evaluate(model, part.of_task(k)) for k in range(part.seen)]
+        mean = {key: sum(row[key] for row in of_tasks) / len(of_tasks) for key in of_tasks[0]}
+        each = {f"val_accuracy_task{k + 1}": row["val_accuracy"] for k, row in enumerate(of_tasks)}
+        return mean | each
+
+
+register(Continual())

@@ -1,0 +1,48 @@
+"""Regression of one number: the squared error, and its root on the validation part. Numbers are in
+the unit the data set declares, which is one standard deviation of its targets."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from bitfront.trainables.data import DatasetInfo, in_order
+from bitfront.trainables.tasks.base import Kind, Metric, register
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from bitfront.trainables.task import Task
+
+EVALUATION_BATCH = 512
+
+
+class Regression(Kind):
+    name = "regression"
+    metrics = (
+        Metric("val_rmse", "error in standard deviations", ideal=0.0, maximize=False, share=False),
+        Metric("val_loss", "loss", ideal=0.0, maximize=False, share=False),
+    )
+
+    def chance(self, metric: str, info: DatasetInfo) -> float:
+        """Predicting the mean is one standard deviation off."""
+        return 1.0
+
+    def loss(self, output: Tensor, y: Tensor, task: Task) -> Tensor:
+        from torch.nn.functional import mse_loss
+
+        return mse_loss(output.squeeze(1), y)
+
+    def evaluate(self, model: nn.Module, part: Any) -> dict[str, float]:
+        import torch
+
+        model.eval()
+        total = torch.zeros((), device=part.device)
+        with torch.no_grad():
+            for x, y in in_order(part, EVALUATION_BATCH):
+                total += (model(x).squeeze(1) - y).square().sum()
+        loss = float(total) / len(part)
+        return {"val_rmse": math.sqrt(loss), "val_loss": loss}
+
+
+register(Regression())

@@ -1,0 +1,1 @@
+"""One training run: network, loop, phases, losses, what it starts from."""

@@ -1,0 +1,325 @@
+"""The loss of a training run: that of its kind of task, or for classification what a teacher in
+full precision adds to it (methods.md 1.11 protocol 4, 1.15, 3.4). Any method and model can learn
+from logits; similarities and hidden states are those of transformers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from bitfront.trainables import packed
+from bitfront.trainables.data import DATASETS
+from bitfront.trainables.models import MODELS, build_model
+from bitfront.trainables.models.surgery import attentions
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.task import DistillSpec, Task, TrialSpec
+from bitfront.trainables.text_files import MOST_YAML_BYTES, load_yaml, read_text
+from bitfront.trainables.training.attacks import adversarial_loss
+from bitfront.trainables.training.loop import Network, Training, laid_out
+from bitfront.trainables.training.pretraining import (
+    file_digest,
+    load_weights,
+    match,
+    read_checkpoint,
+    starting_weights,
+    trained_stage,
+)
+
+# (network, examples, labels) -> loss.
+Loss = Callable[[nn.Module, Any, Tensor], Tensor]
+
+
+# --- the terms ----------------------------------------------------------------------------------
+
+
+def soft_cross_entropy(logits: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
+    """-sum_k p_T(k) log p_S(k), batch mean; times the squared temperature, which keeps the size of
+    its gradient."""
+    p = (teacher / temperature).softmax(1)
+    return -(p * (logits / temperature).log_softmax(1)).sum(1).mean() * temperature**2
+
+
+def distance(s: Tensor, t: Tensor) -> Tensor:
+    """||S/||S||_F - T/||T||_F||_F with norms over the whole batch."""
+    return (s / s.norm().clamp_min(1e-12) - t / t.norm().clamp_min(1e-12)).norm()
+
+
+def similarity(x: Tensor) -> Tensor:
+    """P_X = X X^T / sqrt(d) a head, for (batch, heads, tokens, d)."""
+    return x @ x.transpose(-2, -1) / math.sqrt(x.shape[-1])
+
+
+# --- what a transformer shows -------------------------------------------------------------------
+
+
+@dataclass
+class Shown:
+    """Of one forward pass: (Q, K, V) of every attention, and the hidden states."""
+
+    qkv: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
+    hidden: list[Tensor] = field(default_factory=list)
+
+    def shapes(self) -> list[list[tuple[int, ...]]]:
+        return [[tuple(q.shape) for q, _, _ in self.qkv], [tuple(h.shape) for h in self.hidden]]
+
+
+@contextmanager
+def watched(model: nn.Module) -> Iterator[Shown]:
+    """Inside, what the attentions and blocks of `model` compute is kept."""
+    shown = Shown()
+    handles = []
+    first = True
+    for name, module in attentions(model).items():
+        heads = int(module.num_heads)  # type: ignore[arg-type]
+        block = model.get_submodule(name.rpartition(".")[0])
+        handles.append(module.qkv.register_forward_hook(_keep_qkv(shown, heads)))  # type: ignore[union-attr]
+        if first:
+            handles.append(block.register_forward_pre_hook(_keep_input(shown)))
+            first = False
+        handles.append(block.register_forward_hook(_keep_output(shown)))
+    try:
+        yield shown
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _keep_qkv(shown: Shown, heads: int) -> Any:
+    def hook(module: nn.Module, args: Any, out: Tensor) -> None:
+        parts = out.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+        shown.qkv.append((parts[0], parts[1], parts[2]))
+
+    return hook
+
+
+def _keep_input(shown: Shown) -> Any:
+    def hook(module: nn.Module, args: Any) -> None:
+        shown.hidden.append(args[0])
+
+    return hook
+
+
+def _keep_output(shown: Shown) -> Any:
+    def hook(module: nn.Module, args: Any, out: Tensor) -> None:
+        shown.hidden.append(out)
+
+    return hook
+
+
+# --- the loss -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Distillation:
+    """soft targets + hard targets + Q, K, V similarities + hidden states, each with its weight."""
+
+    spec: DistillSpec
+    teacher: nn.Module
+    label_smoothing: float = 0.0
+
+    def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        spec = self.spec
+        if spec.kind != "bibert":
+            with torch.no_grad():
+                theirs = self.teacher(x)
+            return self._targets(model(x), theirs, y)
+        with watched(self.teacher) as target, torch.no_grad():
+            theirs = self.teacher(x)
+        with watched(model) as shown:
+            logits = model(x)
+        loss = self._targets(logits, theirs, y)
+        if spec.similarity:
+            pairs = zip(shown.qkv, target.qkv, strict=True)
+            terms = [
+                distance(similarity(s), similarity(t))
+                for ours, teachers in pairs
+                for s, t in zip(ours, teachers, strict=True)
+            ]
+            loss = loss + spec.similarity * torch.stack(terms).sum()
+        if spec.hidden:
+            states = zip(shown.hidden, target.hidden, strict=True)
+            loss = loss + spec.hidden * torch.stack([distance(s, t) for s, t in states]).sum()
+        return loss
+
+    def _targets(self, logits: Tensor, theirs: Tensor, y: Tensor) -> Tensor:
+        spec = self.spec
+        loss = spec.soft * soft_cross_entropy(logits, theirs, spec.temperature)
+        if spec.hard_weight:
+            hard = F.cross_entropy(logits, y, label_smoothing=self.label_smoothing)
+            loss = loss + spec.hard_weight * hard
+        return loss
+
+
+def make_loss(training: Training, teacher: nn.Module | None = None) -> Loss:
+    """The loss the task asks for. The random generators are as before afterwards, so that a
+    resumed run, which needs its teacher again, goes on as the uninterrupted one."""
+    kind, task = training.kind, training.spec.task
+    spec = task.loss
+    if training.spec.adversary != "none":
+        return adversarial_loss(training)
+    if spec.distill.kind == "none":
+        return lambda model, x, y: kind.loss(model(x), y, task)
+    devices = [training.device] if training.device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        found = load_teacher(training) if teacher is None else teacher
+    found = laid_out(found.to(training.device))
+    return Distillation(spec.distill, found.eval().requires_grad_(False), spec.label_smoothing)
+
+
+# --- the teacher --------------------------------------------------------------------------------
+
+
+def load_teacher(training: Training) -> nn.Module:
+    """The teacher of a training run, trained first if it is a stage or a recipe nobody has."""
+    task = training.spec.task
+    distill = task.loss.distill
+    if distill.teacher_file is None:
+        found = starting_weights(training)
+        if found is None:
+            raise UserError(_NO_STAGE)
+        return _with_weights(task, *found)
+    path = Path(distill.teacher_file)
+    if distill.sha256 is not None and file_digest(path) != distill.sha256:
+        raise UserError(
+            f"{path}: another file than the one this was set up with (its sha256 differs)"
+        )
+    if _is_recipe(path):
+        spec = read_recipe(path)
+        network = Network(spec)
+        load_weights(network.model, trained_stage(training, spec), str(path))
+        return network.model
+    if _is_packed(path):
+        return packed.load(path)[0]
+    return _with_weights(task, read_checkpoint(path), str(path))
+
+
+_NO_STAGE = (
+    "loss.distill.teacher: there is no full-precision stage to learn from: give task.pretrain, or "
+    "a file as the teacher"
+)
+
+
+def full_precision_model(task: Task, names: Any) -> nn.Module:
+    """The task's model as a teacher with tensors of these names: a norm that was added to the
+    student need not be in a checkpoint from elsewhere."""
+    params = dict(task.model.params)
+    if "attention_norm" in MODELS.get(task.model.name).params:
+        params["attention_norm"] = any(".added_norm." in name for name in names)
+    info = DATASETS.get(task.dataset)
+    return build_model(task.model.name, params, info.shape, info.classes)
+
+
+def _with_weights(task: Task, weights: dict[str, Tensor], source: str) -> nn.Module:
+    model = full_precision_model(task, weights)
+    fit = load_weights(model, weights, source)
+    if fit.missing or fit.other_shape:
+        raise UserError(f"loss.distill.teacher: part of the teacher would be random\n{fit.text()}")
+    return model
+
+
+def _is_recipe(path: Path) -> bool:
+    return path.suffix in (".yaml", ".yml")
+
+
+def _is_packed(path: Path) -> bool:
+    return path.suffix == ".safetensors" and packed.is_packed(path)
+
+
+def read_recipe(path: Path) -> TrialSpec:
+    """What a recipe trains, for as long as its final training."""
+    try:
+        content, _ = load_yaml(read_text(path, MOST_YAML_BYTES), str(path))
+        spec = TrialSpec.model_validate(content["spec"])
+        epochs = int(content["final"]["epochs"])
+    except (ValidationError, KeyError, TypeError, ValueError, OverflowError):
+        raise UserError(f"{path}: not a recipe") from None
+    return spec.model_copy(update={"task": spec.task.model_copy(update={"epochs": epochs})})
+
+
+# --- before anything starts ---------------------------------------------------------------------
+
+
+def check_teacher(task: Task) -> None:
+    """An error where the task could not learn from its teacher, found without training and with
+    no network in memory."""
+    distill = task.loss.distill
+    if distill.kind == "none":
+        return
+    kind = DATASETS.get(task.dataset).kind
+    if kind != "classification":
+        raise UserError(f"loss.distill: a teacher is for classification, {task.dataset} is {kind}")
+    with torch.device("meta"):
+        student = _build(task)
+        teacher = _teacher_on_meta(task)
+    if distill.kind != "bibert":
+        return
+    ours, theirs = (_shown_shapes(model, task) for model in (student, teacher))
+    if not ours[0]:
+        raise UserError(
+            f"loss.distill.kind: bibert is for transformers, {task.model.name} has no attention",
+            "logits is for any network",
+        )
+    for weight, part, what in (
+        (distill.similarity, 0, "heads and tokens"),
+        (distill.hidden, 1, "blocks and widths"),
+    ):
+        # Similarities have no width: that of Q, K and V may differ.
+        cut = slice(None, 3) if part == 0 else slice(None)
+        if weight and [s[cut] for s in ours[part]] != [s[cut] for s in theirs[part]]:
+            raise UserError(
+                f"loss.distill.teacher: its {what} are not those of {task.model.name}",
+                "with similarity: 0 and hidden: 0 any teacher of the same classes will do",
+            )
+
+
+def _build(task: Task) -> nn.Module:
+    info = DATASETS.get(task.dataset)
+    return build_model(task.model.name, task.model.params, info.shape, info.classes)
+
+
+def _teacher_on_meta(task: Task) -> nn.Module:
+    """The teacher's architecture, its file read and matched."""
+    distill = task.loss.distill
+    if distill.teacher_file is None:
+        if task.pretrain.epochs:
+            return _build(task)
+        if task.pretrain.checkpoint is None:
+            raise UserError(_NO_STAGE)
+        path = Path(task.pretrain.checkpoint)
+    else:
+        path = Path(distill.teacher_file)
+    if _is_recipe(path) or _is_packed(path):
+        spec = read_recipe(path) if _is_recipe(path) else packed.describe(path)
+        _same_data(task, spec.task, path)
+        return _build(spec.task)
+    weights = read_checkpoint(path)
+    model = full_precision_model(task, weights)
+    fit = match(dict(model.state_dict()), weights, str(path))
+    if fit.missing or fit.other_shape:
+        raise UserError(f"loss.distill.teacher: part of the teacher would be random\n{fit.text()}")
+    return model
+
+
+def _same_data(task: Task, theirs: Task, path: Path) -> None:
+    ours = (task.dataset, task.normalize)
+    if (theirs.dataset, theirs.normalize) != ours:
+        raise UserError(
+            f"loss.distill.teacher: {path} was trained on {theirs.dataset} (normalize: "
+            f"{theirs.normalize}), this task is {ours[0]} (normalize: {ours[1]})"
+        )
+
+
+def _shown_shapes(model: nn.Module, task: Task) -> list[list[tuple[int, ...]]]:
+    shape = DATASETS.get(task.dataset).shape
+    with watched(model) as shown, torch.no_grad():
+        model.eval()(torch.empty(1, *shape, device="meta"))
+    return shown.shapes()

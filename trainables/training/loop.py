@@ -1,0 +1,599 @@
+"""The one training loop every method goes through: network, plan, method and data from a spec,
+an epoch at a time, resumable with identical results. Knows nothing of trials or searches."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from bitfront.trainables import checksums
+from bitfront.trainables.data import DATASETS, Batches, Part, TaskRow, in_order, load_train, split
+from bitfront.trainables.files import replacing
+from bitfront.trainables.layers.binary import BinaryLayer, NotBinaryError, apply_plan, verify_binary
+from bitfront.trainables.methods import build_method
+from bitfront.trainables.models import build_model
+from bitfront.trainables.plan import check_plan, plan_layers
+from bitfront.trainables.task import LearningRateSpec, OptimizerSpec, Task, TrialSpec
+from bitfront.trainables.tasks import KINDS, kind_of
+from bitfront.trainables.training import phases
+from bitfront.trainables.training.attacks import AdversarialLoss, check_attack
+from bitfront.trainables.training.schedules import Schedule, Steps, fraction
+
+if TYPE_CHECKING:
+    from bitfront.trainables.training.distillation import Loss
+    from bitfront.trainables.training.peers import Peers
+    from bitfront.trainables.training.pretraining import StageCache
+
+# Enough to settle running statistics (methods.md 4.8 uses 200 batches; their error falls with the
+# root of the number of examples).
+RECALIBRATION_EXAMPLES = 4096
+# What BayesBiNN counts an example as where augmentation makes many of it (methods.md 2.2).
+AUGMENTED = 10
+# The gap between the network as it is trained and the hard one is a diagnostic: before the end it
+# is measured on this many examples.
+GAP_EXAMPLES = 1024
+
+
+class DivergedError(Exception):
+    """The loss or a parameter is no longer a finite number."""
+
+
+def search_data(task: Task) -> tuple[Part, Part]:
+    """(train, validation): all a search may see. The test set is not reachable from here."""
+    return _search_data(
+        task.dataset,
+        task.data_dir,
+        task.normalize,
+        task.subset,
+        task.val_fraction,
+        task.split_seed,
+    )
+
+
+# An actor trains many trials on the same data; two entries serve a change of the task in between.
+@lru_cache(maxsize=2)
+def _search_data(
+    dataset: str,
+    data_dir: str | None,
+    normalize: str,
+    subset: int | None,
+    val_fraction: float,
+    seed: int,
+) -> tuple[Part, Part]:
+    arrays = load_train(dataset, data_dir, normalize)
+    if subset is not None and subset < len(arrays):
+        arrays = arrays.take(subset, seed)
+    return split(arrays, val_fraction, seed)
+
+
+def memory_format(model: nn.Module) -> torch.memory_format:
+    """Channels last where there are convolutions: they are a fifth faster so (traps.md). Except
+    where a strided 1x1 convolution has fewer than 8 inputs: torch 2.15 writes past the end of a
+    buffer in its backward pass on a CPU, and the process dies."""
+    convs = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
+    unsafe = any(
+        m.in_channels < 8 and set(m.kernel_size) == {1} and set(m.stride) != {1} for m in convs
+    )
+    return torch.channels_last if convs and not unsafe else torch.preserve_format
+
+
+def laid_out(model: nn.Module) -> nn.Module:
+    """The model in its memory format, in place. A weight that fits both formats (one input channel,
+    or a 1x1 kernel) gets the strides of the usual one, as what is computed from it has: torch
+    chooses a kernel by them on AVX-512, and a reloaded network would differ in the last bits."""
+    model.to(memory_format=memory_format(model))
+    for weight in model.parameters():
+        both = weight.dim() == 4 and weight.is_contiguous()
+        if both and weight.is_contiguous(memory_format=torch.channels_last):
+            usual = torch.empty(weight.shape, device="meta").stride()
+            weight.data = weight.data.as_strided(weight.shape, usual)
+    return model
+
+
+class Network:
+    """A model with its plan applied: what is trained, evaluated, packed and reloaded."""
+
+    def __init__(self, spec: TrialSpec, device: torch.device | str = "cpu") -> None:
+        info = DATASETS.get(spec.task.dataset)
+        model_spec = spec.task.model
+        model = build_model(model_spec.name, model_spec.params, info.shape, info.classes)
+        layers = plan_layers(model, spec.task.binarize)
+        self.method = build_method(spec.method, dict(spec.params))
+        check_plan(spec.plan, layers, self.method.levels)
+        self.binary: list[BinaryLayer] = apply_plan(model, layers, spec.plan, self.method)
+        self.model = laid_out(model.to(device))
+
+    def verify(self) -> None:
+        verify_binary(self.model, self.binary)
+
+
+class Training:
+    """One training run: `epoch()` until `done`; `state_dict()` after any epoch continues it.
+
+    A task that begins with pretraining gets its first weights when the first epoch begins, from
+    `stages`, where all trials share them; without one the stage is trained here and not kept.
+    """
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        train: Part,
+        validation: Part,
+        device: torch.device | str = "cpu",
+        validate_each_epoch: bool = True,
+        stages: StageCache | None = None,
+        peers: Peers | None = None,
+    ) -> None:
+        """`peers`: the workers this one shares every batch with; the first of them evaluates."""
+        self.spec = spec
+        self.peers = peers
+        self.validate_each_epoch = validate_each_epoch
+        self.stages = stages
+        self.device = torch.device(device)
+        check_attack(spec)
+        torch.manual_seed(spec.seed)
+        self.network = Network(spec, self.device)
+        self.model, self.method = self.network.model, self.network.method
+        layout = memory_format(self.model)
+        self.train: Part = train.laid_out(layout).to(self.device)
+        self.validation: Part = validation.laid_out(layout).to(self.device)
+        task = spec.task
+        self.kind = kind_of(task.dataset)
+        augmentation: str = task.augmentation
+        if augmentation == "default":
+            augmentation = DATASETS.get(task.dataset).augmentation
+        visits = spec.adversary == "fgsm-atta"
+        share = (0, 1) if peers is None else (peers.rank, peers.count)
+        self.batches = Batches(
+            self.train, task.batch_size, spec.seed, augmentation, visits=visits, share=share
+        )
+        tasks = DATASETS.get(task.dataset).tasks
+        shared_out = phases.for_each_task(self.method.phases, task.epochs, tasks)
+        self.phases = phases.check(shared_out, task.epochs)
+        self._tasks = (self.train, self.validation) if tasks > 1 else None
+        self.method.examples = len(self.train) * (1 if augmentation == "none" else AUGMENTED)
+        self._prepare_phase(0)
+        self.epochs_done = 0
+        self.history: list[dict[str, float]] = []
+        self.best: dict[str, Any] = {}
+
+    @property
+    def _evaluates(self) -> bool:
+        return self.peers is None or self.peers.rank == 0
+
+    @property
+    def done(self) -> bool:
+        return self.epochs_done >= self.spec.task.epochs
+
+    @cached_property
+    def loss(self) -> Loss:
+        """Made when it is first needed: a teacher may have to be trained before."""
+        from bitfront.trainables.training.distillation import make_loss
+
+        return make_loss(self)
+
+    def epoch(self) -> dict[str, float]:
+        """Train one epoch, evaluate with hard-binarized weights, return the metrics."""
+        started = time.perf_counter()
+        index, first = phases.locate(self.phases, self.epochs_done)
+        if self.epochs_done == first:
+            self._begin_phase(index)
+        train_loss = self._train_epoch()
+        if self.peers is not None:
+            self.peers.average_statistics(_norms(self.model))
+            self.peers.check_same(self.model)
+        self.epochs_done += 1
+        if not math.isfinite(train_loss) or not self._parameters_finite():
+            raise DivergedError(f"the loss or a weight is not finite in epoch {self.epochs_done}")
+        metrics = {"epoch": self.epochs_done, "train_loss": train_loss}
+        if isinstance(self.loss, AdversarialLoss):
+            metrics |= self.loss.take_metrics()
+        if (self.done or self.validate_each_epoch) and self._evaluates:
+            metrics |= self._measure()
+        self._keep_best(index, metrics)
+        if self.done:
+            metrics |= self._end_with_best()
+        if not math.isfinite(metrics.get("val_loss", 0.0)):
+            raise DivergedError(f"the validation loss is not finite in epoch {self.epochs_done}")
+        metrics["seconds"] = time.perf_counter() - started
+        self.history.append(metrics)
+        self.method.after_epoch(self.history)
+        return metrics
+
+    def _begin_phase(self, index: int) -> None:
+        """The weights a phase starts from, then what the method and the optimizer make of them."""
+        if index == 0:
+            from bitfront.trainables.training.pretraining import load_starting_weights
+
+            if load_starting_weights(self):
+                self.method.enter(self.phases[0])
+            return
+        if self.phases[index].continues:
+            self.method.enter(self.phases[index])
+            return
+        if self.best:
+            self.model.load_state_dict(self.best["model"])
+            self.best = {}
+        self._prepare_phase(index)
+
+    def _prepare_phase(self, index: int) -> None:
+        """Enter the phase, by way of the one whose optimizers it continues."""
+        first, _ = phases.run_of(self.phases, index)
+        self._take_task(self.phases[index].task)
+        self.method.enter(self.phases[first])
+        self.optimizers = self._make_optimizers()
+        for phase in self.phases[first + 1 : index + 1]:
+            self.method.enter(phase)
+
+    def _take_task(self, task: int) -> None:
+        """Of a row of tasks: train on this one, validate on all up to it."""
+        if self._tasks is not None:
+            train, validation = self._tasks
+            assert isinstance(train, TaskRow)
+            assert isinstance(validation, TaskRow)
+            self.train = self.batches.part = train.of_task(task)
+            self.validation = validation.up_to(task)
+
+    def _make_optimizers(self) -> list[tuple[torch.optim.Optimizer, LearningRate]]:
+        """The task's optimizer, and the method's own for its latents if it has one, each with its
+        learning rate."""
+        task = self.spec.task
+        own = self.method.own_optimizer()
+        taken = {id(p) for group in own.param_groups for p in group["params"]} if own else set()
+        params = [p for p in self.model.parameters() if p.requires_grad and id(p) not in taken]
+        made = []
+        if params:
+            rate = LearningRate(task.optimizer.lr, task.schedule)
+            made.append((make_optimizer(params, task.optimizer), rate))
+        if own is not None:
+            lr = float(self.method.values.get("lr", 1.0))
+            made.append((own, LearningRate(lr, task.schedule)))
+        return made
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """That of the task; the method's own where it has everything."""
+        return self.optimizers[0][0]
+
+    def _keep_best(self, index: int, metrics: dict[str, float]) -> None:
+        """The best weights of a phase, where the next one begins with them or training ends with
+        them. Final training has no validation set to choose by: it takes the last weights."""
+        last = index + 1 == len(self.phases)
+        wanted = self.spec.task.keep == "best" if last else self.phases[index + 1].best
+        if not wanted or not self.validate_each_epoch:
+            return
+        reached = self._chosen_by(metrics)
+        if self.phases[index].real:
+            reached = metrics.get("acc_soft", reached)
+        better = not self.best or self.kind.quality.better(reached, self.best["quality"])
+        if better and (not last or self._as_promised()):
+            model = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+            self.best = {"quality": reached, "model": model, "epoch": self.epochs_done}
+
+    def _chosen_by(self, metrics: dict[str, float]) -> float:
+        """What epochs are compared by: robust accuracy where one is measured every epoch."""
+        from bitfront.trainables.training.robustness import QUICK
+
+        robust = [f"val_robust_{a}" for a in self.spec.task.attack.evaluate if a in QUICK]
+        return metrics[(robust or [self.kind.quality.name])[0]]
+
+    def _as_promised(self) -> bool:
+        """Whether the weights are what the plan says: a pruned network may come to it later."""
+        try:
+            self.network.verify()
+        except NotBinaryError:
+            return False
+        return True
+
+    def _end_with_best(self) -> dict[str, float]:
+        """The metrics of the epoch that is kept, where it is not the last one; the optimizer stays
+        where it is."""
+        if not self.best:
+            return {}
+        kept, self.best = self.best, {}
+        if kept["epoch"] == self.epochs_done:
+            return {"best_epoch": self.epochs_done}
+        self.model.load_state_dict(kept["model"])
+        return {**self._measure(), "best_epoch": kept["epoch"]}
+
+    def _measure(self) -> dict[str, float]:
+        return self._validate() | self._robustness() | self.method.diagnose()
+
+    def _train_epoch(self) -> float:
+        self.model.train()
+        phase, step, steps = self._place_in_run()
+        total = torch.zeros((), device=self.device)
+        loss_of = self.loss
+        self.method.before_epoch()
+        for x, y in self.batches:
+            passed = fraction(step, steps)
+            for optimizer, rate in self.optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = phase.rate * rate.at(passed)
+            self.method.learning_rate = self.optimizer.param_groups[0]["lr"]
+            self.method.before_step(passed)
+            total += self._gradients(loss_of, x, y)
+            self.method.after_backward()
+            for optimizer, _ in self.optimizers:
+                optimizer.step()
+            self.method.after_step()
+            step += 1
+        return float(total) / max(1, len(self.batches))
+
+    def _place_in_run(self) -> tuple[phases.Phase, int, int]:
+        """The phase of the next epoch; its next step and all steps of its run of schedules."""
+        index, first = phases.locate(self.phases, min(self.epochs_done, self.spec.task.epochs - 1))
+        start, epochs = phases.run_of(self.phases, index)
+        first -= sum(phase.epochs for phase in self.phases[start:index])
+        step = (self.epochs_done - first) * len(self.batches)
+        return self.phases[index], step, epochs * len(self.batches)
+
+    def _gradients(self, loss_of: Loss, x: Any, y: Tensor) -> Tensor:
+        """Fresh gradients of the mean loss over the method's draws; returns that loss."""
+        for optimizer, _ in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+        draws = self.method.draws
+        total = torch.zeros((), device=self.device)
+        for _ in range(draws):
+            with torch.autocast(
+                self.device.type, torch.bfloat16, self.spec.task.precision == "bf16"
+            ):
+                loss = loss_of(self.model, x, y)
+            penalty = self.method.penalty()
+            if penalty is not None:
+                loss = loss + penalty
+            if draws > 1:
+                loss = loss / draws
+            # Where every weight is frozen, batch norm alone goes on.
+            if loss.requires_grad:
+                loss.backward()
+            total += loss.detach()
+        if self.peers is not None:
+            self.peers.average_gradients(self._trained())
+            return self.peers.mean(total)
+        return total
+
+    def _trained(self) -> list[Tensor]:
+        """Everything a gradient may belong to: a method's latents need not be of the model."""
+        of_optimizers = (p for o, _ in self.optimizers for g in o.param_groups for p in g["params"])
+        return list({id(p): p for p in (*self.model.parameters(), *of_optimizers)}.values())
+
+    def _validate(self) -> dict[str, float]:
+        """Quality is always that of the hard-binarized network. Where training used softer
+        weights, batch-norm statistics are re-estimated for the hard ones first, and both that
+        number and the one without are reported at the end (methods.md 6.4)."""
+        if not self.method.soft or not self.network.binary:
+            return self._evaluate_hard() | self._mean_quality()
+        quality = self.kind.quality.name
+        if self.done:
+            raw = self._evaluate(self.validation)[quality]
+            soft = self._quality_as_trained(self.validation)
+            recalibrate(self.model, self.train, self.spec.task.batch_size)
+            hard = self._evaluate_hard()
+            gap = soft - hard[quality]
+            told = {**hard, f"{quality}_raw": raw, "acc_soft": soft, "soft_gap": gap}
+            return told | self._mean_quality()
+        real = self.phases[phases.locate(self.phases, self.epochs_done - 1)[0]].real
+        some = self.validation if real else self.validation.first(GAP_EXAMPLES)
+        soft = self._quality_as_trained(some)
+        with kept_statistics(self.model):
+            recalibrate(self.model, self.train, self.spec.task.batch_size)
+            hard = self._evaluate_hard()
+            of_some = hard
+            if len(some) < len(self.validation):
+                of_some = self._evaluate(some)
+        told = {"acc_soft": soft} if real else {}
+        return {**hard, **told, "soft_gap": soft - of_some[quality]}
+
+    def _mean_quality(self) -> dict[str, float]:
+        """At the end, that of the mean prediction where the method draws weights."""
+        if not self.done:
+            return {}
+        mean = self.method.predictions(self.model, self.kind.combine, self.spec.seed)
+        if mean is None:
+            return {}
+        quality = self.kind.quality.name
+        return {f"{quality}_mean": self.kind.evaluate(mean, self.validation)[quality]}
+
+    def evaluate(self) -> dict[str, float]:
+        """Every metric of the network as it is: robust accuracies and the mean over draws too."""
+        return self._evaluate_hard() | self._mean_quality() | self._robustness()
+
+    def _evaluate_hard(self) -> dict[str, float]:
+        self.method.before_evaluation()
+        return self._evaluate(self.validation)
+
+    def _robustness(self) -> dict[str, float]:
+        """Accuracy under the attacks the task names, of the hard-binarized network."""
+        wanted = self.spec.task.attack.evaluate
+        if not wanted:
+            return {}
+        from bitfront.trainables.training.robustness import QUICK, robust_accuracies
+
+        now = [name for name in wanted if self.done or name in QUICK]
+        return robust_accuracies(self.model, self.validation, self.spec.task, now)
+
+    def quality_in_training(self) -> float | None:
+        """Accuracy of the network as it is trained, on some of the examples it learns from: whether
+        it learns, where there is no validation part. Nothing of the training depends on it."""
+        if self.done or self.kind.name != "classification":
+            return None  # other kinds take long, or measure several tasks
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices):
+            return self._quality_as_trained(self.train.first(GAP_EXAMPLES))
+
+    def _quality_as_trained(self, part: Part) -> float:
+        with self.method.as_trained():
+            return self._evaluate(part)[self.kind.quality.name]
+
+    def _evaluate(self, part: Part) -> dict[str, float]:
+        return self.kind.evaluate(self.model, part)
+
+    def _parameters_finite(self) -> bool:
+        # The largest value: a sum of squares may overflow where every weight is finite.
+        norms = torch._foreach_norm([p.detach() for p in self.model.parameters()], math.inf)
+        return bool(torch.stack(norms).isfinite().all())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Tensors, numbers and strings only, so that it loads without unpickling code."""
+        state = {
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer, _ in self.optimizers],
+            "batches": self.batches.state_dict(),
+            "random": torch.get_rng_state(),
+            "epochs_done": self.epochs_done,
+            "history": self.history,
+        }
+        if self.best:
+            state["best"] = self.best
+        if self.epochs_done and isinstance(self.loss, AdversarialLoss):
+            state["loss"] = self.loss.state_dict()
+        if self.device.type == "cuda":
+            state["random_cuda"] = torch.cuda.get_rng_state(self.device)
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if state["epochs_done"]:
+            index, _ = phases.locate(self.phases, state["epochs_done"] - 1)
+            self._prepare_phase(index)
+        self.model.load_state_dict(state["model"])
+        for (optimizer, _), kept in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
+        self.batches.load_state_dict(state["batches"])
+        if "loss" in state and isinstance(self.loss, AdversarialLoss):
+            self.loss.load_state_dict(state["loss"])
+        torch.set_rng_state(state["random"].cpu())
+        if self.device.type == "cuda" and "random_cuda" in state:
+            torch.cuda.set_rng_state(state["random_cuda"].cpu(), self.device)
+        self.epochs_done = state["epochs_done"]
+        self.history = list(state["history"])
+        self.best = state.get("best", {})
+
+
+def save_state(training: Training, path: Path) -> None:
+    """Write the state so that a crash at any moment leaves the old file or the new one."""
+    # Beside it under another name: the worker of a driver that was killed may still be writing.
+    with replacing(path) as part:
+        torch.save(training.state_dict(), part)
+        checksums.seal(part)
+
+
+def load_state(
+    training: Training, path: Path, damaged: Callable[[str], None] = lambda reason: None
+) -> bool:
+    """Continue from `path` if a usable state is there; a damaged one means starting over, and
+    `damaged` hears of it."""
+    reason = "it is another network's"
+    try:
+        checksums.check(path)
+        state = torch.load(path, map_location=training.device, weights_only=True)
+        # Looked at before anything is copied: a state that half fits would leave a mixture.
+        fits = _shapes(state["model"]) == _shapes(training.model.state_dict())
+    except FileNotFoundError:
+        return False
+    except Exception as error:  # torch raises a dozen types for a truncated or foreign file
+        fits, reason = False, (str(error).splitlines() or [type(error).__name__])[0][:200]
+    if not fits:
+        path.unlink(missing_ok=True)
+        damaged(f"its checkpoint was damaged ({reason}): it began again")
+        return False
+    training.load_state_dict(state)
+    return True
+
+
+def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
+
+
+class LearningRate:
+    """The rate as a function of the fraction of training, warm-up included."""
+
+    def __init__(self, lr: float, spec: LearningRateSpec) -> None:
+        self.warmup = spec.warmup
+        self.path: Steps | Schedule
+        if spec.shape == "steps":
+            self.path = Steps(lr, tuple(spec.at), spec.factor)
+        else:
+            self.path = Schedule(lr, lr * spec.end_factor, spec.shape, begin=spec.warmup)
+
+    def at(self, passed: float) -> float:
+        ramp = min(1.0, passed / self.warmup) if self.warmup > 0 else 1.0
+        # A first step at rate 0 would be wasted.
+        return self.path.at(passed) * max(ramp, 1e-3)
+
+
+def make_optimizer(params: list[nn.Parameter], spec: OptimizerSpec) -> torch.optim.Optimizer:
+    if spec.name == "sgd":
+        return torch.optim.SGD(
+            params,
+            spec.lr,
+            spec.momentum,
+            weight_decay=spec.weight_decay,
+            nesterov=spec.nesterov and spec.momentum > 0,
+            fused=True,
+        )
+    kind = torch.optim.Adam if spec.name == "adam" else torch.optim.AdamW
+    return kind(params, spec.lr, weight_decay=spec.weight_decay, fused=True)
+
+
+def evaluate(model: nn.Module, part: Part, kind: str = "classification") -> dict[str, float]:
+    """The metrics of that kind of task, in evaluation mode."""
+    return KINDS.get(kind).evaluate(model, part)
+
+
+def _norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
+    return [
+        m
+        for m in model.modules()
+        if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats
+    ]
+
+
+@torch.no_grad()
+def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
+    """Batch-norm statistics anew, as plain averages over training examples, with the weights
+    evaluation uses: only the norms run in training mode."""
+    model.eval()
+    norms = _norms(model)
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
+        norm.train()
+    examples = 0
+    for x, y in in_order(part, batch_size):
+        # A short last batch would count as much as a full one.
+        if len(y) < batch_size and examples:
+            break
+        model(x)
+        examples += len(y)
+        if examples >= RECALIBRATION_EXAMPLES:
+            break
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+        norm.eval()
+
+
+@contextmanager
+def kept_statistics(model: nn.Module) -> Iterator[None]:
+    """Batch-norm statistics are as before when the block ends."""
+    kept = [(norm, {k: v.clone() for k, v in norm.named_buffers()}) for norm in _norms(model)]
+    try:
+        yield
+    finally:
+        for norm, buffers in kept:
+            for name, value in buffers.items():
+                getattr(norm, name).copy_(value)
+
+
+def device_from_resources(gpus: float) -> torch.device:
+    """CUDA when a GPU was granted and torch has it, else the CPU."""
+    return torch.device("cuda" if gpus > 0 and torch.cuda.is_available() else "cpu")

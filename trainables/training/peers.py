@@ -1,0 +1,80 @@
+"""Data-parallel training: the workers that share every batch and stay the same network. The process
+group is made by whoever starts the workers; nothing here knows Ray."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from bitfront.trainables.registry import UserError
+from bitfront.trainables.task import TrialSpec
+
+
+class Peers:
+    """All workers of a training, this one among them.
+
+    They begin with the same weights and the same random numbers, take each an equal share of every
+    batch, and average gradients before anything looks at them: any update that is made from
+    gradients is then the update of the whole batch, and what a method draws for its weights is
+    drawn alike everywhere. Batch norms see the share of their worker; their running statistics are
+    averaged at the end of every epoch.
+    """
+
+    def __init__(self) -> None:
+        self.rank = dist.get_rank()
+        self.count = dist.get_world_size()
+
+    def average_gradients(self, parameters: Iterable[Tensor]) -> None:
+        self._average([p.grad for p in parameters if p.grad is not None])
+
+    def average_statistics(self, norms: Iterable[nn.modules.batchnorm._BatchNorm]) -> None:
+        kept = [t for norm in norms for t in (norm.running_mean, norm.running_var)]
+        self._average([t for t in kept if t is not None])
+
+    def mean(self, value: Tensor) -> Tensor:
+        shared = value.detach().clone()
+        self._average([shared])
+        return shared
+
+    def check_same(self, model: nn.Module) -> None:
+        """Weights that came apart would go on being averaged into nonsense."""
+        digest = hashlib.sha256()
+        for tensor in model.parameters():
+            digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+        found: list[str | None] = [None] * self.count
+        dist.all_gather_object(found, digest.hexdigest())
+        if len(set(found)) > 1:
+            raise RuntimeError("the workers' weights differ: are their machines of one kind?")
+
+    def _average(self, tensors: list[Tensor]) -> None:
+        """In place, in one message."""
+        if not tensors:
+            return
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        dist.all_reduce(flat)
+        flat /= self.count
+        sizes = [tensor.numel() for tensor in tensors]
+        for tensor, mean in zip(tensors, flat.split(sizes), strict=True):
+            tensor.copy_(mean.view_as(tensor))
+
+
+def check_shareable(spec: TrialSpec, workers: int) -> None:
+    """What cannot be trained by several workers is a mistake of the input."""
+    if workers < 1:
+        raise UserError(f"--workers {workers}: give at least 1")
+    if spec.task.batch_size % workers:
+        raise UserError(
+            f"--workers {workers}: a batch of {spec.task.batch_size} cannot be shared equally",
+            "the batch stays the recipe's, whatever the number of workers",
+        )
+    if spec.task.batch_size // workers < 2:
+        raise UserError(f"--workers {workers}: batch norms need 2 examples a worker")
+    if workers > 1 and spec.adversary == "fgsm-atta":
+        raise UserError(
+            "fgsm-atta keeps a perturbation for every example, on the worker that saw it last: "
+            "it trains on one worker"
+        )

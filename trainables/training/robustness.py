@@ -1,0 +1,117 @@
+"""Robust accuracy, measured by well-kept libraries: FGSM and PGD by Foolbox, AutoAttack by its
+authors' own code. An accuracy carries the name of its attack, everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bitfront.trainables.data import DATASETS, Part, in_order, pixel_statistics
+from bitfront.trainables.task import Task
+
+ATTACK_BATCH = 250
+SEED = 0
+# Whose accuracy is measured after every epoch; AutoAttack takes a thousand passes and more.
+QUICK = ("fgsm", "pgd10", "pgd20", "pgd50")
+
+
+class OnPixels(nn.Module):
+    """The network behind its normalisation: it takes pixels in [0, 1]."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, model: nn.Module, task: Task, device: torch.device) -> None:
+        super().__init__()
+        self.model = model
+        mean, std = pixel_statistics(DATASETS.get(task.dataset), task.normalize)
+        self.register_buffer("mean", torch.tensor(mean, device=device).view(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std, device=device).view(1, -1, 1, 1))
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.model((pixels - self.mean) / self.std)
+
+    def pixels(self, x: Tensor) -> Tensor:
+        return (x * self.std + self.mean).clamp(0, 1)
+
+
+def attacked(
+    network: OnPixels, pixels: Tensor, y: Tensor, attack: str, eps: float, classes: int
+) -> Tensor:
+    """The images the named attack finds; the network is in evaluation mode."""
+    if attack == "autoattack":
+        return _auto_attack(network, pixels, y, eps, classes)
+    import foolbox
+
+    made: Any = foolbox.attacks.LinfFastGradientAttack()
+    if attack != "fgsm":
+        steps = int(attack.removeprefix("pgd"))
+        made = foolbox.attacks.LinfPGD(abs_stepsize=eps / 4, steps=steps)
+    wrapped = foolbox.PyTorchModel(network, bounds=(0, 1), device=pixels.device)
+    _, found, _ = made(wrapped, pixels, y, epsilons=eps)
+    return found
+
+
+def _auto_attack(network: OnPixels, pixels: Tensor, y: Tensor, eps: float, classes: int) -> Tensor:
+    """The standard composition: APGD-CE, targeted APGD-DLR, targeted FAB, Square."""
+    from pyautoattack import AutoAttack
+
+    suite = AutoAttack(
+        network, norm="Linf", eps=eps, version="standard", seed=SEED, device=pixels.device
+    )
+    # Nine other classes are aimed at, or as many as there are.
+    suite.fab.n_target_classes = suite.apgd_targeted.n_target_classes = min(9, classes - 1)
+    found = suite.run_standard_evaluation(pixels, y, batch_size=ATTACK_BATCH)
+    return found[0] if isinstance(found, tuple) else found
+
+
+@contextmanager
+def _undisturbed(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """The attacks draw the same numbers every time; nothing of the network, its parameters'
+    gradients or the random generators is changed."""
+    was_training = model.training
+    learning = [p for p in model.parameters() if p.requires_grad]
+    numpy_state = np.random.get_state()  # noqa: NPY002
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(SEED)
+        np.random.seed(SEED)  # noqa: NPY002
+        for parameter in learning:
+            parameter.requires_grad_(False)
+        model.eval()
+        try:
+            yield
+        finally:
+            for parameter in learning:
+                parameter.requires_grad_(True)
+            model.train(was_training)
+            np.random.set_state(numpy_state)  # noqa: NPY002
+
+
+def robust_accuracies(
+    model: nn.Module, part: Part, task: Task, attacks: Sequence[str]
+) -> dict[str, float]:
+    """`val_robust_ATTACK` of each: the share of the first `attack.examples` of the part that are
+    right before the attack and after it."""
+    eps = task.attack.eps
+    assert eps is not None
+    some = part.first(task.attack.examples)
+    classes = DATASETS.get(task.dataset).classes
+    device = some.y.device
+    right = dict.fromkeys(attacks, 0)
+    with _undisturbed(model, device):
+        network = OnPixels(model, task, device).eval()
+        for x, y in in_order(some, ATTACK_BATCH):
+            pixels = network.pixels(x)
+            with torch.no_grad():
+                fine = network(pixels).argmax(1) == y
+            for attack in attacks:
+                found = attacked(network, pixels, y, attack, eps, classes)
+                with torch.no_grad():
+                    right[attack] += int((fine & (network(found).argmax(1) == y)).sum())
+    return {f"val_robust_{attack}": count / len(some) for attack, count in right.items()}

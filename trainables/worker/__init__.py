@@ -1,0 +1,1 @@
+"""The Ray actor that trains trials, and what guards it: memory, logs, storage, GPUs."""
