@@ -47,7 +47,8 @@ def spec_of(activation: str, level: str, seed: int, args: argparse.Namespace) ->
 def accuracy(spec: TrialSpec) -> float:
     import torch
 
-    from bitfront.trainables.training.loop import Training, search_data
+    from bitfront.trainables.training.loop import Training
+    from bitfront.trainables.training.parts import search_data
 
     torch.set_num_threads(1)
     training = Training(spec, *search_data(spec.task))

@@ -296,7 +296,7 @@ def _make_packed(folder: Path) -> None:
 
     from bitfront.trainables import packed
     from bitfront.trainables.task import Task, TrialSpec
-    from bitfront.trainables.training.loop import Network
+    from bitfront.trainables.training.network import Network
 
     mlp = {"name": "mlp", "depth": 3, "width": 21}
     narrow = {"name": "cresnet", "depth": 8, "width": 8}
@@ -329,7 +329,7 @@ def _make_searches(home: Path, folder: Path) -> None:
     from bitfront.search.recipes.finals import FinalTraining, note_finals
     from bitfront.search.session.selection import write_selection
     from bitfront.trainables.selectors import SelectionSpec, select
-    from bitfront.trainables.selectors.base import store
+    from bitfront.trainables.selectors.selection import store
 
     for name in ("plain", "healthy"):
         config = from_source(parse(YAMLS["plain"], "plain.yaml"), name=name)
@@ -484,7 +484,7 @@ def complaint(code: int, out: str, error: str) -> str | None:
 def nothing_starts(kind: str) -> None:
     """`resume` and `train` end where training would begin."""
     from bitfront.search.recipes import recipe
-    from bitfront.trainables.registry import UserError
+    from bitfront.trainables.errors import UserError
 
     def would_train(*args: Any, **kwargs: Any) -> Any:
         raise UserError("would train")

@@ -16,7 +16,7 @@ from benchmarks.table import Row, bar, csv_path, format_table, write_csv
 from bitfront.trainables import packed
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.task import Task, TrialSpec
-from bitfront.trainables.training.loop import Network
+from bitfront.trainables.training.network import Network
 
 MODELS = ("vit-b16", "deit-b", "deit-s", "deit-t", "swin-t", "resnet50", "resnet20")
 # Times smaller, by how what is not binary is stored; 32 is the limit.

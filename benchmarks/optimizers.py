@@ -128,7 +128,8 @@ def temperature(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
 
 def moons(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
     """methods.md 2.4: 200 points, full batch, 3000 epochs, 5 samples, mode and 10 draws."""
-    from bitfront.trainables.training.loop import Training, search_data
+    from bitfront.trainables.training.loop import Training
+    from bitfront.trainables.training.parts import search_data
 
     task = {
         "dataset": "moons",

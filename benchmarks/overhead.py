@@ -160,7 +160,8 @@ def run_stock(folder: Path, trials: int, at_once: int) -> Timing:
         def setup(self, config: dict[str, Any]) -> None:
             import torch
 
-            from bitfront.trainables.training.loop import Training, search_data
+            from bitfront.trainables.training.loop import Training
+            from bitfront.trainables.training.parts import search_data
 
             torch.set_num_threads(1)
             self.spec = space.walk(lambda name, domain: config[name])
@@ -236,7 +237,8 @@ def run_bare(folder: Path, trials: int, at_once: int) -> Timing:
 
     from bitfront.search.config.space import build_space
     from bitfront.spaces.space import costs_of
-    from bitfront.trainables.training.loop import Training, search_data
+    from bitfront.trainables.training.loop import Training
+    from bitfront.trainables.training.parts import search_data
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     torch.set_num_threads(1)

@@ -37,7 +37,8 @@ def spec_of(task: dict[str, Any], method: str, seed: int, level: str = "W") -> A
 
 
 def fashion(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
-    from bitfront.trainables.training.loop import Training, search_data
+    from bitfront.trainables.training.loop import Training
+    from bitfront.trainables.training.parts import search_data
 
     task = {
         "dataset": "fashion-mnist",
@@ -75,12 +76,9 @@ def fashion(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
 
 def cifar10(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
     from bitfront.trainables.data import load_test, load_train
-    from bitfront.trainables.training.loop import (
-        Training,
-        device_from_resources,
-        evaluate,
-        recalibrate,
-    )
+    from bitfront.trainables.training.loop import Training, evaluate
+    from bitfront.trainables.training.network import device_from_resources
+    from bitfront.trainables.training.norms import recalibrate
 
     found = [f for f in Path(args.data_dir or ".", "weights").rglob("*resnet20*") if f.is_file()]
     if not found:

@@ -182,7 +182,8 @@ def claims(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
 def _run(
     args: argparse.Namespace, rate: float, p: float, lbn: bool, train: str, seed: int
 ) -> dict[str, float]:
-    from bitfront.trainables.training.loop import Training, search_data
+    from bitfront.trainables.training.loop import Training
+    from bitfront.trainables.training.parts import search_data
     from bitfront.trainables.training.robustness import robust_accuracies
 
     task = {

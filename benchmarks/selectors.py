@@ -116,7 +116,7 @@ def measure(
 
 def measure_slimming(problem: Problem, seeds: int) -> dict[str, Any]:
     """Channels removed from a full-precision network instead of bits, at the same budgets."""
-    from bitfront.trainables.training.loop import search_data
+    from bitfront.trainables.training.parts import search_data
     from bitfront.trainables.training.slimming import slim
 
     task = problem.spec("front", {}, 0).task
@@ -178,8 +178,8 @@ def scoring_seconds(threads: int) -> list[dict[str, Any]]:
 
     from bitfront.trainables.data import Arrays
     from bitfront.trainables.selectors.scoring import Scoring
-    from bitfront.trainables.training.loop import Network
-    from bitfront.trainables.training.pretraining import weights_of
+    from bitfront.trainables.training.checkpoint_files import weights_of
+    from bitfront.trainables.training.network import Network
 
     torch.set_num_threads(threads)
     task = Task.model_validate({"dataset": "cifar10", "model": "cresnet20", "batch_size": 128})

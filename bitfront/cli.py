@@ -19,7 +19,8 @@ from bitfront.search.cluster.head import INTERRUPTED, LOST, leave_without_ray, l
 from bitfront.search.garbage import ending_soon
 from bitfront.search.session.interrupts import asked_to_end, ending_gently
 from bitfront.search.urls import redacted
-from bitfront.trainables.registry import UserError, bounded, did_you_mean
+from bitfront.trainables.errors import UserError, did_you_mean
+from bitfront.trainables.registry import bounded
 
 TOUR = """\
 a first tour:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal
 
 from bitfront.search.urls import canonical, know, redacted, server_of
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
-from bitfront.trainables.registry import UserError
 
 Kind = Literal["ledger", "tracking", "storage"]
 # Where the user names one for all searches.

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 from bitfront.search.cluster.guard import members
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 LISTENING = "0A"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 _HIDDEN = "***"
 # What a path may hold that ends or changes it in an address.

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.pruning import BlockCost, block_cost, mask_bytes
 from bitfront.trainables.models import MODELS, Shape, build_model
 from bitfront.trainables.plan import (
@@ -33,7 +34,6 @@ from bitfront.trainables.plan import (
     check_plan,
     plan_layers,
 )
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.task import Task
 
 CONVENTIONS = ("flops", "ops64", "bops", "bytes")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 LINK = "nothing is read or written through a link in the folder of a search"
 

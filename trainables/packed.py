@@ -17,21 +17,19 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from bitfront.trainables.data import DATASETS
-from bitfront.trainables.layers.binary import (
-    Accumulator,
-    SignInput,
-    accumulate_fixed,
-    quantize_input,
-)
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixed
+from bitfront.trainables.layers.inputs import SignInput, quantize_input
 from bitfront.trainables.layers.pruning import as_bitmap
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
 from bitfront.trainables.plan import BINARY_INPUTS, binary_layers, check_plan, plan_layers
-from bitfront.trainables.registry import UserError, quoted
+from bitfront.trainables.registry import quoted
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tensor_files import write_tensors
 from bitfront.trainables.text_files import check_format, parse_json
-from bitfront.trainables.training.loop import Network, laid_out
+from bitfront.trainables.training.loop import laid_out
+from bitfront.trainables.training.network import Network
 
 FORMAT = "bitfront-packed"
 VERSION = 1

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from bitfront.trainables.registry import UnknownNameError, UserError, did_you_mean
+from bitfront.trainables.errors import UnknownNameError, UserError, did_you_mean
 
 Value = bool | int | float | str
 

@@ -3,10 +3,11 @@ samplers. A duplicate name is an error, listing takes wildcards, a wrong name ge
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
+
+from bitfront.trainables.errors import UnknownNameError, did_you_mean
 
 T = TypeVar("T")
 
@@ -14,23 +15,6 @@ T = TypeVar("T")
 LONGEST_LINE = 600
 MOST_LINES = 40
 LONGEST_QUOTE = 120
-
-
-class UserError(Exception):
-    """A mistake of the person at the keyboard: shown as one line and a hint, exit code 2."""
-
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        message = bounded(message)
-        super().__init__(message)
-        self.message = message
-        self.hint = None if hint is None else bounded(hint)
-
-    def __str__(self) -> str:
-        return self.message if self.hint is None else f"{self.message}\n  {self.hint}"
-
-
-class UnknownNameError(UserError):
-    """A name that no registry entry, key or layer has."""
 
 
 def bounded(message: str) -> str:
@@ -68,19 +52,6 @@ def _without_middle(text: str, most: int) -> str:
     tail = most // 3
     head = most - tail
     return f"{text[:head]} ... ({len(text) - most:,} characters left out) ... {text[-tail:]}"
-
-
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The tail of an error message: the nearest valid word, or the list when nothing is near."""
-    names = sorted(set(known))
-    # Nothing is near a word of thousands of letters, and finding that out takes seconds.
-    near = difflib.get_close_matches(word[:LONGEST_QUOTE], names, n=1, cutoff=0.5)
-    if near:
-        return f"did you mean '{near[0]}'?"
-    if not names:
-        return "there are none"
-    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    return f"one of: {shown}"
 
 
 class Registry(Generic[T]):

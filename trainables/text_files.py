@@ -13,7 +13,8 @@ from typing import Any
 import yaml
 from yaml.constructor import ConstructorError
 
-from bitfront.trainables.registry import UserError, quoted
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.registry import quoted
 
 # Far beyond what a person or a search writes, and read within seconds.
 MOST_YAML_BYTES = 1_000_000

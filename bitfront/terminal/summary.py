@@ -11,7 +11,7 @@ from bitfront.terminal import tables as terminal
 from bitfront.terminal.plans import FORMS, by_stage, letters
 from bitfront.terminal.progress import duration
 from bitfront.terminal.tables import count, measured, short
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.tasks import Metric
 
 COST_HEADS = {"flops_pct": "flops %", "flops_own_pct": "own %"}

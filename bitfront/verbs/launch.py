@@ -33,7 +33,7 @@ from bitfront.search.tracking.notes import SMALL_FRONT, note_of
 from bitfront.search.urls import canonical, redacted, with_whole_path, without_secrets
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.summary import front_summary, next_commands
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 # What may differ between two turns at the same search: how much, where and how it is shown.
 # A checkpoint is known by its hash, not by where it lies.

@@ -16,8 +16,8 @@ from bitfront.search.results.results import Results
 from bitfront.search.results.view import SearchReader, view_of
 from bitfront.search.tracking.notes import REPORT, SMALL_FRONT
 from bitfront.terminal import tables as terminal
+from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.files import replacing
-from bitfront.trainables.registry import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from bitfront.dashboards.view import SearchView

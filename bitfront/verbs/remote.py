@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bitfront.search.cluster.jobs import Head, is_remote, run_words, secret_free
 from bitfront.terminal import tables as terminal
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 
 def submit(args: Namespace) -> int:

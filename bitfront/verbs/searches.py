@@ -18,8 +18,8 @@ from bitfront.search.ledger import folder as home
 from bitfront.search.session.interrupts import acknowledged
 from bitfront.search.session.status_line import StatusLine
 from bitfront.terminal import tables as terminal
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import refuse_link
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.text_files import whole_path
 
 if TYPE_CHECKING:

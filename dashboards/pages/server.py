@@ -20,7 +20,7 @@ from bitfront.search.ports import check_free, url_of
 from bitfront.search.results.view import SearchReader
 from bitfront.search.urls import redacted
 from bitfront.terminal import tables as terminal
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
     from bitfront.dashboards.view import SearchView

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bitfront.search.cluster.jobs import run_words, shipped_code
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 SCHEME = "ray://"
 POLL_SECONDS = 0.5

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitfront.search.urls import has_secret, know, redacted, sqlite_path
-from bitfront.trainables.registry import UserError, did_you_mean
+from bitfront.trainables.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails, JobSubmissionClient

@@ -17,7 +17,7 @@ from bitfront.search.cluster.doctor import Check
 from bitfront.search.cluster.resources import connect, leave, look
 from bitfront.search.ledger.disks import network_disk
 from bitfront.search.urls import canonical, know, redacted, sqlite_path, with_driver
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.worker import storage as shared
 
 NODE_SECONDS = 90.0

@@ -21,7 +21,7 @@ from bitfront.search.cluster import head
 from bitfront.search.config.schema import ResourceSpec
 from bitfront.search.garbage import uncollected
 from bitfront.search.session.interrupts import held_back
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 OBJECT_STORE_BYTES = 256 * 1024**2
 ACCELERATOR = "accelerator_type:"

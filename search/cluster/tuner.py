@@ -39,8 +39,8 @@ from bitfront.search.config.schema import ResourceSpec, SearchConfig
 from bitfront.search.ledger.ledger import LedgerLostError
 from bitfront.search.session.interrupts import handlers_restored, obey
 from bitfront.search.session.session import Session
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import discard
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.worker.worker import Trial
 
 # Nodes come and go: how often the cluster is looked at again.

@@ -16,7 +16,7 @@ from bitfront.search.config.schema import (
     SearchConfig,
 )
 from bitfront.search.ledger.folder import is_name
-from bitfront.trainables.registry import UserError, did_you_mean
+from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.task import Task
 from bitfront.trainables.tasks import KINDS
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bitfront.trainables.registry import did_you_mean
+from bitfront.trainables.errors import did_you_mean
 
 Path_ = tuple[str | int, ...]
 # Of a wrong value at most this much is repeated.

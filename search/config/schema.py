@@ -18,8 +18,9 @@ from bitfront.search.config.mistakes import mistakes
 from bitfront.search.config.source import Source
 from bitfront.search.front import Objective
 from bitfront.search.urls import canonical, know, with_secrets, without_secrets
+from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.parameters import Value
-from bitfront.trainables.registry import UserError, did_you_mean, quoted
+from bitfront.trainables.registry import quoted
 from bitfront.trainables.task import Evaluation, Strict, Task
 from bitfront.trainables.tasks import KINDS, METRIC_NAMES, Kind, Metric, kind_of
 from bitfront.trainables.text_files import check_format, dump_yaml, whole_path
@@ -422,14 +423,14 @@ def _settled(config: SearchConfig) -> SearchConfig:
         task = task.with_settled_stage()
     checkpoint = task.pretrain.checkpoint
     if checkpoint is not None and not checkpoint.startswith(MLFLOW_RUN):
-        from bitfront.trainables.training.pretraining import file_digest
+        from bitfront.trainables.training.checkpoint_files import file_digest
 
         digest = file_digest(Path(checkpoint))
         pretrain = task.pretrain.model_copy(update={"sha256": digest})
         task = task.model_copy(update={"pretrain": pretrain})
     teacher = task.loss.distill.teacher_file
     if teacher is not None:
-        from bitfront.trainables.training.pretraining import file_digest
+        from bitfront.trainables.training.checkpoint_files import file_digest
 
         digest = file_digest(Path(teacher))
         distill = task.loss.distill.model_copy(update={"sha256": digest})

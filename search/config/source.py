@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.text_files import MOST_YAML_BYTES, TooLargeError, load_yaml, read_text
 
 Path_ = tuple[str | int, ...]

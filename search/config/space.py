@@ -23,11 +23,11 @@ from bitfront.spaces.space import (
 )
 from bitfront.trainables.cost import CostTable, task_cost_table
 from bitfront.trainables.data import DATASETS
+from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.models import MODELS
 from bitfront.trainables.parameters import Choice, Domain, Float, Int, Param
 from bitfront.trainables.plan import LEVELS, check_plan
-from bitfront.trainables.registry import UserError, did_you_mean
 from bitfront.trainables.selectors import RULES, SELECTORS
 from bitfront.trainables.task import (
     AttackSpec,

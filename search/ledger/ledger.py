@@ -45,8 +45,8 @@ from bitfront.search.session.status_line import duration
 from bitfront.search.urls import sqlite_path, with_driver
 from bitfront.spaces.listing import every_point
 from bitfront.spaces.space import FreePlan, Space, random_value
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.parameters import Domain
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.task import TrialSpec
 
 if TYPE_CHECKING:

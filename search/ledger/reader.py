@@ -32,7 +32,7 @@ from bitfront.search.ledger.records import (
     study_objectives,
 )
 from bitfront.search.urls import sqlite_path, sqlite_uri, with_driver
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine

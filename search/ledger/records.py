@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bitfront.search.ledger.entry import PLAN_SETTINGS
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.text_files import check_format
 
 if TYPE_CHECKING:

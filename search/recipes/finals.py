@@ -9,8 +9,8 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from bitfront.search.ledger.folder import SearchFolder
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import opened
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.text_files import NoSuchFileError, parse_json, read_text
 
 FILE = "finals.jsonl"

@@ -30,7 +30,7 @@ from bitfront.search.recipes.final_folder import (
 )
 from bitfront.search.recipes.training_progress import EpochTold, Shown, TrainingProgress
 from bitfront.search.results.results import Results
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Strict, TrialSpec
 from bitfront.trainables.tasks import Kind, Metric, kind_of
 from bitfront.trainables.text_files import check_format, dump_yaml, read_json, whole_path
@@ -378,12 +378,9 @@ def train_seed(
 
     from bitfront.trainables import packed
     from bitfront.trainables.data import load_test, load_train
-    from bitfront.trainables.training.loop import (
-        Training,
-        device_from_resources,
-        load_state,
-        save_state,
-    )
+    from bitfront.trainables.training.checkpoints import load_state, save_state
+    from bitfront.trainables.training.loop import Training
+    from bitfront.trainables.training.network import device_from_resources
     from bitfront.trainables.training.pretraining import StageCache
 
     if job.threads is not None:

@@ -10,7 +10,7 @@ from typing import Any
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import list_searches, stages_folder
 from bitfront.search.results.results import Results
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.tasks import Metric
 
 
@@ -87,7 +87,9 @@ def replay_trial(
 ) -> ReplayReport:
     import torch
 
-    from bitfront.trainables.training.loop import Training, device_from_resources, search_data
+    from bitfront.trainables.training.loop import Training
+    from bitfront.trainables.training.network import device_from_resources
+    from bitfront.trainables.training.parts import search_data
     from bitfront.trainables.training.pretraining import StageCache
 
     if entry.state != "complete":

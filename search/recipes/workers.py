@@ -16,8 +16,8 @@ from typing import Any
 from bitfront.search.cluster import resources as cluster
 from bitfront.search.recipes.recipe import SeedJob, train_seed
 from bitfront.search.recipes.training_progress import EpochTold, Shown
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.training.peers import Peers, check_shareable
 from bitfront.trainables.worker.log import LOG_MB, limit_log
 

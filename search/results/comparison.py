@@ -15,7 +15,7 @@ from bitfront.search.front import (
 )
 from bitfront.search.results.results import Results, ideal_point
 from bitfront.terminal import tables as terminal
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 BUDGETS = (100, 80, 60, 40, 20, 10)
 

@@ -11,8 +11,8 @@ from bitfront.search.config.schema import PaperRow, PaperSpec, SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.results.results import OWN_SHARE, Results
 from bitfront.terminal import tables as terminal
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.models import MODELS
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.tasks import Metric
 
 # Further apart in cost, two networks are not compared: ours is shown without a difference.

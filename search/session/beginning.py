@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bitfront.search.ledger.folder import SearchFolder, write_atomically
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
     from bitfront.search.config.schema import SearchConfig

@@ -178,7 +178,9 @@ def trial_seconds(spec: TrialSpec, config: SearchConfig) -> float:
     import torch
 
     from bitfront.trainables.training.distillation import make_loss
-    from bitfront.trainables.training.loop import Network, Training, search_data
+    from bitfront.trainables.training.loop import Training
+    from bitfront.trainables.training.network import Network
+    from bitfront.trainables.training.parts import search_data
 
     torch.set_num_threads(max(1, int(config.resources.cpus)))
     task = spec.task.model_copy(update={"pretrain": PretrainSpec()})

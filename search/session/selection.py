@@ -26,7 +26,8 @@ from bitfront.trainables.files import replacing
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Domain
 from bitfront.trainables.selectors import Selection, SelectionSpec, select
-from bitfront.trainables.selectors.base import flops_saved, store, stored
+from bitfront.trainables.selectors.base import flops_saved
+from bitfront.trainables.selectors.selection import store, stored
 from bitfront.trainables.telling import heard_by, tell
 
 Note = Callable[[str], None]

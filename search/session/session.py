@@ -24,8 +24,8 @@ from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import redacted
 from bitfront.spaces.space import Space
 from bitfront.terminal.progress import Progress
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import discard, write_atomically
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.worker import storage
 
 

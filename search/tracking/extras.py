@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder, stages_folder
 from bitfront.search.recipes.finals import final_trainings
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.text_files import parse_json, read_json
 
 KINDS = ("selector", "stage", "final")

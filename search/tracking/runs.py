@@ -19,9 +19,9 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.settings import LONGEST, in_a_line, settings_of
 from bitfront.search.tracking.extras import KINDS, Extra, extras_of
 from bitfront.search.urls import canonical, redacted, sqlite_for_mlflow, with_secrets
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import refuse_link
 from bitfront.trainables.methods import METHODS
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.tasks import kind_of
 
 

@@ -28,7 +28,7 @@ from bitfront.search.tracking.notes import REPORT
 from bitfront.search.tracking.runs import keeps_artifacts, tracking_uri
 from bitfront.search.urls import without_secrets
 from bitfront.terminal import tables as terminal
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 START_SECONDS = 180
 # For servers: a database of somebody else may say that files of its runs are at one.

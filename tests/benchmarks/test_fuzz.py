@@ -40,7 +40,7 @@ def test_mangled_input_is_answered_in_a_line(bench, kind):
 
 
 def test_the_fuzz_notices_tracebacks_escapes_and_long_messages(bench, monkeypatch):
-    from bitfront.trainables.registry import UserError
+    from bitfront.trainables.errors import UserError
 
     def raising(error):
         def validate(args):

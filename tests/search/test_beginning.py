@@ -12,7 +12,7 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger, read_entries
 from bitfront.search.results.results import stored_config
 from bitfront.search.session.beginning import has_trials
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -17,7 +17,7 @@ from bitfront.search.config.cautions import cautions
 from bitfront.search.config.schema import ConfigError, SearchConfig, load, locate, ready_made
 from bitfront.search.config.source import parse
 from bitfront.search.config.space import build_space
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 
 def problem(make_config, *assignments, text=None):

@@ -28,7 +28,7 @@ from bitfront.search.recipes.recipe import (
 )
 from bitfront.search.results.results import Results, stored_config
 from bitfront.search.tracking.extras import extras_of
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 TINY = """\
 name: tiny

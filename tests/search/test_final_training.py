@@ -30,7 +30,7 @@ from bitfront.search.recipes.recipe import (
 from bitfront.search.recipes.training_progress import EpochTold, TrainingProgress
 from bitfront.trainables import packed
 from bitfront.trainables.data import load_test, load_train
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.training.loop import Training
 

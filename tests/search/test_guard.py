@@ -17,7 +17,7 @@ from bitfront.search.cluster.guard import members
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ports import listens_in_session
 from bitfront.search.tracking import server as ui
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 IGNORING = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 # A process that starts a leader of a session with a child in a group of its own, and stays.

@@ -19,7 +19,8 @@ from bitfront.search.session.session import Session
 from bitfront.terminal.summary import front_summary
 from bitfront.trainables import packed
 from bitfront.trainables.selectors import select
-from bitfront.trainables.training.loop import Training, search_data
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.parts import search_data
 from bitfront.verbs.pictures import write_figures
 
 TRACKING = """\

@@ -14,7 +14,7 @@ from bitfront.search.ledger.records import objectives_in_order
 from bitfront.search.results.comparison import Comparison
 from bitfront.search.results.results import Results
 from bitfront.search.results.view import SearchReader
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.verbs.launch import prepare
 from bitfront.verbs.pictures import _comparable
 

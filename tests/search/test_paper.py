@@ -11,7 +11,7 @@ from bitfront.search.ledger.ledger import Ledger, entry_of, recorded
 from bitfront.search.results.paper import PaperComparison, trial_value
 from bitfront.search.results.results import Results
 from bitfront.search.samplers.registry import middle
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 PAPER = """\
 paper:

@@ -19,7 +19,7 @@ from bitfront.search.results.view import SearchReader, view_of
 from bitfront.search.tracking.runs import run_name
 from bitfront.spaces.space import costs_of
 from bitfront.terminal.summary import front_summary, front_table
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import with_overrides
 
 WIDTHS = "space.model.width=[4, 16, 64]"

@@ -13,7 +13,7 @@ from benchmarks.rig import POSTGRES, Postgres
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.reader import LedgerReader, connected, read_only
 from bitfront.search.ledger.records import read_records
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 
 @pytest.fixture

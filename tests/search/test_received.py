@@ -19,7 +19,7 @@ from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import SearchFolder, stages_folder, write_atomically
 from bitfront.search.session.session import Session
 from bitfront.trainables.files import discard, opened, replacing
-from bitfront.trainables.training.loop import save_state
+from bitfront.trainables.training.checkpoints import save_state
 from bitfront.trainables.worker import storage
 
 WRITTEN = (
@@ -119,7 +119,9 @@ def received(tmp_path, make_config, monkeypatch):
 
 def trained_here(session, address):
     """As Ray would: the worker keeps a checkpoint where it is told to, then the trial ends."""
-    from bitfront.trainables.training.loop import Training, device_from_resources, search_data
+    from bitfront.trainables.training.loop import Training
+    from bitfront.trainables.training.network import device_from_resources
+    from bitfront.trainables.training.parts import search_data
 
     while (entry := session.ask()) is not None:
         told = session.trial_config(entry)

@@ -18,7 +18,7 @@ import pytest
 from bitfront.search.cluster.jobs import secret_free
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import Results
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 YAML = """\
 name: away

@@ -29,7 +29,7 @@ from bitfront.search.urls import (
     with_secrets,
     without_secrets,
 )
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.verbs.launch import prepare
 
 SECRET = "hunter2"

@@ -22,7 +22,7 @@ from bitfront.search.tracking.mirror import Mirror
 from bitfront.search.tracking.runs import tracking_uri
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import canonical, redacted, with_secrets, without_secrets
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.verbs.launch import fetched, prepare
 
 SECRET = "hunter2"

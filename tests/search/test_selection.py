@@ -20,7 +20,7 @@ from bitfront.search.session.selection import (
 from bitfront.search.session.status_line import StatusLine
 from bitfront.spaces.space import SelectedPlan
 from bitfront.trainables.cost import cost_table, task_cost_table
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.selectors import SelectionSpec, select
 from bitfront.verbs.catalog import parse_plan
 
@@ -106,7 +106,7 @@ def test_a_selector_works_where_it_is_told_to(make_space):
 
 def test_a_preview_needs_no_selector_at_work(make_space, monkeypatch):
     monkeypatch.setattr(
-        "bitfront.trainables.selectors.base.select", lambda *a: pytest.fail("worked")
+        "bitfront.trainables.selectors.selection.select", lambda *a: pytest.fail("worked")
     )
     _, space = make_space(text=SELECTED)
     assert isinstance(space.plan, SelectedPlan)

@@ -7,7 +7,7 @@ import pytest
 from bitfront.search.config.bounds import cost_bounds, feasible_share, reference_point, violations
 from bitfront.spaces.space import costs_of, random_value
 from bitfront.trainables.cost import task_cost_table
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 
 def walk(space, seed=0, **fixed):

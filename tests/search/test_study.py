@@ -15,7 +15,7 @@ from bitfront.search.ledger.ledger import Ledger, read_entries
 from bitfront.search.ledger.storage import LedgerStorage
 from bitfront.search.samplers.registry import SAMPLERS
 from bitfront.spaces.listing import every_point
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.verbs.launch import prepare
 
 

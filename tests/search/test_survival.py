@@ -21,7 +21,7 @@ from bitfront.search.ledger.ledger import LedgerLostError, persistently, read_en
 from bitfront.search.session.interrupts import acknowledged, ending_gently, handlers_restored
 from bitfront.search.session.session import Session
 from bitfront.search.session.status_line import StatusLine
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.worker.worker import Trial
 
 NOBODY = 65534

@@ -18,7 +18,7 @@ from bitfront.search.results.results import Results
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.plans import by_stage, counts, letters, runs, totals
 from bitfront.terminal.summary import front_summary, front_table, next_commands, status_table
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 QUICK = """\
 name: a-search-with-a-rather-long-name-of-its-own

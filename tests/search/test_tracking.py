@@ -269,8 +269,8 @@ def test_the_address_comes_from_the_yaml_then_the_environment_then_a_file(
 def test_trials_can_start_from_a_file_of_an_mlflow_run(make_config, tmp_path):
     import torch
 
+    from bitfront.trainables.errors import UserError
     from bitfront.trainables.models import build_model
-    from bitfront.trainables.registry import UserError
     from bitfront.verbs.launch import fetched
 
     home = tmp_path / "home"

@@ -7,9 +7,10 @@ import pytest
 from bitfront.search.recipes.recipe import FinalTraining, Recipe, SeedJob, train_recipe
 from bitfront.trainables import packed
 from bitfront.trainables.data import load_test, load_train
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Task, TrialSpec
-from bitfront.trainables.training.loop import Training, evaluate, save_state
+from bitfront.trainables.training.checkpoints import save_state
+from bitfront.trainables.training.loop import Training, evaluate
 
 TASK = {
     "dataset": "digits",

@@ -11,7 +11,8 @@ import pytest
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.task import Task, TrialSpec
-from bitfront.trainables.training.loop import Training, search_data
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.parts import search_data
 
 MakeSpec = Callable[..., TrialSpec]
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from bitfront.trainables.data import DATASETS, Arrays, Batches, Visit
 from bitfront.trainables.data.augmentations import crop_flip_index, cut_out, gathered, unmoved
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import AttackSpec, Task
 from bitfront.trainables.training.attacks import (
     LEVELS,
@@ -28,7 +28,7 @@ from bitfront.trainables.training.attacks import (
     kept_shape,
     pgd,
 )
-from bitfront.trainables.training.loop import load_state, save_state
+from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.robustness import OnPixels, attacked, robust_accuracies
 
 NARROW = {"name": "rn-narrow", "width": 4, "stages": 2}

@@ -14,8 +14,8 @@ import torch
 
 from bitfront.trainables import checksums
 from bitfront.trainables.selectors import SelectionSpec, select
-from bitfront.trainables.selectors.base import stored
-from bitfront.trainables.training.loop import load_state, save_state
+from bitfront.trainables.selectors.selection import stored
+from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.pretraining import StageCache, _stored, stage_spec
 from bitfront.trainables.worker.worker import STATE_FILE, Trial
 

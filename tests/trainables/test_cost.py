@@ -14,8 +14,8 @@ from torch import nn
 
 from bitfront.trainables import packed
 from bitfront.trainables.cost import CONVENTIONS, CostTable, cost_table, task_cost_table, trace
-from bitfront.trainables.registry import UserError
-from bitfront.trainables.training.loop import Network
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.training.network import Network
 
 FULL, HALF = 5.6078, 2.8039  # % of the full-precision network that one layer saves
 HALF_LAYERS = [6, 12]  # the two layers of stride 2, counted from 0

@@ -34,7 +34,7 @@ from bitfront.trainables.data import (
 )
 from bitfront.trainables.data import datasets as datasets_module
 from bitfront.trainables.data.augmentations import crop_flip
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 REAL_DATA = os.environ.get("BITFRONT_DATA")
 

@@ -13,9 +13,11 @@ import yaml
 from safetensors.torch import save_file
 
 from bitfront.trainables import packed
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.models import build_model
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.task import DistillSpec, LossSpec, Task
+from bitfront.trainables.training.checkpoint_files import weights_of
+from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.distillation import (
     Distillation,
     check_teacher,
@@ -25,8 +27,7 @@ from bitfront.trainables.training.distillation import (
     soft_cross_entropy,
     watched,
 )
-from bitfront.trainables.training.loop import load_state, save_state
-from bitfront.trainables.training.pretraining import StageCache, weights_of
+from bitfront.trainables.training.pretraining import StageCache
 
 TINY = {"name": "tinyvit", "patch": 4, "depth": 2, "width": 16, "heads": 2}
 

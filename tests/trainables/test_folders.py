@@ -34,9 +34,10 @@ from bitfront.trainables.data import (
 from bitfront.trainables.data import datasets as datasets_module
 from bitfront.trainables.data.augmentations import affine_flip, crop_boxes, resized_crop_flip
 from bitfront.trainables.data.streams import decode
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Task, TrialSpec
-from bitfront.trainables.training.loop import Training, search_data
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.parts import search_data
 from bitfront.trainables.training.pretraining import data_digest
 
 CLASSES = ("ant", "bee", "cow")

@@ -12,20 +12,16 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parametrize
 
-from bitfront.trainables.layers.binary import NotBinaryError, verify_binary
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.quantizers import sign
+from bitfront.trainables.layers.verify import NotBinaryError, verify_binary
 from bitfront.trainables.methods import METHODS, build_method
 from bitfront.trainables.methods.pruning import Pruned
 from bitfront.trainables.models import build_model
 from bitfront.trainables.plan import LEVELS, binary_layers, plan_layers
-from bitfront.trainables.registry import UserError
-from bitfront.trainables.training.loop import (
-    Training,
-    evaluate,
-    load_state,
-    recalibrate,
-    save_state,
-)
+from bitfront.trainables.training.checkpoints import load_state, save_state
+from bitfront.trainables.training.loop import Training, evaluate
+from bitfront.trainables.training.norms import recalibrate
 
 # With nothing but F in the plan every method is full-precision training: once is enough.
 BINARY_RUNS = [(m, level) for m in METHODS for level in METHODS.get(m).levels if level != "F"]
@@ -652,7 +648,7 @@ def test_standardized_channels_are_balanced(make_spec, start, finish) -> None:
 
 
 def test_a_rotation_brings_weights_nearer_to_their_signs() -> None:
-    from bitfront.trainables.layers.binary import Rotated
+    from bitfront.trainables.layers.weights import Rotated
 
     latent = torch.randn(16, 8, 3, 3, generator=torch.Generator().manual_seed(0))
     rotated = Rotated(latent)

@@ -15,14 +15,16 @@ from torch import nn
 
 from bitfront.trainables.cost import cost_table, trace
 from bitfront.trainables.data import DATASETS, load_test
-from bitfront.trainables.layers.binary import apply_plan, verify_binary
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.layers.binary import apply_plan
+from bitfront.trainables.layers.verify import verify_binary
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import MODELS, build_model
 from bitfront.trainables.models.activations import BinReLU, RPReLU
 from bitfront.trainables.models.networks import Block, MobileBlock, PaddedShortcut
 from bitfront.trainables.plan import PlanLayer, plan_layers
-from bitfront.trainables.registry import UserError
-from bitfront.trainables.training.loop import evaluate, memory_format
+from bitfront.trainables.training.loop import evaluate
+from bitfront.trainables.training.network import memory_format
 
 # What holds for networks that end in a logit a class; trackers have tests of their own.
 CLASSIFIERS = [name for name in MODELS if MODELS.get(name).kind == "classification"]

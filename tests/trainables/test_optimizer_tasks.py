@@ -12,9 +12,9 @@ import torch
 
 from bitfront.dashboards.figures.predictions import predictions_figure, predictions_html
 from bitfront.trainables.data import DATASETS, TaskRow, load_train, split
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.tasks import kind_of
-from bitfront.trainables.training.loop import load_state, save_state
+from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.pictures import predictions
 
 MOONS = {

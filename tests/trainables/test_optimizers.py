@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.latents import (
     LARGEST_NOISE,
     SATURATED,
@@ -37,9 +38,8 @@ from bitfront.trainables.optimizers import (
     relaxed_scale,
     relaxed_weight,
 )
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.training import phases
-from bitfront.trainables.training.loop import load_state, save_state
+from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.phases import Phase
 
 OWN = [name for name in METHODS if METHODS.get(name).family == "optimizers"]

@@ -16,8 +16,8 @@ from safetensors.torch import save_file
 from bitfront.spaces.space import costs_of
 from bitfront.trainables import packed
 from bitfront.trainables.cost import cost_table, task_cost_table
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.packed import pack_bits, unpack_bits
-from bitfront.trainables.registry import UserError
 
 MLP = {"name": "mlp", "depth": 3, "width": 21}
 NARROW = {"name": "cresnet", "depth": 8, "width": 5}

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bitfront.trainables.errors import UnknownNameError, UserError, did_you_mean
 from bitfront.trainables.parameters import Choice, Float, Int, Param, resolve
-from bitfront.trainables.registry import Registry, UnknownNameError, UserError, did_you_mean
+from bitfront.trainables.registry import Registry
 
 # --- domains ------------------------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 from bitfront.trainables.data import Batches, load_train
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
-from bitfront.trainables.registry import UserError
-from bitfront.trainables.training.loop import Training, search_data
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.parts import search_data
 from bitfront.trainables.training.peers import Peers, check_shareable
 
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import parametrize
 
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.binary import apply_plan
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
 from bitfront.trainables.plan import PlanLayer, binary_layers, check_plan, expand, plan_layers
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.selectors.scoring import Switch
 
 THREE = [PlanLayer(name, name, "body") for name in ("one", "two", "three")]

@@ -16,22 +16,26 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.pcpp import BinaryConnect
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.training import phases, pretraining
-from bitfront.trainables.training.loop import Training, load_state, save_state, search_data
+from bitfront.trainables.training.checkpoint_files import (
+    file_digest,
+    load_weights,
+    read_checkpoint,
+    weights_of,
+)
+from bitfront.trainables.training.checkpoints import load_state, save_state
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.parts import search_data
 from bitfront.trainables.training.phases import Phase
 from bitfront.trainables.training.pretraining import (
     StageCache,
     binary_stage_spec,
     check_checkpoint,
-    file_digest,
     load_starting_weights,
-    load_weights,
-    read_checkpoint,
     stage_spec,
-    weights_of,
 )
 from bitfront.trainables.worker.worker import Trial
 

@@ -17,7 +17,7 @@ from torch import nn
 from bitfront.spaces.space import costs_of
 from bitfront.trainables import packed
 from bitfront.trainables.cost import cost_table, task_cost_table
-from bitfront.trainables.layers.binary import NotBinaryError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.pruning import (
     as_bitmap,
     block_cost,
@@ -34,10 +34,10 @@ from bitfront.trainables.layers.sparse import (
     draw_scores,
     top_k,
 )
+from bitfront.trainables.layers.verify import NotBinaryError
 from bitfront.trainables.methods import METHODS, build_method
 from bitfront.trainables.methods.pruning import Pruned
 from bitfront.trainables.models import build_model
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.task import TrialSpec
 
 PRUNED = [name for name in METHODS if issubclass(METHODS.get(name), Pruned)]

@@ -21,8 +21,10 @@ from bitfront.trainables.selectors.curvature import (
 from bitfront.trainables.selectors.relaxation import MixedLayer, full_precision_preference
 from bitfront.trainables.selectors.scoring import Scoring
 from bitfront.trainables.task import Task
-from bitfront.trainables.training.loop import Network, evaluate, recalibrate
-from bitfront.trainables.training.pretraining import load_weights, weights_of
+from bitfront.trainables.training.checkpoint_files import load_weights, weights_of
+from bitfront.trainables.training.loop import evaluate
+from bitfront.trainables.training.network import Network
+from bitfront.trainables.training.norms import recalibrate
 
 MLP = {"name": "mlp", "depth": 5, "width": 12}
 CONV = {"name": "cresnet", "depth": 8, "width": 4}

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bitfront.trainables.cost import CostTable, cost_table, task_cost_table
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.plan import check_plan
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.selectors import (
     RULES,
     SELECTORS,

@@ -8,7 +8,7 @@ import torch
 from bitfront.trainables.cost import cost_table, task_cost_table
 from bitfront.trainables.models import build_model
 from bitfront.trainables.task import Task
-from bitfront.trainables.training.loop import search_data
+from bitfront.trainables.training.parts import search_data
 from bitfront.trainables.training.slimming import channels_to_keep, norms_after, slim, slim_pct
 
 

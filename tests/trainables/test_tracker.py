@@ -18,27 +18,29 @@ from bitfront.trainables.data import DATASETS, Batches, in_order, load_test, loa
 from bitfront.trainables.data import datasets as datasets_module
 from bitfront.trainables.data import sequences as sequences_module
 from bitfront.trainables.data.datasets import IMAGENET_MEAN, IMAGENET_STD
-from bitfront.trainables.data.sequences import (
+from bitfront.trainables.data.sequence_files import (
     Sequence,
-    Sequences,
     box_of_polygon,
-    context_side,
     read_boxes,
     read_sequence,
     read_sequences,
 )
+from bitfront.trainables.data.sequences import Sequences, context_side
 from bitfront.trainables.data.shapes import moving_shapes
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.models import build_model
 from bitfront.trainables.models.siamese import OUT_SCALE, SiamFC, respond
 from bitfront.trainables.plan import plan_layers
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.selectors import SelectionSpec
 from bitfront.trainables.selectors.scoring import Scoring, Switchable
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.tasks import KINDS, kind_of
 from bitfront.trainables.tasks.tracker import locate, measure, overlap, track
 from bitfront.trainables.tasks.tracking import balanced_logistic
-from bitfront.trainables.training.loop import Network, Training, load_state, save_state, search_data
+from bitfront.trainables.training.checkpoints import load_state, save_state
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.network import Network
+from bitfront.trainables.training.parts import search_data
 from bitfront.trainables.training.pretraining import StageCache, data_digest, stage_spec
 
 REAL = Path(os.environ.get("BITFRONT_DATA", "nowhere")) / "tracking"

@@ -13,17 +13,11 @@ from bitfront.trainables.data import Arrays, load_test
 from bitfront.trainables.data import datasets as datasets_module
 from bitfront.trainables.task import LearningRateSpec, OptimizerSpec, Task
 from bitfront.trainables.training import loop as training_module
-from bitfront.trainables.training.loop import (
-    DivergedError,
-    LearningRate,
-    Training,
-    device_from_resources,
-    evaluate,
-    kept_statistics,
-    make_optimizer,
-    recalibrate,
-    search_data,
-)
+from bitfront.trainables.training.loop import DivergedError, Training, evaluate
+from bitfront.trainables.training.network import device_from_resources
+from bitfront.trainables.training.norms import kept_statistics, recalibrate
+from bitfront.trainables.training.parts import search_data
+from bitfront.trainables.training.rates import LearningRate, make_optimizer
 
 
 @pytest.fixture

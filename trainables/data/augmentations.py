@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bitfront.trainables.registry import Registry, UserError
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.registry import Registry
 
 if TYPE_CHECKING:
     import torch

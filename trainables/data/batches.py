@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitfront.trainables.data.augmentations import AUGMENTATIONS, crop_flip_index, cut_out, unmoved
 from bitfront.trainables.data.datasets import Arrays, Part
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
     import torch

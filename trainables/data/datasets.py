@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 import numpy as np
 
 from bitfront.trainables.data.augmentations import AUGMENTATIONS
-from bitfront.trainables.registry import Registry, UserError
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.registry import Registry
 from bitfront.trainables.text_files import whole_path
 
 if TYPE_CHECKING:

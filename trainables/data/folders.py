@@ -21,7 +21,8 @@ from bitfront.trainables.data.datasets import (
     resolve_data_dir,
 )
 from bitfront.trainables.data.streams import Streamed, decode
-from bitfront.trainables.registry import UserError, is_count
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.registry import is_count
 from bitfront.trainables.text_files import whole_path
 
 IN_MEMORY_BYTES = 2 * 1024**3

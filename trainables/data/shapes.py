@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bitfront.trainables.data.datasets import DATASETS, DatasetInfo
-from bitfront.trainables.data.sequences import Sequence, Sequences
+from bitfront.trainables.data.sequence_files import Sequence
+from bitfront.trainables.data.sequences import Sequences
 
 if TYPE_CHECKING:
     import torch

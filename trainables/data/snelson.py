@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bitfront.trainables.data.datasets import DATASETS, DatasetInfo, stratified
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
     import torch

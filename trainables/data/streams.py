@@ -12,7 +12,7 @@ import numpy as np
 
 from bitfront.trainables.data.augmentations import AUGMENTATIONS, crop_boxes
 from bitfront.trainables.data.datasets import DatasetInfo, Part, normalise
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
     import torch

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitfront.trainables.data.datasets import DATASETS, DatasetInfo, Family
-from bitfront.trainables.registry import UserError, is_count
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.registry import is_count
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 # Products such as (1 - 0.0228) 10000 may end just below a whole number.
 ROUNDING = 1e-6

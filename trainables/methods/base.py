@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-    from bitfront.trainables.layers.binary import Accumulator, BinaryLayer
+    from bitfront.trainables.layers.accumulators import Accumulator
+    from bitfront.trainables.layers.binary import BinaryLayer
     from bitfront.trainables.layers.latents import Averaged
 
 
@@ -172,7 +173,7 @@ class LatentMethod(Method):
         """methods.md 1.16: the share of weights that changed sign in this epoch, that hear nearly
         nothing (|B| < 1e-3), and the mean |F - sign|; of A layers the share of sums that overflowed
         in validation."""
-        from bitfront.trainables.layers.binary import diagnose
+        from bitfront.trainables.layers.diagnostics import diagnose
 
         return diagnose(self.layers, self._signs, self._accumulators)
 

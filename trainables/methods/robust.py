@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.trainables.layers.pruning import counts, gas_counts
 from bitfront.trainables.methods.base import METHODS
-from bitfront.trainables.methods.pcpp import FIXED_SCALE, BinaryConnect, clamp
+from bitfront.trainables.methods.pcpp import BinaryConnect
 from bitfront.trainables.methods.pruning import EXPONENT, RATE, Pruned
+from bitfront.trainables.methods.quantizer_pair import FIXED_SCALE, clamp
 from bitfront.trainables.parameters import Choice, Float, Int, Param
 from bitfront.trainables.training.phases import Phase
 from bitfront.trainables.training.schedules import Schedule

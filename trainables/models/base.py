@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bitfront.trainables.errors import UnknownNameError, UserError, did_you_mean
 from bitfront.trainables.parameters import Param, Value, resolve
-from bitfront.trainables.registry import Registry, UnknownNameError, UserError, did_you_mean
+from bitfront.trainables.registry import Registry
 
 if TYPE_CHECKING:
     from torch import nn

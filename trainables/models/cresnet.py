@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, check_image
 from bitfront.trainables.models.mlp import ACTIVATION
 from bitfront.trainables.parameters import Choice, Int, Param
-from bitfront.trainables.registry import UserError
 
 if TYPE_CHECKING:
     from torch import nn

@@ -7,9 +7,9 @@ import importlib.util
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from bitfront.trainables.errors import UnknownNameError, UserError, did_you_mean
 from bitfront.trainables.models.base import LIBRARIES, MODELS, ModelInfo, Shape, check_image
 from bitfront.trainables.parameters import Choice, Float, Int, Param
-from bitfront.trainables.registry import UnknownNameError, UserError, did_you_mean
 
 if TYPE_CHECKING:
     from torch import nn

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.models.base import MODELS, ModelInfo, Shape
 from bitfront.trainables.models.cresnet import UNIT
 from bitfront.trainables.models.mlp import ACTIVATION
 from bitfront.trainables.parameters import Int, Param
-from bitfront.trainables.registry import UserError
 
 if TYPE_CHECKING:
     from torch import nn

@@ -8,7 +8,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 
 def resize_input(model: nn.Module, size: tuple[int, ...]) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, check_image
 from bitfront.trainables.models.library import ATTENTION_NORM, need_timm
 from bitfront.trainables.parameters import Choice, Float, Int, Param
-from bitfront.trainables.registry import UserError
 
 if TYPE_CHECKING:
     from torch import nn

@@ -9,8 +9,8 @@ from bitfront.trainables.selectors.base import (
     SelectionSpec,
     Selector,
     plan_for_budget,
-    select,
 )
+from bitfront.trainables.selectors.selection import select
 
 __all__ = [
     "RULES",

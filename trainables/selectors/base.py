@@ -9,17 +9,15 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from bitfront.trainables import checksums
-from bitfront.trainables.cost import CostTable, task_cost_table
-from bitfront.trainables.files import write_atomically
+from bitfront.trainables.cost import CostTable
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Param, Value, resolve
-from bitfront.trainables.registry import Registry, UserError
+from bitfront.trainables.registry import Registry
 from bitfront.trainables.task import Strict, Task
 
 if TYPE_CHECKING:
@@ -144,53 +142,6 @@ class Selection(Strict):
             f"{self.training_epochs:g} epochs of training, {self.scored_examples:,} examples "
             f"scored, {self.seconds:.0f} s"
         )
-
-
-def select(
-    spec: SelectionSpec,
-    selections: Path | None = None,
-    stages: Path | None = None,
-    gpus: float = 0.0,
-    note: Note = lambda text: None,
-) -> Selection:
-    """The selector's order for a task: looked up in `selections`, else made, which for a trained
-    selector begins with training a network (kept in `stages`)."""
-    found = stored(spec, selections) if selections is not None else None
-    if found is not None:
-        return found
-    selector = spec.build()
-    if selector.trained:
-        from bitfront.trainables.selectors.scoring import run
-
-        selection = run(selector, spec, stages, gpus, note)
-    else:
-        table = task_cost_table(spec.task)
-        order = list(selector.order(table, spec.seed))
-        layers = [layer.name for layer in table.plan_layers]
-        selection = Selection(spec=spec, layers=layers, order=order)
-    if selections is not None:
-        store(selection, selections)
-    return selection
-
-
-def store(selection: Selection, folder: Path) -> Path:
-    """Written whole or not at all."""
-    file = _file(selection.spec, folder)
-    write_atomically(file, checksums.sealed_json(selection.model_dump(mode="json")))
-    return file
-
-
-def stored(spec: SelectionSpec, folder: Path) -> Selection | None:
-    """What was found before; None where nothing was, or the file is damaged."""
-    try:
-        content = checksums.opened_json(_file(spec, folder).read_text(encoding="utf-8"))
-        return Selection.model_validate(content)
-    except (FileNotFoundError, ValueError):
-        return None
-
-
-def _file(spec: SelectionSpec, folder: Path) -> Path:
-    return folder / f"{spec.selector}-{spec.fingerprint()}.json"
 
 
 def plan_for_budget(

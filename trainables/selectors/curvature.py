@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from bitfront.trainables.data import in_order
-from bitfront.trainables.layers.binary import mean_magnitude
 from bitfront.trainables.layers.quantizers import sign
+from bitfront.trainables.layers.weights import mean_magnitude
 from bitfront.trainables.selectors.scoring import MeanLoss, Scoring
 from bitfront.trainables.telling import tell
 

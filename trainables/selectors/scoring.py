@@ -25,26 +25,17 @@ from bitfront.trainables.selectors.base import (
     Selector,
     ascending,
     flops_saved,
-    select,
 )
+from bitfront.trainables.selectors.selection import select
 from bitfront.trainables.task import LossSpec, TrialSpec
 from bitfront.trainables.tasks import kind_of
 from bitfront.trainables.telling import tell
-from bitfront.trainables.training.loop import (
-    RECALIBRATION_EXAMPLES,
-    Network,
-    Training,
-    device_from_resources,
-    kept_statistics,
-    recalibrate,
-    search_data,
-)
-from bitfront.trainables.training.pretraining import (
-    StageCache,
-    load_weights,
-    train_stage,
-    weights_of,
-)
+from bitfront.trainables.training.checkpoint_files import load_weights, weights_of
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.network import Network, device_from_resources
+from bitfront.trainables.training.norms import RECALIBRATION_EXAMPLES, kept_statistics, recalibrate
+from bitfront.trainables.training.parts import search_data
+from bitfront.trainables.training.pretraining import StageCache, train_stage
 
 # (output, labels) -> mean loss.
 MeanLoss = Callable[[Tensor, Tensor], Tensor]

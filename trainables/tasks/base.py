@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.trainables.data import DATASETS, DatasetInfo
-from bitfront.trainables.registry import Registry, UnknownNameError, did_you_mean
+from bitfront.trainables.errors import UnknownNameError, did_you_mean
+from bitfront.trainables.registry import Registry
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from bitfront.trainables.data.sequences import Sequences, context_side, valid
+from bitfront.trainables.data.sequence_files import valid
+from bitfront.trainables.data.sequences import Sequences, context_side
 from bitfront.trainables.models.siamese import SiamFC, respond
 
 SCALE_STEP, SCALE_PENALTY, SCALE_DAMPING = 1.0375, 0.9745, 0.59

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from bitfront.trainables.data import DATASETS, DatasetInfo, Visit, pixel_statistics
 from bitfront.trainables.data.augmentations import crop_margin, gathered
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.task import NO_EPS, AttackSpec, Task, TrialSpec
 
 if TYPE_CHECKING:

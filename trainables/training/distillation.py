@@ -18,21 +18,21 @@ from torch import Tensor, nn
 
 from bitfront.trainables import packed
 from bitfront.trainables.data import DATASETS
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.models import MODELS, build_model
 from bitfront.trainables.models.surgery import attentions
-from bitfront.trainables.registry import UserError
 from bitfront.trainables.task import DistillSpec, Task, TrialSpec
 from bitfront.trainables.text_files import MOST_YAML_BYTES, load_yaml, read_text
 from bitfront.trainables.training.attacks import adversarial_loss
-from bitfront.trainables.training.loop import Network, Training, laid_out
-from bitfront.trainables.training.pretraining import (
+from bitfront.trainables.training.checkpoint_files import (
     file_digest,
     load_weights,
     match,
     read_checkpoint,
-    starting_weights,
-    trained_stage,
 )
+from bitfront.trainables.training.loop import Training, laid_out
+from bitfront.trainables.training.network import Network
+from bitfront.trainables.training.pretraining import starting_weights, trained_stage
 
 # (network, examples, labels) -> loss.
 Loss = Callable[[nn.Module, Any, Tensor], Tensor]

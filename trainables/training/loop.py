@@ -5,36 +5,28 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from bitfront.trainables import checksums
-from bitfront.trainables.data import DATASETS, Batches, Part, TaskRow, in_order, load_train, split
-from bitfront.trainables.files import replacing
-from bitfront.trainables.layers.binary import BinaryLayer, NotBinaryError, apply_plan, verify_binary
-from bitfront.trainables.methods import build_method
-from bitfront.trainables.models import build_model
-from bitfront.trainables.plan import check_plan, plan_layers
-from bitfront.trainables.task import LearningRateSpec, OptimizerSpec, Task, TrialSpec
+from bitfront.trainables.data import DATASETS, Batches, Part, TaskRow
+from bitfront.trainables.layers.verify import NotBinaryError
+from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tasks import KINDS, kind_of
 from bitfront.trainables.training import phases
 from bitfront.trainables.training.attacks import AdversarialLoss, check_attack
-from bitfront.trainables.training.schedules import Schedule, Steps, fraction
+from bitfront.trainables.training.network import Network, memory_format
+from bitfront.trainables.training.norms import _norms, kept_statistics, recalibrate
+from bitfront.trainables.training.rates import LearningRate, make_optimizer
+from bitfront.trainables.training.schedules import fraction
 
 if TYPE_CHECKING:
     from bitfront.trainables.training.distillation import Loss
     from bitfront.trainables.training.peers import Peers
     from bitfront.trainables.training.pretraining import StageCache
 
-# Enough to settle running statistics (methods.md 4.8 uses 200 batches; their error falls with the
-# root of the number of examples).
-RECALIBRATION_EXAMPLES = 4096
 # What BayesBiNN counts an example as where augmentation makes many of it (methods.md 2.2).
 AUGMENTED = 10
 # The gap between the network as it is trained and the hard one is a diagnostic: before the end it
@@ -44,45 +36,6 @@ GAP_EXAMPLES = 1024
 
 class DivergedError(Exception):
     """The loss or a parameter is no longer a finite number."""
-
-
-def search_data(task: Task) -> tuple[Part, Part]:
-    """(train, validation): all a search may see. The test set is not reachable from here."""
-    return _search_data(
-        task.dataset,
-        task.data_dir,
-        task.normalize,
-        task.subset,
-        task.val_fraction,
-        task.split_seed,
-    )
-
-
-# An actor trains many trials on the same data; two entries serve a change of the task in between.
-@lru_cache(maxsize=2)
-def _search_data(
-    dataset: str,
-    data_dir: str | None,
-    normalize: str,
-    subset: int | None,
-    val_fraction: float,
-    seed: int,
-) -> tuple[Part, Part]:
-    arrays = load_train(dataset, data_dir, normalize)
-    if subset is not None and subset < len(arrays):
-        arrays = arrays.take(subset, seed)
-    return split(arrays, val_fraction, seed)
-
-
-def memory_format(model: nn.Module) -> torch.memory_format:
-    """Channels last where there are convolutions: they are a fifth faster so (traps.md). Except
-    where a strided 1x1 convolution has fewer than 8 inputs: torch 2.15 writes past the end of a
-    buffer in its backward pass on a CPU, and the process dies."""
-    convs = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
-    unsafe = any(
-        m.in_channels < 8 and set(m.kernel_size) == {1} and set(m.stride) != {1} for m in convs
-    )
-    return torch.channels_last if convs and not unsafe else torch.preserve_format
 
 
 def laid_out(model: nn.Module) -> nn.Module:
@@ -96,23 +49,6 @@ def laid_out(model: nn.Module) -> nn.Module:
             usual = torch.empty(weight.shape, device="meta").stride()
             weight.data = weight.data.as_strided(weight.shape, usual)
     return model
-
-
-class Network:
-    """A model with its plan applied: what is trained, evaluated, packed and reloaded."""
-
-    def __init__(self, spec: TrialSpec, device: torch.device | str = "cpu") -> None:
-        info = DATASETS.get(spec.task.dataset)
-        model_spec = spec.task.model
-        model = build_model(model_spec.name, model_spec.params, info.shape, info.classes)
-        layers = plan_layers(model, spec.task.binarize)
-        self.method = build_method(spec.method, dict(spec.params))
-        check_plan(spec.plan, layers, self.method.levels)
-        self.binary: list[BinaryLayer] = apply_plan(model, layers, spec.plan, self.method)
-        self.model = laid_out(model.to(device))
-
-    def verify(self) -> None:
-        verify_binary(self.model, self.binary)
 
 
 class Training:
@@ -478,122 +414,6 @@ class Training:
         self.best = state.get("best", {})
 
 
-def save_state(training: Training, path: Path) -> None:
-    """Write the state so that a crash at any moment leaves the old file or the new one."""
-    # Beside it under another name: the worker of a driver that was killed may still be writing.
-    with replacing(path) as part:
-        torch.save(training.state_dict(), part)
-        checksums.seal(part)
-
-
-def load_state(
-    training: Training, path: Path, damaged: Callable[[str], None] = lambda reason: None
-) -> bool:
-    """Continue from `path` if a usable state is there; a damaged one means starting over, and
-    `damaged` hears of it."""
-    reason = "it is another network's"
-    try:
-        checksums.check(path)
-        state = torch.load(path, map_location=training.device, weights_only=True)
-        # Looked at before anything is copied: a state that half fits would leave a mixture.
-        fits = _shapes(state["model"]) == _shapes(training.model.state_dict())
-    except FileNotFoundError:
-        return False
-    except Exception as error:  # torch raises a dozen types for a truncated or foreign file
-        fits, reason = False, (str(error).splitlines() or [type(error).__name__])[0][:200]
-    if not fits:
-        path.unlink(missing_ok=True)
-        damaged(f"its checkpoint was damaged ({reason}): it began again")
-        return False
-    training.load_state_dict(state)
-    return True
-
-
-def _shapes(tensors: dict[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in tensors.items()}
-
-
-class LearningRate:
-    """The rate as a function of the fraction of training, warm-up included."""
-
-    def __init__(self, lr: float, spec: LearningRateSpec) -> None:
-        self.warmup = spec.warmup
-        self.path: Steps | Schedule
-        if spec.shape == "steps":
-            self.path = Steps(lr, tuple(spec.at), spec.factor)
-        else:
-            self.path = Schedule(lr, lr * spec.end_factor, spec.shape, begin=spec.warmup)
-
-    def at(self, passed: float) -> float:
-        ramp = min(1.0, passed / self.warmup) if self.warmup > 0 else 1.0
-        # A first step at rate 0 would be wasted.
-        return self.path.at(passed) * max(ramp, 1e-3)
-
-
-def make_optimizer(params: list[nn.Parameter], spec: OptimizerSpec) -> torch.optim.Optimizer:
-    if spec.name == "sgd":
-        return torch.optim.SGD(
-            params,
-            spec.lr,
-            spec.momentum,
-            weight_decay=spec.weight_decay,
-            nesterov=spec.nesterov and spec.momentum > 0,
-            fused=True,
-        )
-    kind = torch.optim.Adam if spec.name == "adam" else torch.optim.AdamW
-    return kind(params, spec.lr, weight_decay=spec.weight_decay, fused=True)
-
-
 def evaluate(model: nn.Module, part: Part, kind: str = "classification") -> dict[str, float]:
     """The metrics of that kind of task, in evaluation mode."""
     return KINDS.get(kind).evaluate(model, part)
-
-
-def _norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
-    return [
-        m
-        for m in model.modules()
-        if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats
-    ]
-
-
-@torch.no_grad()
-def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
-    """Batch-norm statistics anew, as plain averages over training examples, with the weights
-    evaluation uses: only the norms run in training mode."""
-    model.eval()
-    norms = _norms(model)
-    momenta = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.reset_running_stats()
-        norm.momentum = None
-        norm.train()
-    examples = 0
-    for x, y in in_order(part, batch_size):
-        # A short last batch would count as much as a full one.
-        if len(y) < batch_size and examples:
-            break
-        model(x)
-        examples += len(y)
-        if examples >= RECALIBRATION_EXAMPLES:
-            break
-    for norm, momentum in zip(norms, momenta, strict=True):
-        norm.momentum = momentum
-        norm.eval()
-
-
-@contextmanager
-def kept_statistics(model: nn.Module) -> Iterator[None]:
-    """Batch-norm statistics are as before when the block ends."""
-    kept = [(norm, {k: v.clone() for k, v in norm.named_buffers()}) for norm in _norms(model)]
-    try:
-        yield
-    finally:
-        for norm, buffers in kept:
-            for name, value in buffers.items():
-                getattr(norm, name).copy_(value)
-
-
-def device_from_resources(gpus: float) -> torch.device:
-    """CUDA when a GPU was granted and torch has it, else the CPU."""
-    return torch.device("cuda" if gpus > 0 and torch.cuda.is_available() else "cpu")

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import TrialSpec
 
 

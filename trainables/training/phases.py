@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bitfront.trainables.registry import UserError
+from bitfront.trainables.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ def quantizer(spec: TrialSpec) -> dict[str, Any] | None:
     """F and B of the method's pair at fractions of its schedule: what a latent becomes, and how
     much of its gradient it hears; of a network with binary inputs, those of the inputs too."""
     from bitfront.trainables.methods import build_method
-    from bitfront.trainables.methods.pcpp import QuantizerPair
+    from bitfront.trainables.methods.quantizer_pair import QuantizerPair
 
     method = build_method(spec.method, dict(spec.params))
     if not isinstance(method, QuantizerPair) or method.pair().shifted or set(spec.plan) == {"F"}:

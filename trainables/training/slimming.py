@@ -19,8 +19,8 @@ from bitfront.trainables.cost import PER_ELEMENT, CostTable, task_cost_table
 from bitfront.trainables.data import Part, in_order
 from bitfront.trainables.methods import Method
 from bitfront.trainables.task import Task, TrialSpec
+from bitfront.trainables.training.checkpoint_files import load_weights, weights_of
 from bitfront.trainables.training.loop import Training
-from bitfront.trainables.training.pretraining import load_weights, weights_of
 
 Norms = dict[str, nn.modules.batchnorm._BatchNorm]
 

@@ -70,12 +70,10 @@ class Trial(tune.Trainable):
     def _build(self) -> None:
         import torch
 
-        from bitfront.trainables.training.loop import (
-            Training,
-            device_from_resources,
-            load_state,
-            search_data,
-        )
+        from bitfront.trainables.training.checkpoints import load_state
+        from bitfront.trainables.training.loop import Training
+        from bitfront.trainables.training.network import device_from_resources
+        from bitfront.trainables.training.parts import search_data
         from bitfront.trainables.training.pretraining import StageCache
 
         _collect_garbage()
@@ -149,7 +147,7 @@ class Trial(tune.Trainable):
     def _save(self) -> dict[str, str]:
         """Keep the checkpoint. Where the disk is full or away the trial goes on without: it would
         only begin again if its worker died too."""
-        from bitfront.trainables.training.loop import save_state
+        from bitfront.trainables.training.checkpoints import save_state
 
         try:
             save_state(self._training, self._state)
@@ -160,14 +158,14 @@ class Trial(tune.Trainable):
         return {}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        from bitfront.trainables.training.loop import save_state
+        from bitfront.trainables.training.checkpoints import save_state
 
         if self._training is None:
             self._build()
         save_state(self._training, Path(checkpoint_dir) / STATE_FILE)
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        from bitfront.trainables.training.loop import load_state
+        from bitfront.trainables.training.checkpoints import load_state
 
         folder = checkpoint if isinstance(checkpoint, str) else checkpoint.path
         self._build()

@@ -1,0 +1,75 @@
+"""Narrow accumulators: what an A layer makes of its sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from bitfront.trainables.layers.quantizers import CyclicActivation
+
+
+class Accumulator(nn.Module):
+    """What an A layer makes of its sums: a wrapping accumulator of a few bits, the cyclic
+    activation, then the scale (methods.md 1.14). Counts overflows in evaluation, and in training
+    how far sums exceed the range where that is penalized."""
+
+    def __init__(self, bits: int, slope: float, penalized: bool = False) -> None:
+        super().__init__()
+        self.bits = bits
+        self.slope = slope
+        self.penalized = penalized
+        self.excess: Tensor | None = None
+        self.overflows = self.sums = 0
+
+    def forward(self, z: Tensor, scale: Tensor | None) -> Tensor:
+        limit = 2.0 ** (self.bits - 1)
+        if not self.training:
+            self.overflows += int((z.abs() >= limit).sum())
+            self.sums += z.numel()
+        elif self.penalized:
+            self.excess = (z.abs() - limit).clamp_min(0).mean()
+        y: Tensor = CyclicActivation.apply(z, self.bits, self.slope)
+        return y if scale is None else y * scale
+
+    def take_counts(self) -> tuple[int, int]:
+        """(overflows, sums) since the last call."""
+        counts = self.overflows, self.sums
+        self.overflows = self.sums = 0
+        return counts
+
+
+def accumulate(layer: nn.Module, accumulator: Accumulator, scaling: nn.Module) -> None:
+    """Put the accumulator between the layer's sums and its bias. `scaling` is the quantizer of the
+    layer's weight: its scale is applied to the sums instead of the weight from now on."""
+    layer.add_module("accumulator", accumulator)
+    scaling.scaled = False  # type: ignore[assignment]
+
+    def scales() -> Tensor | None:
+        latent = layer.parametrizations.weight.original  # type: ignore[union-attr]
+        return scaling.output_scales(latent)  # type: ignore[operator]
+
+    layer.forward = _accumulating(layer, accumulator, scales)
+
+
+def _accumulating(
+    layer: nn.Module, accumulator: Accumulator, scales: Callable[[], Tensor | None]
+) -> Callable[[Tensor], Tensor]:
+    def forward(x: Tensor) -> Tensor:
+        weight: Tensor = layer.weight  # type: ignore[assignment]
+        bias: Tensor | None = layer.bias  # type: ignore[assignment]
+        shape: tuple[int, ...] = (-1,)
+        if isinstance(layer, nn.Conv2d):
+            z, shape = layer._conv_forward(x, weight, None), (1, -1, 1, 1)
+        else:
+            z = nn.functional.linear(x, weight)
+        s = scales()
+        y = accumulator(z, s if s is None else s.view(shape))
+        return y if bias is None else y + bias.view(shape)
+
+    return forward
+
+
+def accumulate_fixed(layer: nn.Module, accumulator: Accumulator, scale: Tensor | None) -> None:
+    """The same for a network that is only evaluated."""
+    layer.forward = _accumulating(layer, accumulator, lambda: scale)

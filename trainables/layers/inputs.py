@@ -1,0 +1,103 @@
+"""Binary activations: what is applied to the input of a B or A layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bitfront.trainables.layers.quantizers import sign
+from bitfront.trainables.layers.weights import Annealed
+
+
+class InputQuantizer(nn.Module):
+    """The same pair on the input of a B or A layer. `floor`: the annealed value is not taken
+    below it there."""
+
+    def __init__(self, annealed: Annealed, layer: nn.Module, floor: float = 0.0) -> None:
+        super().__init__()
+        self.annealed = annealed
+        self.floor = floor
+        self.shift = None
+        if annealed.pair.shifted:
+            self.shift = nn.Parameter(torch.zeros(input_channels(layer)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        value = max(self.floor, self.annealed.value)
+        if self.training or self.annealed.as_trained:
+            return self.annealed.pair(x, value, self.shift)
+        return sign(x if self.shift is None else x - self.shift)
+
+
+def input_channels(layer: nn.Module) -> tuple[int, ...]:
+    """The shape of one number a channel of the layer's input."""
+    if isinstance(layer, nn.Conv2d):
+        return (1, layer.in_channels, 1, 1)
+    assert isinstance(layer, nn.Linear)
+    return (layer.in_features,)
+
+
+class SignInput(nn.Module):
+    """The input quantizer of a network that is only evaluated."""
+
+    shift: Tensor | None
+
+    def __init__(self, shift: Tensor | None = None) -> None:
+        super().__init__()
+        self.register_buffer("shift", shift)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return sign(x if self.shift is None else x - self.shift)
+
+
+class _QuantizedAgain:
+    """While a layer runs: its float input is kept for the backward pass instead of the quantized
+    one, and quantized again there. The layer before keeps the float input anyway, so that binary
+    activations cost no memory of their own."""
+
+    def __init__(self, quantizer: nn.Module, x: Tensor, quantized: Tensor) -> None:
+        self.quantizer = quantizer
+        self.x = x.detach()
+        self.version = x._version
+        self.storage = quantized.untyped_storage().data_ptr()
+
+    def pack(self, tensor: Tensor) -> Any:
+        if tensor.untyped_storage().data_ptr() != self.storage:
+            # The tensor itself would close a circle where a function keeps its own output.
+            return tensor.detach()
+        return tensor.size(), tensor.stride(), tensor.storage_offset()
+
+    @torch.no_grad()
+    def unpack(self, kept: Any) -> Tensor:
+        if isinstance(kept, Tensor):
+            return kept
+        if self.x._version != self.version:
+            raise RuntimeError("the input of a binary layer was changed in place after its use")
+        again: Tensor = self.quantizer(self.x)
+        return again.as_strided(*kept)
+
+
+def quantize_input(layer: nn.Module, quantizer: nn.Module) -> None:
+    """Run the layer's input through `quantizer` first; as a submodule it follows train / eval."""
+    layer.add_module("input_quantizer", quantizer)
+    running: list[torch.autograd.graph.saved_tensors_hooks] = []
+
+    def before(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, *more = args
+        # By its name: whoever looks into layers may have put another one there.
+        now: nn.Module = module.input_quantizer  # type: ignore[assignment]
+        quantized: Tensor = now(x)
+        if quantized.requires_grad and quantized is not x:
+            again = _QuantizedAgain(now, x, quantized)
+            hooks = torch.autograd.graph.saved_tensors_hooks(again.pack, again.unpack)
+            hooks.__enter__()
+            running.append(hooks)
+        return (quantized, *more)
+
+    def after(module: nn.Module, args: Any, output: Any) -> None:
+        if running:
+            running.pop().__exit__()
+
+    layer.register_forward_pre_hook(before)
+    layer.register_forward_hook(after, always_call=True)

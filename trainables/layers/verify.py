@@ -1,0 +1,49 @@
+"""The check that a planned network is what its plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.layers.binary import BinaryLayer
+from bitfront.trainables.layers.weights import PER_CHANNEL
+
+
+class NotBinaryError(UserError):
+    """A layer the plan calls binary holds other values."""
+
+
+@torch.no_grad()
+def verify_binary(model: nn.Module, layers: Sequence[BinaryLayer]) -> None:
+    """Every binary layer holds -s and +s only, one s > 0 a scale group; a pruned one also zeros,
+    and exactly as many other weights as promised. Looks at the weight the network really
+    multiplies with in evaluation, not at how it was made."""
+    was_training = model.training
+    model.eval()
+    try:
+        for layer in layers:
+            weight: Tensor = layer.module.weight  # type: ignore[assignment]
+            left = int(weight.count_nonzero())
+            if layer.kept is not None and left != layer.kept:
+                raise NotBinaryError(
+                    f"layer {layer.name} holds {left} weights, {layer.kept} were promised"
+                )
+            if layer.level != "S" and not _two_valued(weight, layer):
+                levels = weight.unique().numel()
+                raise NotBinaryError(
+                    f"layer {layer.name} is not binary: it holds {levels} different values"
+                )
+    finally:
+        model.train(was_training)
+
+
+def _two_valued(weight: Tensor, layer: BinaryLayer) -> bool:
+    groups = weight.flatten(1) if layer.scale in PER_CHANNEL else weight.reshape(1, -1)
+    s = groups.abs().amax(1, keepdim=True)
+    fine = groups.abs() == s
+    if layer.kept is not None:
+        fine |= groups == 0
+    return bool((fine & (s > 0)).all())

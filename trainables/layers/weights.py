@@ -1,0 +1,174 @@
+"""What a binary layer multiplies with: the latent through F and its scale in training, its sign in
+evaluation."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from bitfront.trainables.layers.quantizers import Pair, sign
+
+
+class Annealed:
+    """A quantizer pair and its present annealed value, shared by all layers of a network.
+    `as_trained` makes evaluation use F instead of the sign, for the soft accuracy."""
+
+    def __init__(self, pair: Pair, value: float) -> None:
+        self.pair = pair
+        self.value = value
+        self.as_trained = False
+
+
+# Words of the scale parameter that mean one scale an output channel.
+PER_CHANNEL = ("channel", "power2", "learned")
+
+
+def mean_magnitude(w: Tensor, scale: str) -> Tensor | None:
+    """mean |w| over the scale group, without gradient (methods.md 1.8, 1.11); as a power of two
+    for `power2` (methods.md 1.7)."""
+    if scale == "none":
+        return None
+    dims = tuple(range(w.dim())) if scale == "layer" else tuple(range(1, w.dim()))
+    mean = w.detach().abs().mean(dims, keepdim=True)
+    return torch.exp2(torch.round(torch.log2(mean))) if scale == "power2" else mean
+
+
+class Standardized(nn.Module):
+    """(w - mean) / std per output channel (methods.md 1.7): as many +1 as -1, about."""
+
+    def forward(self, latent: Tensor) -> Tensor:
+        dims = tuple(range(1, latent.dim()))
+        centred = latent - latent.mean(dims, keepdim=True)
+        return centred / centred.std(dims, keepdim=True).clamp_min(1e-12)
+
+
+class Rotated(nn.Module):
+    """The standardized weight w turned towards the corners of the cube: w + |sin angle| (R1' w R2
+    - w), every output channel seen as a matrix; the angle is learnable (methods.md 1.6)."""
+
+    ROUNDS = 3
+    left: Tensor
+    right: Tensor
+
+    def __init__(self, latent: Tensor) -> None:
+        super().__init__()
+        size = latent[0].numel()
+        rows = max(n for n in range(1, math.isqrt(size) + 1) if size % n == 0)
+        self.standardized = Standardized()
+        self.angle = nn.Parameter(torch.full((), math.pi / 2))
+        self.register_buffer("left", torch.eye(rows))
+        self.register_buffer("right", torch.eye(size // rows))
+
+    def _matrices(self, w: Tensor) -> Tensor:
+        return w.reshape(len(w), len(self.left), len(self.right))
+
+    def _turned(self, x: Tensor) -> Tensor:
+        return self.left.T @ x @ self.right
+
+    def forward(self, latent: Tensor) -> Tensor:
+        w = self.standardized(latent)
+        turned = self._turned(self._matrices(w)).reshape(w.shape)
+        return w + self.angle.sin().abs() * (turned - w)
+
+    @torch.no_grad()
+    def estimate(self, latent: Tensor) -> None:
+        """Alternate between the signs B of R1' X R2 and the rotations that bring it nearest to
+        them: each is the orthogonal factor of a sum over output channels."""
+        x = self._matrices(self.standardized(latent))
+        for _ in range(self.ROUNDS):
+            b = sign(self._turned(x))
+            self.left = _nearest_rotation(torch.einsum("nij,jk,nlk->il", x, self.right, b))
+            self.right = _nearest_rotation(torch.einsum("nij,ik,nkl->jl", x, self.left, b))
+
+
+def _nearest_rotation(m: Tensor) -> Tensor:
+    """The orthogonal R with the greatest trace of R' M: U V' of the singular vectors M = U S V'."""
+    u, _, vh = torch.linalg.svd(m)
+    return u @ vh
+
+
+class WeightQuantizer(nn.Module):
+    """F of the latent while training, the sign in evaluation; times the scale of its group.
+
+    The latent may go through `before` first, which standardizes or rotates it. A layer with an
+    accumulator has its scale applied after it (`scaled` is False then)."""
+
+    def __init__(
+        self,
+        annealed: Annealed,
+        scale: str,
+        latent: Tensor,
+        before: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.annealed = annealed
+        self.scale = scale
+        self.scaled = True
+        self.before = before if before is not None else nn.Identity()
+        per_channel = (len(latent), *(1,) * (latent.dim() - 1))
+        self.shift = nn.Parameter(torch.zeros(per_channel)) if annealed.pair.shifted else None
+        self.learned = nn.Parameter(torch.ones(per_channel)) if scale == "learned" else None
+        self.start(latent)
+
+    @torch.no_grad()
+    def start(self, latent: Tensor) -> None:
+        """What is learned beside the latent begins at its place for these weights."""
+        if isinstance(self.before, Rotated):
+            self.before.estimate(latent)
+        if self.learned is not None:
+            self.learned.copy_(mean_magnitude(self.before(latent), "channel"))  # type: ignore[arg-type]
+
+    def scales(self, w: Tensor) -> Tensor | None:
+        if self.learned is not None:
+            return self.learned.abs()
+        return mean_magnitude(w, self.scale)
+
+    def output_scales(self, latent: Tensor) -> Tensor | None:
+        """The scales of a layer that applies them to its sums."""
+        return self.scales(self.before(latent))
+
+    def soft(self, w: Tensor) -> Tensor:
+        """F of the weight, without its scale."""
+        return self.annealed.pair(w, self.annealed.value, self.shift)
+
+    def sign(self, w: Tensor) -> Tensor:
+        return sign(w if self.shift is None else w - self.shift)
+
+    def forward(self, latent: Tensor) -> Tensor:
+        w = self.before(latent)
+        out = self.soft(w) if self.training or self.annealed.as_trained else self.sign(w)
+        s = self.scales(w) if self.scaled else None
+        return out if s is None else out * s
+
+    def forward_backward(self, latent: Tensor) -> tuple[Tensor, Tensor]:
+        """F and B at this latent, without scale."""
+        with torch.enable_grad():
+            w = self.before(latent).detach().requires_grad_()
+            out = self.soft(w)
+            (heard,) = torch.autograd.grad(out, w, torch.ones_like(out))
+        return out.detach(), heard
+
+    @torch.no_grad()
+    def hard_parts(self, latent: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The signs and the scales that evaluation multiplies with."""
+        w = self.before(latent)
+        s = self.scales(w)
+        return self.sign(w), None if s is None else s.detach()
+
+
+class UpdatedWeight(WeightQuantizer):
+    """The weight of a scheme that projects the parameter itself: training sees it as it is."""
+
+    def soft(self, w: Tensor) -> Tensor:
+        return w.view_as(w)
+
+    def scales(self, w: Tensor) -> Tensor | None:
+        """Of the signs, in evaluation."""
+        soft = self.training or self.annealed.as_trained
+        return None if soft else super().scales(w)
+
+    @torch.no_grad()
+    def hard_parts(self, latent: Tensor) -> tuple[Tensor, Tensor | None]:
+        return self.sign(latent), super().scales(latent)

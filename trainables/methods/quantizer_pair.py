@@ -1,0 +1,186 @@
+"""The methods with a latent weight, a forward quantizer F and a backward quantizer B share this:
+w* <- w* - eta B(w*) g(F(w*))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from bitfront.trainables.methods.base import LatentMethod
+from bitfront.trainables.parameters import Choice, Float, Int, Param, Value
+from bitfront.trainables.training.phases import Phase
+from bitfront.trainables.training.schedules import Schedule
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from bitfront.trainables.layers.quantizers import Pair
+    from bitfront.trainables.layers.weights import Annealed
+
+
+PCPP = (
+    "Lu et al., Understanding Neural Network Binarization with Forward and Backward Proximal "
+    "Quantizers, NeurIPS 2023"
+)
+
+
+SCALE = Param(
+    "none",
+    Choice(("none", "layer", "channel", "power2", "learned")),
+    "of the binary weights: none; mean |w| of the layer, of the output channel, or that as a "
+    "power of two; or learned, one an output channel",
+)
+
+
+# Where training does not multiply with the scale, it cannot be learned.
+FIXED_SCALE = Param(
+    "none",
+    Choice(("none", "layer", "channel", "power2")),
+    "of the binary weights: none; mean |w| of the layer, of the output channel, or that as a "
+    "power of two",
+)
+
+
+ACCUMULATOR = {
+    "acc_bits": Param(
+        8, Int(2, 24), "of the accumulators of A layers", search=Choice((6, 8, 10, 12))
+    ),
+    "acc_slope": Param(
+        2.0,
+        Float(0.1, 64.0),
+        "how fast the cyclic activation of A layers falls at the ends of its range",
+        search=Choice((1.0, 2.0, 4.0, 8.0)),
+    ),
+    "acc_penalty": Param(
+        0.0,
+        Float(0.0, 10.0),
+        "weight in the loss of how far sums of A layers exceed the accumulator",
+        search=Float(1e-5, 1e-2, log=True),
+    ),
+}
+
+
+def clamp(default: bool) -> Param:
+    return Param(default, Choice((True, False)), "clip latents to [-1, 1] after each step")
+
+
+def scheduled(name: str, start: Param, end: Param, shape: str = "linear") -> dict[str, Param]:
+    """The four parameters of a value that is annealed, as the `schedule` form of the YAML wants
+    them."""
+    return {
+        f"{name}_start": start,
+        f"{name}_end": end,
+        f"{name}_until": Param(
+            1.0, Float(0.01, 1.0), f"fraction of training at which {name}_end is reached"
+        ),
+        f"{name}_shape": Param(
+            shape, Choice(("linear", "cosine", "exponential")), f"of {name}'s path"
+        ),
+    }
+
+
+def declared_schedule(values: dict[str, Value], name: str) -> Schedule:
+    """The path that the four parameters of `scheduled` describe."""
+    start, end, until = (float(values[f"{name}_{part}"]) for part in ("start", "end", "until"))
+    return Schedule(start, end, str(values[f"{name}_shape"]), until=until)
+
+
+class QuantizerPair(LatentMethod):
+    """Latents through one (F, B) pair, inputs of B and A layers through the same one."""
+
+    family = "pcpp"
+    paper = PCPP
+    levels = "FWBA"
+    # The least annealed value inputs are quantized with.
+    input_floor: ClassVar[float] = 0.0
+
+    def __init__(self, given: dict[str, object] | None = None) -> None:
+        super().__init__(given)
+        self._schedule = self._make_schedule()
+        self._annealed: Annealed | None = None
+
+    def _make_schedule(self) -> Schedule:
+        return Schedule(1.0, 1.0, "constant")
+
+    def _declared_schedule(self, name: str) -> Schedule:
+        return declared_schedule(self.values, name)
+
+    @property
+    def annealed(self) -> Annealed:
+        """The one annealed value that weights and activations share (methods.md 1.9)."""
+        if self._annealed is None:
+            from bitfront.trainables.layers.weights import Annealed
+
+            self._annealed = Annealed(self.pair(), self._schedule.at(0.0))
+        return self._annealed
+
+    def pair(self) -> Pair:
+        """F and B; by default those `quantizers.PAIRS` has under the method's name."""
+        from bitfront.trainables.layers.quantizers import PAIRS
+
+        return PAIRS[self.name]
+
+    @property
+    def soft(self) -> bool:
+        return self.annealed.pair.soft
+
+    @contextmanager
+    def as_trained(self) -> Iterator[None]:
+        self.annealed.as_trained = True
+        try:
+            yield
+        finally:
+            self.annealed.as_trained = False
+
+    def weight_quantizer(self, layer: nn.Module) -> nn.Module:
+        from bitfront.trainables.layers.weights import WeightQuantizer
+
+        weight: Any = layer.weight
+        return WeightQuantizer(self.annealed, self.scale, weight, self.before_sign(weight))
+
+    def before_sign(self, weight: Tensor) -> nn.Module | None:
+        """What the latent goes through before it is quantized."""
+        return None
+
+    def input_quantizer(self, layer: nn.Module) -> nn.Module:
+        from bitfront.trainables.layers.inputs import InputQuantizer
+
+        return InputQuantizer(self.annealed, layer, self.input_floor)
+
+    def accumulate(self, layer: nn.Module, quantizer: nn.Module) -> None:
+        from bitfront.trainables.layers.accumulators import Accumulator, accumulate
+
+        bits, slope = int(self.values["acc_bits"]), float(self.values["acc_slope"])
+        accumulator = Accumulator(bits, slope, penalized=float(self.values["acc_penalty"]) > 0)
+        self._accumulators.append(accumulator)
+        accumulate(layer, accumulator, quantizer)
+
+    def penalty(self) -> Tensor | None:
+        excess = [a.excess for a in self._accumulators if a.excess is not None]
+        if not excess:
+            return None
+        for accumulator in self._accumulators:
+            accumulator.excess = None
+        return float(self.values["acc_penalty"]) * sum(excess[1:], excess[0])
+
+    def enter(self, phase: Phase) -> None:
+        for layer in self.layers:
+            layer.quantizer.start(layer.latent.detach())  # type: ignore[operator]
+
+    def value_at(self, fraction: float) -> float:
+        """The annealed value after so much of training."""
+        return self._schedule.at(fraction)
+
+    def before_step(self, fraction: float) -> None:
+        self.annealed.value = self.value_at(fraction)
+
+    def after_step(self) -> None:
+        if self.values.get("clamp"):
+            from bitfront.trainables.layers.binary import clamp_latents
+
+            clamp_latents(self.layers)
+
+    def before_evaluation(self) -> None:
+        for accumulator in self._accumulators:
+            accumulator.take_counts()

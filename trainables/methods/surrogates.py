@@ -1,0 +1,126 @@
+"""Bi-Real, R-BNN, IR-Net's EDE and ReActNet, and the forms of them that fit ProxConnect++."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from bitfront.trainables.methods.base import METHODS
+from bitfront.trainables.methods.quantizer_pair import (
+    ACCUMULATOR,
+    PCPP,
+    SCALE,
+    QuantizerPair,
+    clamp,
+    scheduled,
+)
+from bitfront.trainables.parameters import Choice, Float, Param
+from bitfront.trainables.training.schedules import Schedule
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+@METHODS.register("bi-real")
+class BiReal(QuantizerPair):
+    name = "bi-real"
+    paper = "Liu et al., Bi-Real Net, ECCV 2018"
+    doc = "F = sign, B = max(0, 2 - 2 |w|)"
+    params: ClassVar = {"scale": SCALE, "clamp": clamp(False), **ACCUMULATOR}
+
+
+def _sharpness(start: float) -> dict[str, Param]:
+    return scheduled(
+        "t",
+        Param(start, Float(1e-4, 100.0), "sharpness at first", search=Choice((1e-3, 1e-2, 1e-1))),
+        Param(10.0, Float(1e-4, 1000.0), "sharpness at last", search=Choice((5.0, 10.0, 20.0))),
+        shape="exponential",
+    )
+
+
+class Sharpening(QuantizerPair):
+    """Pairs with a sharpness t that grows exponentially and a gain k = max(1/t, 1)."""
+
+    def _make_schedule(self) -> Schedule:
+        return self._declared_schedule("t")
+
+
+@METHODS.register("r-bnn")
+class RotatedBNN(Sharpening):
+    name = "r-bnn"
+    paper = "Lin et al., Rotated Binary Neural Network, NeurIPS 2020"
+    doc = "F = sign, B = k max(0, sqrt(2) t - t^2 |w|), t annealed; the rotation is an option"
+    # Inputs are quantized with k = 1 (methods.md 1.6).
+    input_floor = 1.0
+    params: ClassVar = {
+        **_sharpness(1e-2),
+        "rotate": Param(
+            False,
+            Choice((True, False)),
+            "standardize the latents and rotate them towards the corners, anew each epoch",
+        ),
+        "scale": SCALE,
+        "clamp": clamp(False),
+        **ACCUMULATOR,
+    }
+
+    def before_sign(self, weight: Tensor) -> nn.Module | None:
+        from bitfront.trainables.layers.weights import Rotated
+
+        return Rotated(weight) if self.values["rotate"] else None
+
+    def before_epoch(self) -> None:
+        if self.values["rotate"]:
+            for layer in self.layers:
+                layer.quantizer.before.estimate(layer.latent.detach())  # type: ignore[union-attr, operator]
+        super().before_epoch()
+
+
+@METHODS.register("poly+")
+class PolyPlus(Sharpening):
+    name = "poly+"
+    doc = "F = the primitive of R-BNN's slope, B = that slope, t annealed; evaluated with the sign"
+    input_floor = 1.0
+    params: ClassVar = {**_sharpness(1e-2), "scale": SCALE, "clamp": clamp(False), **ACCUMULATOR}
+
+
+class ErrorDecay(Sharpening):
+    paper = "Qin et al., Forward and Backward Information Retention (IR-Net), CVPR 2020"
+    params: ClassVar = {
+        **_sharpness(1e-1),
+        "standardize": Param(
+            False, Choice((True, False)), "latents to mean 0 and deviation 1 in each channel first"
+        ),
+        "scale": SCALE,
+        "clamp": clamp(False),
+        **ACCUMULATOR,
+    }
+
+    def before_sign(self, weight: Tensor) -> nn.Module | None:
+        from bitfront.trainables.layers.weights import Standardized
+
+        return Standardized() if self.values["standardize"] else None
+
+
+@METHODS.register("ede")
+class EDE(ErrorDecay):
+    name = "ede"
+    doc = "F = sign, B = k t (1 - tanh^2(t w)), t annealed (IR-Net's error decay estimator)"
+
+
+@METHODS.register("ede+")
+class EDEPlus(ErrorDecay):
+    name = "ede+"
+    paper = PCPP
+    doc = "F = k tanh(t w), B = its slope, t annealed; evaluated with the sign"
+
+
+@METHODS.register("react")
+class ReAct(QuantizerPair):
+    name = "react"
+    paper = "Liu et al., ReActNet, ECCV 2020"
+    doc = "F = sign(w - a), B = max(0, 2 - 2 |w - a|), a shift a learned for every channel"
+    params: ClassVar = {"scale": SCALE, "clamp": clamp(False), **ACCUMULATOR}
+
+    @property
+    def shifts_inputs(self) -> bool:
+        return True

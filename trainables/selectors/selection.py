@@ -1,0 +1,61 @@
+"""Selectors at work, and what they found on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bitfront.trainables import checksums
+from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.files import write_atomically
+from bitfront.trainables.selectors.base import Note, Selection, SelectionSpec
+
+if TYPE_CHECKING:
+    pass
+
+
+def select(
+    spec: SelectionSpec,
+    selections: Path | None = None,
+    stages: Path | None = None,
+    gpus: float = 0.0,
+    note: Note = lambda text: None,
+) -> Selection:
+    """The selector's order for a task: looked up in `selections`, else made, which for a trained
+    selector begins with training a network (kept in `stages`)."""
+    found = stored(spec, selections) if selections is not None else None
+    if found is not None:
+        return found
+    selector = spec.build()
+    if selector.trained:
+        from bitfront.trainables.selectors.scoring import run
+
+        selection = run(selector, spec, stages, gpus, note)
+    else:
+        table = task_cost_table(spec.task)
+        order = list(selector.order(table, spec.seed))
+        layers = [layer.name for layer in table.plan_layers]
+        selection = Selection(spec=spec, layers=layers, order=order)
+    if selections is not None:
+        store(selection, selections)
+    return selection
+
+
+def store(selection: Selection, folder: Path) -> Path:
+    """Written whole or not at all."""
+    file = _file(selection.spec, folder)
+    write_atomically(file, checksums.sealed_json(selection.model_dump(mode="json")))
+    return file
+
+
+def stored(spec: SelectionSpec, folder: Path) -> Selection | None:
+    """What was found before; None where nothing was, or the file is damaged."""
+    try:
+        content = checksums.opened_json(_file(spec, folder).read_text(encoding="utf-8"))
+        return Selection.model_validate(content)
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _file(spec: SelectionSpec, folder: Path) -> Path:
+    return folder / f"{spec.selector}-{spec.fingerprint()}.json"

@@ -1,0 +1,53 @@
+"""A model with its plan applied, and where it is trained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from bitfront.trainables.data import DATASETS
+from bitfront.trainables.layers.binary import BinaryLayer, apply_plan
+from bitfront.trainables.layers.verify import verify_binary
+from bitfront.trainables.methods import build_method
+from bitfront.trainables.models import build_model
+from bitfront.trainables.plan import check_plan, plan_layers
+from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.training.loop import laid_out
+
+if TYPE_CHECKING:
+    pass
+
+
+def memory_format(model: nn.Module) -> torch.memory_format:
+    """Channels last where there are convolutions: they are a fifth faster so (traps.md). Except
+    where a strided 1x1 convolution has fewer than 8 inputs: torch 2.15 writes past the end of a
+    buffer in its backward pass on a CPU, and the process dies."""
+    convs = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
+    unsafe = any(
+        m.in_channels < 8 and set(m.kernel_size) == {1} and set(m.stride) != {1} for m in convs
+    )
+    return torch.channels_last if convs and not unsafe else torch.preserve_format
+
+
+class Network:
+    """A model with its plan applied: what is trained, evaluated, packed and reloaded."""
+
+    def __init__(self, spec: TrialSpec, device: torch.device | str = "cpu") -> None:
+        info = DATASETS.get(spec.task.dataset)
+        model_spec = spec.task.model
+        model = build_model(model_spec.name, model_spec.params, info.shape, info.classes)
+        layers = plan_layers(model, spec.task.binarize)
+        self.method = build_method(spec.method, dict(spec.params))
+        check_plan(spec.plan, layers, self.method.levels)
+        self.binary: list[BinaryLayer] = apply_plan(model, layers, spec.plan, self.method)
+        self.model = laid_out(model.to(device))
+
+    def verify(self) -> None:
+        verify_binary(self.model, self.binary)
+
+
+def device_from_resources(gpus: float) -> torch.device:
+    """CUDA when a GPU was granted and torch has it, else the CPU."""
+    return torch.device("cuda" if gpus > 0 and torch.cuda.is_available() else "cpu")

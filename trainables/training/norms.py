@@ -1,0 +1,65 @@
+"""Statistics of batch norms: measured anew, kept, averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from bitfront.trainables.data import Part, in_order
+
+if TYPE_CHECKING:
+    pass
+
+
+# Enough to settle running statistics (methods.md 4.8 uses 200 batches; their error falls with the
+# root of the number of examples).
+RECALIBRATION_EXAMPLES = 4096
+
+
+def _norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
+    return [
+        m
+        for m in model.modules()
+        if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats
+    ]
+
+
+@torch.no_grad()
+def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
+    """Batch-norm statistics anew, as plain averages over training examples, with the weights
+    evaluation uses: only the norms run in training mode."""
+    model.eval()
+    norms = _norms(model)
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
+        norm.train()
+    examples = 0
+    for x, y in in_order(part, batch_size):
+        # A short last batch would count as much as a full one.
+        if len(y) < batch_size and examples:
+            break
+        model(x)
+        examples += len(y)
+        if examples >= RECALIBRATION_EXAMPLES:
+            break
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum
+        norm.eval()
+
+
+@contextmanager
+def kept_statistics(model: nn.Module) -> Iterator[None]:
+    """Batch-norm statistics are as before when the block ends."""
+    kept = [(norm, {k: v.clone() for k, v in norm.named_buffers()}) for norm in _norms(model)]
+    try:
+        yield
+    finally:
+        for norm, buffers in kept:
+            for name, value in buffers.items():
+                getattr(norm, name).copy_(value)

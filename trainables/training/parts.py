@@ -1,0 +1,40 @@
+"""The parts of a data set a search may see."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from bitfront.trainables.data import Part, load_train, split
+from bitfront.trainables.task import Task
+
+if TYPE_CHECKING:
+    pass
+
+
+def search_data(task: Task) -> tuple[Part, Part]:
+    """(train, validation): all a search may see. The test set is not reachable from here."""
+    return _search_data(
+        task.dataset,
+        task.data_dir,
+        task.normalize,
+        task.subset,
+        task.val_fraction,
+        task.split_seed,
+    )
+
+
+# An actor trains many trials on the same data; two entries serve a change of the task in between.
+@lru_cache(maxsize=2)
+def _search_data(
+    dataset: str,
+    data_dir: str | None,
+    normalize: str,
+    subset: int | None,
+    val_fraction: float,
+    seed: int,
+) -> tuple[Part, Part]:
+    arrays = load_train(dataset, data_dir, normalize)
+    if subset is not None and subset < len(arrays):
+        arrays = arrays.take(subset, seed)
+    return split(arrays, val_fraction, seed)
