@@ -28,8 +28,7 @@ from bitfront.trainables.registry import quoted
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tensor_files import write_tensors
 from bitfront.trainables.text_files import check_format, parse_json
-from bitfront.trainables.training.loop import laid_out
-from bitfront.trainables.training.network import Network
+from bitfront.trainables.training.network import Network, laid_out
 
 FORMAT = "bitfront-packed"
 VERSION = 1

@@ -5,7 +5,6 @@ the head keeps the searches, in its BITFRONT_HOME or ~/bitfront-runs."""
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import secrets
 import shlex
@@ -18,13 +17,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import bitfront
 from bitfront.search.urls import has_secret, know, redacted, sqlite_path
 from bitfront.trainables.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails, JobSubmissionClient
 
-PACKAGES = ("search", "spaces", "trainables", "dashboards")
 HOME_THERE = '"${BITFRONT_HOME:-$HOME/bitfront-runs}"'
 # Of the metadata of a job.
 SEARCH, HOME = "bitfront_search", "bitfront_home"
@@ -41,8 +40,8 @@ def is_remote(address: str | None) -> bool:
 
 
 def shipped_code() -> list[str]:
-    """The folders of this installation's packages, for `py_modules`."""
-    return [str(Path(str(importlib.import_module(p).__file__)).parent) for p in PACKAGES]
+    """The folder of this installation's package, for `py_modules`."""
+    return [str(Path(bitfront.__file__).parent)]
 
 
 class Head:

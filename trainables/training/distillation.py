@@ -30,8 +30,8 @@ from bitfront.trainables.training.checkpoint_files import (
     match,
     read_checkpoint,
 )
-from bitfront.trainables.training.loop import Training, laid_out
-from bitfront.trainables.training.network import Network
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.network import Network, laid_out
 from bitfront.trainables.training.pretraining import starting_weights, trained_stage
 
 # (network, examples, labels) -> loss.

@@ -38,19 +38,6 @@ class DivergedError(Exception):
     """The loss or a parameter is no longer a finite number."""
 
 
-def laid_out(model: nn.Module) -> nn.Module:
-    """The model in its memory format, in place. A weight that fits both formats (one input channel,
-    or a 1x1 kernel) gets the strides of the usual one, as what is computed from it has: torch
-    chooses a kernel by them on AVX-512, and a reloaded network would differ in the last bits."""
-    model.to(memory_format=memory_format(model))
-    for weight in model.parameters():
-        both = weight.dim() == 4 and weight.is_contiguous()
-        if both and weight.is_contiguous(memory_format=torch.channels_last):
-            usual = torch.empty(weight.shape, device="meta").stride()
-            weight.data = weight.data.as_strided(weight.shape, usual)
-    return model
-
-
 class Training:
     """One training run: `epoch()` until `done`; `state_dict()` after any epoch continues it.
 

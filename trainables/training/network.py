@@ -8,13 +8,20 @@ import torch
 from torch import nn
 
 from bitfront.trainables.data import DATASETS
+from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.training.network import Network, memory_format
+
+if TYPE_CHECKING:
+    pass
+
+from typing import TYPE_CHECKING
+
 from bitfront.trainables.layers.binary import BinaryLayer, apply_plan
 from bitfront.trainables.layers.verify import verify_binary
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
 from bitfront.trainables.plan import check_plan, plan_layers
-from bitfront.trainables.task import TrialSpec
-from bitfront.trainables.training.loop import laid_out
+from bitfront.trainables.training.network import laid_out
 
 if TYPE_CHECKING:
     pass
@@ -51,3 +58,16 @@ class Network:
 def device_from_resources(gpus: float) -> torch.device:
     """CUDA when a GPU was granted and torch has it, else the CPU."""
     return torch.device("cuda" if gpus > 0 and torch.cuda.is_available() else "cpu")
+
+
+def laid_out(model: nn.Module) -> nn.Module:
+    """The model in its memory format, in place. A weight that fits both formats (one input channel,
+    or a 1x1 kernel) gets the strides of the usual one, as what is computed from it has: torch
+    chooses a kernel by them on AVX-512, and a reloaded network would differ in the last bits."""
+    model.to(memory_format=memory_format(model))
+    for weight in model.parameters():
+        both = weight.dim() == 4 and weight.is_contiguous()
+        if both and weight.is_contiguous(memory_format=torch.channels_last):
+            usual = torch.empty(weight.shape, device="meta").stride()
+            weight.data = weight.data.as_strided(weight.shape, usual)
+    return model
