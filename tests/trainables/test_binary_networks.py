@@ -9,7 +9,7 @@ from torch import nn
 from bitfront.spaces.space import FixedPlan, FreePlan
 from bitfront.trainables.cost import cost_table
 from bitfront.trainables.models import build_model
-from bitfront.trainables.models.binary_networks import ReActBlock
+from bitfront.trainables.models.brn import ReActBlock
 from bitfront.trainables.plan import plan_layers
 
 

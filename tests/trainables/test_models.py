@@ -21,7 +21,9 @@ from bitfront.trainables.layers.verify import verify_binary
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import MODELS, build_model
 from bitfront.trainables.models.activations import BinReLU, RPReLU
-from bitfront.trainables.models.networks import Block, MobileBlock, PaddedShortcut
+from bitfront.trainables.models.mobilenet import MobileBlock
+from bitfront.trainables.models.residual import Block
+from bitfront.trainables.models.resnet20 import PaddedShortcut
 from bitfront.trainables.plan import PlanLayer, plan_layers
 from bitfront.trainables.training.loop import evaluate
 from bitfront.trainables.training.network import memory_format

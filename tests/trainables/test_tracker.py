@@ -29,7 +29,7 @@ from bitfront.trainables.data.sequences import Sequences, context_side
 from bitfront.trainables.data.shapes import moving_shapes
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.models import build_model
-from bitfront.trainables.models.siamese import OUT_SCALE, SiamFC, respond
+from bitfront.trainables.models.siamfc import OUT_SCALE, SiamFC, respond
 from bitfront.trainables.plan import plan_layers
 from bitfront.trainables.selectors import SelectionSpec
 from bitfront.trainables.selectors.scoring import Scoring, Switchable

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bitfront.trainables.layers.latents import Averaged, Latent
 
 
-@METHODS.register("bayesbinn")
+@METHODS.register
 class BayesBiNNMethod(OwnOptimizer):
     name = "bayesbinn"
     paper = (
@@ -94,7 +94,7 @@ class BayesBiNNMethod(OwnOptimizer):
         return Averaged(model, self.shared, samples, combine, str(self.values["average"]), seed)
 
 
-@METHODS.register("ste-adam")
+@METHODS.register
 class STEAdamMethod(OwnOptimizer):
     name = "ste-adam"
     paper = "Courbariaux et al., BinaryConnect, NeurIPS 2015, with Adam as in BayesBiNN"
@@ -112,7 +112,7 @@ class STEAdamMethod(OwnOptimizer):
         return ClippedAdam(latents, float(self.values["lr"]))
 
 
-@METHODS.register("bop")
+@METHODS.register
 class BopMethod(OwnOptimizer):
     name = "bop"
     paper = "Helwegen et al., Latent Weights Do Not Exist, NeurIPS 2019"

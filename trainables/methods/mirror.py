@@ -29,7 +29,7 @@ class Sharpened(OwnOptimizer):
         self.shared.value = self._beta.at(fraction)
 
 
-@METHODS.register("pmf")
+@METHODS.register
 class PMFMethod(Sharpened):
     name = "pmf"
     paper = "Ajanthan et al., Proximal Mean-field for Neural Network Quantization, ICCV 2019"
@@ -68,7 +68,7 @@ class PMFMethod(Sharpened):
         return Adam([*latents, *shifts], lr, weight_decay=decay, fused=True)
 
 
-@METHODS.register("bmd")
+@METHODS.register
 class BMDMethod(Sharpened):
     name = "bmd"
     paper = "Ajanthan et al., Mirror Descent View for Neural Network Quantization, AISTATS 2021"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bitfront.trainables.layers.latents import Latent
 
 
-@METHODS.register("lr-net")
+@METHODS.register
 class LRNetMethod(OwnOptimizer):
     name = "lr-net"
     paper = (
@@ -71,7 +71,7 @@ class LRNetMethod(OwnOptimizer):
         return weight * sum(terms[1:], terms[0])
 
 
-@METHODS.register("bnew")
+@METHODS.register
 class BNEWMethod(OwnOptimizer):
     name = "bnew"
     paper = "Binary Neural Networks without Auxiliary Weights (BNEW), BMVC 2022"

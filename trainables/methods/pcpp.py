@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     pass
 
 
-@METHODS.register("fp")
+@METHODS.register
 class FullPrecision(Method):
     name = "fp"
     family = "full precision"
@@ -31,21 +31,21 @@ class FullPrecision(Method):
     levels = "F"
 
 
-@METHODS.register("bc")
+@METHODS.register
 class BinaryConnect(QuantizerPair):
     name = "bc"
     doc = "F = sign, B = 1 (BinaryConnect)"
     params: ClassVar = {"scale": SCALE, "clamp": clamp(True), **ACCUMULATOR}
 
 
-@METHODS.register("bnn")
+@METHODS.register
 class BNN(QuantizerPair):
     name = "bnn"
     doc = "F = sign, B = 1[|w| <= 1]"
     params: ClassVar = {"scale": SCALE, "clamp": clamp(True), **ACCUMULATOR}
 
 
-@METHODS.register("bnn+")
+@METHODS.register
 class BNNPlus(QuantizerPair):
     name = "bnn+"
     doc = "F = sign, B = SS'_mu, the slope of the sign-Swish, mu fixed"
@@ -60,7 +60,7 @@ class BNNPlus(QuantizerPair):
         return Schedule(float(self.values["mu"]), float(self.values["mu"]), "constant")
 
 
-@METHODS.register("bnn++")
+@METHODS.register
 class BNNPlusPlus(QuantizerPair):
     name = "bnn++"
     doc = "F = SS_mu, B = SS'_mu, mu annealed; evaluated with the sign"

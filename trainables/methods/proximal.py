@@ -55,7 +55,7 @@ class Piecewise(QuantizerPair):
         return pc_pair(float(self.values["varrho"]))
 
 
-@METHODS.register("pc")
+@METHODS.register
 class ProxConnect(Piecewise):
     name = "pc"
     doc = "F = L_rho, a sign with a ramp that vanishes, B = 1 (ProxConnect)"
@@ -92,7 +92,7 @@ class Projected(Piecewise):
         project_latents(self.layers, rho, float(self.values["varrho"]) * rho)
 
 
-@METHODS.register("pq")
+@METHODS.register
 class ProxQuant(Projected):
     name = "pq"
     doc = "w* <- P(w*) - eta g(P(w*)), P = L_rho (ProxQuant)"
@@ -102,7 +102,7 @@ class ProxQuant(Projected):
         self._project()
 
 
-@METHODS.register("rpc")
+@METHODS.register
 class ReverseProxConnect(Projected):
     name = "rpc"
     doc = "w* <- P(w*) - eta g(w*), P = L_rho (reverse ProxConnect)"
@@ -111,7 +111,7 @@ class ReverseProxConnect(Projected):
         self._project()
 
 
-@METHODS.register("ptb")
+@METHODS.register
 class PostTraining(QuantizerPair):
     name = "ptb"
     doc = "trained in full precision, the sign taken once at the end"

@@ -136,7 +136,7 @@ class RandomWeights(Pruned):
             layer.quantizer.popped.forget()  # type: ignore[union-attr, operator]
 
 
-@METHODS.register("edge-popup")
+@METHODS.register
 class EdgePopup(RandomWeights):
     name = "edge-popup"
     doc = "frozen random signs, the k of each layer with the greatest trained |score| kept"
@@ -153,7 +153,7 @@ class EdgePopup(RandomWeights):
     }
 
 
-@METHODS.register("rst")
+@METHODS.register
 class RobustScratchTickets(RandomWeights):
     name = "rst"
     paper = "Fu et al., Drawing Robust Scratch Tickets, NeurIPS 2021"

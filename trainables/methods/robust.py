@@ -38,7 +38,7 @@ class WholeNetwork(BinaryConnect):
         return PAIRS["bc"]
 
 
-@METHODS.register("at")
+@METHODS.register
 class AdversarialTraining(WholeNetwork):
     name = "at"
     paper = "Madry et al., Towards Deep Learning Models Resistant to Adversarial Attacks, ICLR 2018"
@@ -46,7 +46,7 @@ class AdversarialTraining(WholeNetwork):
     adversary = "pgd"
 
 
-@METHODS.register("trades")
+@METHODS.register
 class TradesTraining(WholeNetwork):
     name = "trades"
     paper = "Zhang et al., Theoretically Principled Trade-off (TRADES), ICML 2019"
@@ -92,7 +92,7 @@ LAYERS = Param(
 DEATH = Param(0.5, Float(0.01, 0.99), "share of a layer's weights replaced at first, falls to 0")
 
 
-@METHODS.register("flyingbird")
+@METHODS.register
 class FlyingBird(PrunedWhileTrained):
     name = "flyingbird"
     paper = "Chen et al., Sparsity Winning Twice, ICLR 2022"
@@ -137,7 +137,7 @@ class FlyingBird(PrunedWhileTrained):
         return promised - active
 
 
-@METHODS.register("flyingbird+")
+@METHODS.register
 class FlyingBirdPlus(FlyingBird):
     name = "flyingbird+"
     doc = (
@@ -193,7 +193,7 @@ def _gap(row: dict[str, float]) -> float:
     return row["val_loss"] - row["train_loss"]
 
 
-@METHODS.register("bcs")
+@METHODS.register
 class ConnectivitySampling(PrunedWhileTrained):
     name = "bcs"
     paper = (
@@ -250,7 +250,7 @@ def _shared_out(epochs: int, parts: Sequence[tuple[str, float, float]]) -> list[
     ]
 
 
-@METHODS.register("hydra")
+@METHODS.register
 class Hydra(PrunedWhileTrained):
     name = "hydra"
     paper = "Sehwag et al., HYDRA: Pruning Adversarially Robust Neural Networks, NeurIPS 2020"
@@ -286,7 +286,7 @@ class Hydra(PrunedWhileTrained):
         super().after_step()
 
 
-@METHODS.register("atmc")
+@METHODS.register
 class ATMC(PrunedWhileTrained):
     name = "atmc"
     paper = "Gui et al., Model Compression with Adversarial Robustness (ATMC), NeurIPS 2019"

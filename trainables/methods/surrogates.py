@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 
-@METHODS.register("bi-real")
+@METHODS.register
 class BiReal(QuantizerPair):
     name = "bi-real"
     paper = "Liu et al., Bi-Real Net, ECCV 2018"
@@ -44,7 +44,7 @@ class Sharpening(QuantizerPair):
         return self._declared_schedule("t")
 
 
-@METHODS.register("r-bnn")
+@METHODS.register
 class RotatedBNN(Sharpening):
     name = "r-bnn"
     paper = "Lin et al., Rotated Binary Neural Network, NeurIPS 2020"
@@ -75,7 +75,7 @@ class RotatedBNN(Sharpening):
         super().before_epoch()
 
 
-@METHODS.register("poly+")
+@METHODS.register
 class PolyPlus(Sharpening):
     name = "poly+"
     doc = "F = the primitive of R-BNN's slope, B = that slope, t annealed; evaluated with the sign"
@@ -101,20 +101,20 @@ class ErrorDecay(Sharpening):
         return Standardized() if self.values["standardize"] else None
 
 
-@METHODS.register("ede")
+@METHODS.register
 class EDE(ErrorDecay):
     name = "ede"
     doc = "F = sign, B = k t (1 - tanh^2(t w)), t annealed (IR-Net's error decay estimator)"
 
 
-@METHODS.register("ede+")
+@METHODS.register
 class EDEPlus(ErrorDecay):
     name = "ede+"
     paper = PCPP
     doc = "F = k tanh(t w), B = its slope, t annealed; evaluated with the sign"
 
 
-@METHODS.register("react")
+@METHODS.register
 class ReAct(QuantizerPair):
     name = "react"
     paper = "Liu et al., ReActNet, ECCV 2020"

@@ -1,32 +1,7 @@
-"""Architectures, one file a family. Importing this package registers them all, without torch."""
+"""Architectures, a family per file: the network and its declaration side by side. A new file in
+this folder is found by itself. Importing this package does not import torch; asking for a model
+does."""
 
-from bitfront.trainables.models import (
-    bayesbinn,
-    brn,
-    cresnet,
-    imagenet,
-    library,
-    mlp,
-    plain_resnet,
-    resnet20,
-    siamfc,
-    tinyvit,
-)
 from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, build_model
 
-__all__ = [
-    "MODELS",
-    "ModelInfo",
-    "Shape",
-    "bayesbinn",
-    "brn",
-    "build_model",
-    "cresnet",
-    "imagenet",
-    "library",
-    "mlp",
-    "plain_resnet",
-    "resnet20",
-    "siamfc",
-    "tinyvit",
-]
+__all__ = ["MODELS", "ModelInfo", "Shape", "build_model"]

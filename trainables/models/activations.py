@@ -7,6 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bitfront.trainables.models.base import parameter
+from bitfront.trainables.parameters import Choice
+
+ACTIVATION = parameter(
+    "binrelu",
+    Choice(("binrelu", "relu", "hardtanh", "identity", "rprelu")),
+    "between layers; binrelu is max(x, -1)",
+)
+
 
 class _MaxWithMinusOne(torch.autograd.Function):
     """Keeps its output for the backward pass, which the next layer keeps too, so that it costs

@@ -1,20 +1,27 @@
-"""The declaration every architecture carries, and the registry of them. Building a network needs
-torch, listing them does not."""
+"""What a model is to the rest: a class or function that builds a network for an input shape, with
+its parameters declared in its signature. `bitfront.trainables.models` finds the families."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bitfront.trainables.errors import UnknownNameError, UserError, did_you_mean
-from bitfront.trainables.parameters import Param, Value, resolve
+from bitfront.trainables.parameters import Domain, Param, Value, resolve
 from bitfront.trainables.registry import Registry
 
 if TYPE_CHECKING:
     from torch import nn
 
 Shape = tuple[int, ...]
+Build = TypeVar("Build", bound=Callable[..., Any])
+
+
+def parameter(default: Value, domain: Domain, doc: str, search: Domain | None = None) -> Any:
+    """A declared parameter, written as the default value of a model's argument."""
+    return Param(default, domain, doc, search)
 
 
 @dataclass(frozen=True)
@@ -32,11 +39,6 @@ class ModelInfo:
         return resolve("model", self.params, given)
 
 
-def check_image(name: str, shape: Shape) -> None:
-    if len(shape) != 3:
-        raise UserError(f"model.name: {name} takes images, not inputs of shape {shape}")
-
-
 # What `LIBRARY/name` means: a library's name to a function that declares any of its networks.
 LIBRARIES: dict[str, Callable[[str], ModelInfo]] = {}
 
@@ -48,13 +50,35 @@ class ModelRegistry(Registry[ModelInfo]):
         library, slash, rest = name.partition("/")
         if not slash:
             return super().get(name)
+        self.find()
         if library not in LIBRARIES:
             hint = did_you_mean(library, LIBRARIES)
             raise UnknownNameError(f"unknown library '{library}' in model '{name}', {hint}")
         return LIBRARIES[library](rest)
 
+    def declare(
+        self, name: str, *, image: bool = True, kind: str = "classification"
+    ) -> Callable[[Build], Build]:
+        """Register `build(shape, classes, *, parameter=...)`. Its docstring is what a listing says
+        of it; `image`: it takes images only; `kind`: the tasks it is for."""
 
-MODELS = ModelRegistry("model")
+        def add(build: Build) -> Build:
+            given = inspect.signature(build).parameters
+            params = {k: p.default for k, p in given.items() if isinstance(p.default, Param)}
+            doc = " ".join((inspect.getdoc(build) or "").split("\n\n")[0].split()).rstrip(".")
+
+            def checked(shape: Shape, classes: int, **values: Value) -> nn.Module:
+                if image and len(shape) != 3:
+                    raise UserError(f"model.name: {name} takes images, not inputs of shape {shape}")
+                return build(shape, classes, **values)  # type: ignore[no-any-return]
+
+            self.add(name, ModelInfo(name, doc, checked, params, image, kind))
+            return build
+
+        return add
+
+
+MODELS = ModelRegistry("model", package=__package__)
 
 
 def build_model(name: str, params: dict[str, Any], shape: Shape, classes: int) -> nn.Module:

@@ -5,22 +5,22 @@ from __future__ import annotations
 
 import importlib.util
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import nn
 
 from bitfront.trainables.errors import UnknownNameError, UserError, did_you_mean
-from bitfront.trainables.models.base import LIBRARIES, MODELS, ModelInfo, Shape, check_image
+from bitfront.trainables.models import surgery
+from bitfront.trainables.models.base import LIBRARIES, MODELS, ModelInfo, Shape, parameter
 from bitfront.trainables.parameters import Choice, Float, Int, Param
 
-if TYPE_CHECKING:
-    from torch import nn
-
-IMAGE_SIZE = Param(
+IMAGE_SIZE = parameter(
     0,
     Int(0, 4096),
     "pixels that images are resized to; 0: what a transformer was made for, else the dataset's",
     search=Choice((32, 64, 128, 224)),
 )
-ATTENTION_NORM = Param(
+ATTENTION_NORM = parameter(
     False,
     Choice((False, True)),
     "one more LayerNorm behind the projection of every attention (methods.md 1.11, protocol 2)",
@@ -32,6 +32,11 @@ TIMM_PARAMS = {
 }
 # Side classifiers that torchvision adds in training; a plan is of one network with one output.
 _WITH_SIDE_OUTPUTS = ("googlenet", "inception_v3")
+
+
+def _check_image(called: str, shape: Shape) -> None:
+    if len(shape) != 3:
+        raise UserError(f"model.name: {called} takes images, not inputs of shape {shape}")
 
 
 def need_timm(model: str) -> Any:
@@ -52,10 +57,8 @@ def _build_timm(
     name: str,
     called: str,
 ) -> nn.Module:
-    check_image(called, shape)
+    _check_image(called, shape)
     timm = need_timm(called)
-    from bitfront.trainables.models import surgery
-
     declared = timm.get_pretrained_cfg(name)
     options: dict[str, Any] = {"drop_path_rate": drop_path} if drop_path else {}
     size = (image_size, image_size) if image_size else shape[1:]
@@ -84,10 +87,8 @@ def _build_timm(
 def _build_torchvision(
     shape: Shape, classes: int, image_size: int, name: str, called: str
 ) -> nn.Module:
-    check_image(called, shape)
+    _check_image(called, shape)
     from torchvision import models
-
-    from bitfront.trainables.models import surgery
 
     options: dict[str, Any] = {}
     if name in _WITH_SIDE_OUTPUTS:

@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+import math
 
-from bitfront.trainables.models.base import MODELS, ModelInfo, Shape
-from bitfront.trainables.parameters import Choice, Float, Int, Param
+from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from torch import nn
-
-ACTIVATION = Param(
-    "binrelu",
-    Choice(("binrelu", "relu", "hardtanh", "identity", "rprelu")),
-    "between layers; binrelu is max(x, -1)",
-)
+from bitfront.trainables.models.activations import ACTIVATION
+from bitfront.trainables.models.activations import activation as make_activation
+from bitfront.trainables.models.base import MODELS, Shape, parameter
+from bitfront.trainables.parameters import Float, Int
+from bitfront.trainables.plan import PlanLayer
 
 
-def _build(
-    shape: Shape, classes: int, depth: int, width: int, activation: str, dropout: float
-) -> nn.Module:
-    from bitfront.trainables.models import networks
+@MODELS.declare("mlp", image=False)
+class MLP(nn.Module):
+    """Linear-BN-activation layers and a linear classifier; the first layer and the classifier stay
+    in full precision unless task.binarize is all."""
 
-    return networks.MLP(shape, classes, depth, width, activation, dropout)
+    def __init__(
+        self,
+        shape: Shape,
+        classes: int,
+        *,
+        depth: int = parameter(3, Int(1, 64), "hidden layers", search=Int(2, 6)),
+        width: int = parameter(256, Int(1, 65536), "units per hidden layer", search=Int(32, 2048)),
+        activation: str = ACTIVATION,
+        dropout: float = parameter(0.0, Float(0.0, 0.95), "before every linear layer"),
+    ) -> None:
+        super().__init__()
+        sizes = [math.prod(shape)] + [width] * depth
+        self.layers = nn.ModuleList(
+            nn.Linear(a, b, bias=False) for a, b in itertools.pairwise(sizes)
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(depth))
+        self.activations = nn.ModuleList(make_activation(activation, width) for _ in range(depth))
+        self.dropout = nn.Dropout(dropout)
+        self.classifier = nn.Linear(width, classes)
 
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.flatten(1)
+        for layer, norm, act in zip(self.layers, self.norms, self.activations, strict=True):
+            x = act(norm(layer(self.dropout(x))))
+        return self.classifier(self.dropout(x))
 
-MODELS.add(
-    "mlp",
-    ModelInfo(
-        name="mlp",
-        doc="Linear-BN-activation layers and a linear classifier; the first layer and the "
-        "classifier stay in full precision unless task.binarize is all",
-        build=_build,
-        params={
-            "depth": Param(3, Int(1, 64), "hidden layers", search=Int(2, 6)),
-            "width": Param(256, Int(1, 65536), "units a hidden layer", search=Int(32, 2048)),
-            "activation": ACTIVATION,
-            "dropout": Param(0.0, Float(0.0, 0.95), "before every linear layer"),
-        },
-        image=False,
-    ),
-)
+    def plan_layers(self, scope: str) -> list[PlanLayer]:
+        first = 0 if scope == "all" else 1
+        names = [f"layers.{i}" for i in range(first, len(self.layers))]
+        if scope == "all":
+            names.append("classifier")
+        return [PlanLayer(name, block=name, stage="hidden") for name in names]

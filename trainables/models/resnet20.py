@@ -1,44 +1,109 @@
-"""The ResNet-20 of CIFAR as it was first published: two convolutions a block and one shortcut
+"""The ResNet-20 of CIFAR as it was first published: two convolutions per block and one shortcut
 around both. Layers are named as public checkpoints name them, so that those load."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, check_image
-from bitfront.trainables.models.mlp import ACTIVATION
-from bitfront.trainables.parameters import Choice, Param
-
-if TYPE_CHECKING:
-    from torch import nn
-
-
-def _build(shape: Shape, classes: int, shortcut: str, activation: str) -> nn.Module:
-    check_image("resnet20", shape)
-    from bitfront.trainables.models import networks
-
-    return networks.ResNet20(shape, classes, shortcut, activation)
+from bitfront.trainables.models.activations import ACTIVATION
+from bitfront.trainables.models.activations import activation as make_activation
+from bitfront.trainables.models.base import MODELS, Shape, parameter
+from bitfront.trainables.models.residual import Projection, start_convolutions
+from bitfront.trainables.parameters import Choice
+from bitfront.trainables.plan import PlanLayer
 
 
-MODELS.add(
-    "resnet20",
-    ModelInfo(
-        name="resnet20",
-        doc="CIFAR ResNet-20, one shortcut a block; public checkpoints load into it; stem, 1x1 "
-        "shortcuts and classifier stay in full precision",
-        build=_build,
-        params={
-            "shortcut": Param(
-                "pad",
-                Choice(("pad", "projection")),
-                "where a block changes shape: every second pixel and zero channels (option A) or "
-                "a 1x1 convolution (option B)",
-            ),
-            "activation": Param(
-                "relu",
-                ACTIVATION.domain,
-                "between layers; behind relu all signs are +1, so level B wants another one",
-            ),
-        },
-    ),
-)
+class PaddedShortcut(nn.Module):
+    """Every second pixel, and zeros for the channels that are new, half of them on either side
+    (option A)."""
+
+    def __init__(self, inside: int, out: int) -> None:
+        super().__init__()
+        self.before = (out - inside) // 2
+        self.behind = out - inside - self.before
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.before, self.behind))
+
+
+class BasicBlock(nn.Module):
+    """Two convolutions and one shortcut around both: act(bn2(conv2(act(bn1(conv1 x)))) + x)."""
+
+    def __init__(self, inside: int, out: int, shortcut: str, activation: str) -> None:
+        super().__init__()
+        stride = 1 if inside == out else 2
+        self.conv1 = nn.Conv2d(inside, out, 3, stride=stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(out)
+        self.act1 = make_activation(activation, out)
+        self.conv2 = nn.Conv2d(out, out, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(out)
+        self.act2 = make_activation(activation, out)
+        self.shortcut: nn.Module = nn.Identity()
+        if inside != out:
+            padded = shortcut == "pad"
+            self.shortcut = (
+                PaddedShortcut(inside, out) if padded else Projection(inside, out, stride)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.act1(self.bn1(self.conv1(x)))
+        return self.act2(self.bn2(self.conv2(out)) + self.shortcut(x))
+
+
+@MODELS.declare("resnet20")
+class ResNet20(nn.Module):
+    """CIFAR ResNet-20, one shortcut per block; public checkpoints load into it; stem, 1x1 shortcuts
+    and classifier stay in full precision."""
+
+    STAGES = ("layer1", "layer2", "layer3")
+
+    def __init__(
+        self,
+        shape: Shape,
+        classes: int,
+        *,
+        shortcut: str = parameter(
+            "pad",
+            Choice(("pad", "projection")),
+            "where a block changes shape: every second pixel and zero channels (option A) or "
+            "a 1x1 convolution (option B)",
+        ),
+        activation: str = parameter(
+            "relu",
+            ACTIVATION.domain,
+            "between layers; behind relu all signs are +1, so level B wants another one",
+        ),
+    ) -> None:
+        super().__init__()
+        inside = 16
+        self.conv1 = nn.Conv2d(shape[0], inside, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(inside)
+        self.act1 = make_activation(activation, inside)
+        for stage, out in zip(self.STAGES, (16, 32, 64), strict=True):
+            blocks = [
+                BasicBlock(inside if b == 0 else out, out, shortcut, activation) for b in range(3)
+            ]
+            self.add_module(stage, nn.Sequential(*blocks))
+            inside = out
+        self.linear = nn.Linear(inside, classes)
+        start_convolutions(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.act1(self.bn1(self.conv1(x)))
+        for stage in self.STAGES:
+            x = self.get_submodule(stage)(x)
+        return self.linear(x.mean((2, 3)))
+
+    def plan_layers(self, scope: str) -> list[PlanLayer]:
+        body = []
+        for stage in self.STAGES:
+            for b, block in enumerate(self.get_submodule(stage).children()):
+                names = ["conv1", "conv2"]
+                if scope == "all" and isinstance(block.shortcut, Projection):
+                    names.append("shortcut.conv")
+                body += [PlanLayer(f"{stage}.{b}.{n}", f"{stage}.{b}", stage) for n in names]
+        if scope == "all":
+            stem = PlanLayer("conv1", "conv1", "conv1")
+            return [stem, *body, PlanLayer("linear", "linear", "linear")]
+        return body

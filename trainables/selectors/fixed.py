@@ -9,7 +9,7 @@ from bitfront.trainables.cost import CostTable
 from bitfront.trainables.selectors.base import SELECTORS, Selector
 
 
-@SELECTORS.register("front")
+@SELECTORS.register
 class Front(Selector):
     name = "front"
     doc = "binarize from the input side"
@@ -18,7 +18,7 @@ class Front(Selector):
         return range(len(table.plan_layers))
 
 
-@SELECTORS.register("rear")
+@SELECTORS.register
 class Rear(Selector):
     name = "rear"
     doc = "binarize from the output side"
@@ -27,7 +27,7 @@ class Rear(Selector):
         return range(len(table.plan_layers))[::-1]
 
 
-@SELECTORS.register("random")
+@SELECTORS.register
 class Random(Selector):
     name = "random"
     doc = "binarize in a random order"

@@ -28,7 +28,7 @@ PER_FLOP = Param(True, Choice((True, False)), "divide a conversion's score by th
 EXAMPLES = Param(5000, Int(16, 1_000_000), "training examples the layers are scored on")
 
 
-@SELECTORS.register("mixbin-loss")
+@SELECTORS.register
 class MixBinLoss(Selector):
     name = "mixbin-loss"
     doc = "convert the layer that leaves the lowest loss, batch norm estimated anew"
@@ -44,7 +44,7 @@ class MixBinLoss(Selector):
         return scoring.convert(self.values, scoring.loss_after)
 
 
-@SELECTORS.register("mixbin-grad")
+@SELECTORS.register
 class MixBinGrad(Selector):
     name = "mixbin-grad"
     doc = "mixbin-loss to first order: a backward pass instead of a loss a layer"
@@ -66,7 +66,7 @@ class MixBinGrad(Selector):
         return scoring.convert(self.values, scoring.gradient_scores)
 
 
-@SELECTORS.register("iterative")
+@SELECTORS.register
 class Iterative(Selector):
     name = "iterative"
     doc = "train every candidate of every step and keep the one of lowest loss"
@@ -82,7 +82,7 @@ class Iterative(Selector):
         )
 
 
-@SELECTORS.register("pseudo-random")
+@SELECTORS.register
 class PseudoRandom(Selector):
     name = "pseudo-random"
     doc = "a MixBin plan with a share of its binary layers exchanged"

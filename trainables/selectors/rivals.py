@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bitfront.trainables.selectors.scoring import Scoring
 
 
-@SELECTORS.register("hawq")
+@SELECTORS.register
 class Hawq(Selector):
     name = "hawq"
     doc = "HAWQ-V2: mean Hessian trace times the error of binary weights"
@@ -31,7 +31,7 @@ class Hawq(Selector):
         )
 
 
-@SELECTORS.register("adaptive-mbq")
+@SELECTORS.register
 class AdaptiveMBQ(Selector):
     name = "adaptive-mbq"
     doc = "loss-aware: 0.5 sum h (Q(w) - w)^2, h the second moment of gradients"
@@ -48,7 +48,7 @@ class AdaptiveMBQ(Selector):
         return by_damage(scoring, scores, bool(self.values["per_flop"]))
 
 
-@SELECTORS.register("bnas")
+@SELECTORS.register
 class BNAS(Selector):
     name = "bnas"
     doc = "shares of both versions of a layer, learnt under a penalty on flops"

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bitfront.trainables import checksums
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.selectors.base import Note, Selection, SelectionSpec
-
-if TYPE_CHECKING:
-    pass
 
 
 def select(

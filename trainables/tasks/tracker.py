@@ -12,7 +12,7 @@ from torch.nn.functional import interpolate
 
 from bitfront.trainables.data.sequence_files import valid
 from bitfront.trainables.data.sequences import Sequences, context_side
-from bitfront.trainables.models.siamese import SiamFC, respond
+from bitfront.trainables.models.siamfc import SiamFC, respond
 
 SCALE_STEP, SCALE_PENALTY, SCALE_DAMPING = 1.0375, 0.9745, 0.59
 WINDOW_INFLUENCE = 0.176
