@@ -91,11 +91,14 @@ class Registry(Generic[T]):
 
     def find(self) -> dict[str, T]:
         """All items, the modules of the family imported."""
-        package, self._package = self._package, None
+        package, self._package = self._package, None  # a module may ask while it is imported
         if package is not None:
-            path = importlib.import_module(package).__path__
-            for module in pkgutil.iter_modules(path):
-                importlib.import_module(f"{package}.{module.name}")
+            try:
+                for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+                    importlib.import_module(f"{package}.{module.name}")
+            except BaseException:
+                self._package = package
+                raise
         return self._items
 
     def get(self, name: str) -> T:

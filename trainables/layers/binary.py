@@ -1,10 +1,11 @@
-"""Binary layers: the modules that turn a layer's weight and input binary, applied to any network
-without rewriting it, and the check that the result is binary."""
+"""A plan applied to a network: its layers become binary in place, without rewriting it. What they
+multiply with is in `weights`, `inputs` and `latents`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +13,10 @@ from torch.nn.utils import parametrize
 
 from bitfront.trainables.layers.inputs import quantize_input
 from bitfront.trainables.layers.quantizers import piecewise_linear
-from bitfront.trainables.methods.base import Method
 from bitfront.trainables.plan import BINARY_INPUTS, PlanLayer, binary_layers
+
+if TYPE_CHECKING:
+    from bitfront.trainables.methods.base import Method
 
 
 @dataclass(frozen=True)

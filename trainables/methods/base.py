@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bitfront.trainables import layers
 from bitfront.trainables.parameters import Param, Value, resolve
 from bitfront.trainables.registry import Registry
 from bitfront.trainables.training.phases import Phase
@@ -107,8 +108,9 @@ class Method:
         `combine` makes one output of many."""
         return None
 
-    def bind(self, layers: Sequence[BinaryLayer]) -> None:
-        self.layers = list(layers)
+    def bind(self, made: Sequence[BinaryLayer]) -> None:
+        """Take the layers a plan made binary."""
+        self.layers = list(made)
 
     def phases(self, epochs: int) -> Sequence[Phase]:
         """How the epochs of a trial are shared out; schedules and optimizer start anew in each."""
@@ -173,12 +175,10 @@ class LatentMethod(Method):
         """methods.md 1.16: the share of weights that changed sign in this epoch, that hear nearly
         nothing (|B| < 1e-3), and the mean |F - sign|; of A layers the share of sums that overflowed
         in validation."""
-        from bitfront.trainables.layers.diagnostics import diagnose
-
-        return diagnose(self.layers, self._signs, self._accumulators)
+        return layers.diagnose(self.layers, self._signs, self._accumulators)
 
 
-METHODS: Registry[type[Method]] = Registry("method")
+METHODS: Registry[type[Method]] = Registry("method", package=__package__)
 
 
 def build_method(name: str, params: dict[str, Any]) -> Method:

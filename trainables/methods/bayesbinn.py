@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bitfront.trainables import layers
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.own_optimizer import OwnOptimizer, _begins_real, rate
 from bitfront.trainables.methods.quantizer_pair import declared_schedule, scheduled
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from bitfront.trainables.layers.binary import BinaryLayer
-    from bitfront.trainables.layers.latents import Averaged, Latent
+    from bitfront.trainables.layers.latents import Latent
 
 
 @METHODS.register
@@ -64,16 +65,14 @@ class BayesBiNNMethod(OwnOptimizer):
         return 1 if self.shared.real else int(self.values["samples"])
 
     def make_latent(self, weight: Tensor) -> Latent:
-        from bitfront.trainables.layers.latents import SampledWeight
-
         self.shared.value = float(self.values["tau"])
-        return SampledWeight(self.shared, weight, float(self.values["lam_init"]))
+        return layers.SampledWeight(self.shared, weight, float(self.values["lam_init"]))
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
-        from bitfront.trainables.optimizers import BayesBiNN
-
         v = self.values
         priors: list[Any] = [layer.quantizer.prior for layer in self.layers]
+        from bitfront.trainables.optimizers import BayesBiNN
+
         return BayesBiNN(
             latents, float(v["lr"]), self.examples, float(v["momentum"]), float(v["kl"]), priors
         )
@@ -85,13 +84,13 @@ class BayesBiNNMethod(OwnOptimizer):
 
     def predictions(
         self, model: nn.Module, combine: Callable[[Tensor, str], Tensor], seed: int
-    ) -> Averaged | None:
+    ) -> layers.Averaged | None:
         samples = int(self.values["mean_samples"])
         if not samples or not self.layers:
             return None
-        from bitfront.trainables.layers.latents import Averaged
-
-        return Averaged(model, self.shared, samples, combine, str(self.values["average"]), seed)
+        return layers.Averaged(
+            model, self.shared, samples, combine, str(self.values["average"]), seed
+        )
 
 
 @METHODS.register
@@ -102,9 +101,7 @@ class STEAdamMethod(OwnOptimizer):
     params: ClassVar = {"lr": rate(1e-2), **_begins_real(0.0)}
 
     def make_latent(self, weight: Tensor) -> Latent:
-        from bitfront.trainables.layers.latents import SignedWeight
-
-        return SignedWeight(self.shared)
+        return layers.SignedWeight(self.shared)
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
         from bitfront.trainables.optimizers import ClippedAdam
@@ -146,14 +143,12 @@ class BopMethod(OwnOptimizer):
         self._gamma = declared_schedule(self.values, "gamma")
 
     def make_latent(self, weight: Tensor) -> Latent:
-        from bitfront.trainables.layers.latents import FlippedWeight
-
-        return FlippedWeight(self.shared)
+        return layers.FlippedWeight(self.shared)
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
+        v = self.values
         from bitfront.trainables.optimizers import Bop
 
-        v = self.values
         return Bop(latents, self._gamma.at(0.0), float(v["theta"]), str(v["form"]))
 
     def before_step(self, fraction: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bitfront.trainables import layers
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.own_optimizer import OwnOptimizer, _begins_real, rate
 from bitfront.trainables.methods.quantizer_pair import declared_schedule, scheduled
@@ -55,9 +56,7 @@ class PMFMethod(Sharpened):
     }
 
     def make_latent(self, weight: Tensor) -> Latent:
-        from bitfront.trainables.layers.latents import MeanFieldWeight
-
-        return MeanFieldWeight(self.shared, weight, str(self.values["jacobian"]))
+        return layers.MeanFieldWeight(self.shared, weight, str(self.values["jacobian"]))
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
         from torch.optim import Adam
@@ -94,16 +93,14 @@ class BMDMethod(Sharpened):
         return self.values["form"] == "exact"
 
     def make_latent(self, weight: Tensor) -> Latent:
-        from bitfront.trainables.layers.latents import CubeWeight, MirroredWeight
-
-        return CubeWeight(self.shared) if self.exact else MirroredWeight(self.shared)
+        return layers.CubeWeight(self.shared) if self.exact else layers.MirroredWeight(self.shared)
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
         from torch.optim import Adam
 
+        lr = float(self.values["lr"])
         from bitfront.trainables.optimizers import MirrorDescent
 
-        lr = float(self.values["lr"])
         return MirrorDescent(latents, lr) if self.exact else Adam(latents, lr, fused=True)
 
     def before_step(self, fraction: float) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bitfront.trainables import layers
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.own_optimizer import OwnOptimizer, _begins_real, rate, share_of
 from bitfront.trainables.parameters import Choice, Float, Param
@@ -45,21 +46,17 @@ class LRNetMethod(OwnOptimizer):
     }
 
     def make_latent(self, weight: Tensor) -> Latent:
-        from bitfront.trainables.layers.latents import StochasticWeight
-
-        return StochasticWeight(self.shared)
+        return layers.StochasticWeight(self.shared)
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
         from torch.optim import Adam
 
         return Adam(latents, float(self.values["lr"]), fused=True)
 
-    def bind(self, layers: Sequence[BinaryLayer]) -> None:
-        from bitfront.trainables.layers.latents import reparametrize_locally
-
-        super().bind(layers)
+    def bind(self, made: Sequence[BinaryLayer]) -> None:
+        super().bind(made)
         for layer in self.layers:
-            reparametrize_locally(layer.module, layer.quantizer)  # type: ignore[arg-type]
+            layers.reparametrize_locally(layer.module, layer.quantizer)  # type: ignore[arg-type]
 
     def penalty(self) -> Tensor | None:
         weight = float(self.values["certainty"])
@@ -116,14 +113,12 @@ class BNEWMethod(OwnOptimizer):
         return not self._frozen
 
     def make_latent(self, weight: Tensor) -> Latent:
-        from bitfront.trainables.layers.latents import CubeWeight
-
-        return CubeWeight(self.shared)
+        return layers.CubeWeight(self.shared)
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
+        regulariser: Any = self.values["regulariser"]
         from bitfront.trainables.optimizers import BNEW
 
-        regulariser: Any = self.values["regulariser"]
         return BNEW(latents, float(self.values["lr"]), regulariser=regulariser)
 
     def binary_phases(self, epochs: int, best: bool) -> Sequence[Phase]:

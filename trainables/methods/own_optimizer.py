@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bitfront.trainables import layers
 from bitfront.trainables.methods.base import LatentMethod
 from bitfront.trainables.parameters import Choice, Float, Param
 from bitfront.trainables.training.phases import Phase
@@ -64,9 +65,7 @@ class OwnOptimizer(LatentMethod):
     @property
     def shared(self) -> Shared:
         if self._shared is None:
-            from bitfront.trainables.layers.latents import Shared
-
-            self._shared = Shared()
+            self._shared = layers.Shared()
         return self._shared
 
     @property
@@ -90,14 +89,10 @@ class OwnOptimizer(LatentMethod):
         return self.make_latent(weight)
 
     def input_quantizer(self, layer: nn.Module) -> nn.Module:
-        from bitfront.trainables.layers.inputs import InputQuantizer
-        from bitfront.trainables.layers.quantizers import PAIRS
-        from bitfront.trainables.layers.weights import Annealed
-
         if self._inputs is None:
             pair = "bi-real" if self.values["sign_grad"] == "poly" else "bnn"
-            self._inputs = Annealed(PAIRS[pair], 1.0)
-        return InputQuantizer(self._inputs, layer)
+            self._inputs = layers.Annealed(layers.PAIRS[pair], 1.0)
+        return layers.InputQuantizer(self._inputs, layer)
 
     def phases(self, epochs: int) -> Sequence[Phase]:
         real = share_of(float(self.values["real_share"]), epochs)
@@ -128,9 +123,7 @@ class OwnOptimizer(LatentMethod):
 
     def after_step(self) -> None:
         if self.shared.real:
-            from bitfront.trainables.layers.binary import clamp_latents
-
-            clamp_latents(self.layers)
+            layers.clamp_latents(self.layers)
 
     def set_group(self, key: str, value: float) -> None:
         """One setting of the latents' optimizer."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bitfront.trainables import layers
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.quantizer_pair import (
     ACCUMULATOR,
@@ -50,9 +51,7 @@ class Piecewise(QuantizerPair):
         return self._declared_schedule("rho")
 
     def pair(self) -> Pair:
-        from bitfront.trainables.layers.quantizers import pc_pair
-
-        return pc_pair(float(self.values["varrho"]))
+        return layers.pc_pair(float(self.values["varrho"]))
 
 
 @METHODS.register
@@ -80,16 +79,12 @@ class Projected(Piecewise):
     }
 
     def weight_quantizer(self, layer: nn.Module) -> nn.Module:
-        from bitfront.trainables.layers.weights import UpdatedWeight
-
         weight: Any = layer.weight
-        return UpdatedWeight(self.annealed, self.scale, weight)
+        return layers.UpdatedWeight(self.annealed, self.scale, weight)
 
     def _project(self) -> None:
-        from bitfront.trainables.layers.binary import project_latents
-
         rho = self.annealed.value
-        project_latents(self.layers, rho, float(self.values["varrho"]) * rho)
+        layers.project_latents(self.layers, rho, float(self.values["varrho"]) * rho)
 
 
 @METHODS.register
@@ -119,7 +114,5 @@ class PostTraining(QuantizerPair):
     params: ClassVar = {"scale": FIXED_SCALE}
 
     def weight_quantizer(self, layer: nn.Module) -> nn.Module:
-        from bitfront.trainables.layers.weights import UpdatedWeight
-
         weight: Any = layer.weight
-        return UpdatedWeight(self.annealed, self.scale, weight)
+        return layers.UpdatedWeight(self.annealed, self.scale, weight)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bitfront.trainables import layers
 from bitfront.trainables.layers.pruning import check_counts, counts
 from bitfront.trainables.methods.base import METHODS, Method
 from bitfront.trainables.parameters import Choice, Float, Param
@@ -55,13 +56,13 @@ class Pruned(Method):
             dict(zip(sizes, found, strict=True)), f"{self.name}: rate {self.rate:g}, p {self.p:g}"
         )
 
-    def bind(self, layers: Sequence[BinaryLayer]) -> None:
-        super().bind(layers)
+    def bind(self, made: Sequence[BinaryLayer]) -> None:
+        super().bind(made)
         self._masks: list[Tensor] = []
-        if layers:
-            kept = self.kept({layer.name: layer.latent.numel() for layer in layers})
+        if made:
+            kept = self.kept({layer.name: layer.latent.numel() for layer in made})
             assert kept is not None
-            for layer in layers:
+            for layer in made:
                 layer.quantizer.set_kept(kept[layer.name])  # type: ignore[operator]
 
     def before_epoch(self) -> None:
@@ -117,12 +118,10 @@ class RandomWeights(Pruned):
         return "none" if self.magnitude == "binary" else "layer"
 
     def weight_quantizer(self, layer: nn.Module) -> nn.Module:
-        from bitfront.trainables.layers.sparse import RandomSubnetwork, draw_scores
-
         weight: Any = layer.weight
-        frozen = RandomSubnetwork(weight, self.magnitude)
+        frozen = layers.RandomSubnetwork(weight, self.magnitude)
         uniform = self.values["scores"] == "uniform"
-        draw_scores(weight, float(self.values["score_range"]) if uniform else None)
+        layers.draw_scores(weight, float(self.values["score_range"]) if uniform else None)
         return frozen
 
     def after_step(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bitfront.trainables import layers
 from bitfront.trainables.methods.base import LatentMethod
 from bitfront.trainables.parameters import Choice, Float, Int, Param, Value
 from bitfront.trainables.training.phases import Phase
@@ -110,16 +111,12 @@ class QuantizerPair(LatentMethod):
     def annealed(self) -> Annealed:
         """The one annealed value that weights and activations share (methods.md 1.9)."""
         if self._annealed is None:
-            from bitfront.trainables.layers.weights import Annealed
-
-            self._annealed = Annealed(self.pair(), self._schedule.at(0.0))
+            self._annealed = layers.Annealed(self.pair(), self._schedule.at(0.0))
         return self._annealed
 
     def pair(self) -> Pair:
         """F and B; by default those `quantizers.PAIRS` has under the method's name."""
-        from bitfront.trainables.layers.quantizers import PAIRS
-
-        return PAIRS[self.name]
+        return layers.PAIRS[self.name]
 
     @property
     def soft(self) -> bool:
@@ -134,27 +131,23 @@ class QuantizerPair(LatentMethod):
             self.annealed.as_trained = False
 
     def weight_quantizer(self, layer: nn.Module) -> nn.Module:
-        from bitfront.trainables.layers.weights import WeightQuantizer
-
         weight: Any = layer.weight
-        return WeightQuantizer(self.annealed, self.scale, weight, self.before_sign(weight))
+        return layers.WeightQuantizer(self.annealed, self.scale, weight, self.before_sign(weight))
 
     def before_sign(self, weight: Tensor) -> nn.Module | None:
         """What the latent goes through before it is quantized."""
         return None
 
     def input_quantizer(self, layer: nn.Module) -> nn.Module:
-        from bitfront.trainables.layers.inputs import InputQuantizer
-
-        return InputQuantizer(self.annealed, layer, self.input_floor)
+        return layers.InputQuantizer(self.annealed, layer, self.input_floor)
 
     def accumulate(self, layer: nn.Module, quantizer: nn.Module) -> None:
-        from bitfront.trainables.layers.accumulators import Accumulator, accumulate
-
         bits, slope = int(self.values["acc_bits"]), float(self.values["acc_slope"])
-        accumulator = Accumulator(bits, slope, penalized=float(self.values["acc_penalty"]) > 0)
+        accumulator = layers.Accumulator(
+            bits, slope, penalized=float(self.values["acc_penalty"]) > 0
+        )
         self._accumulators.append(accumulator)
-        accumulate(layer, accumulator, quantizer)
+        layers.accumulate(layer, accumulator, quantizer)
 
     def penalty(self) -> Tensor | None:
         excess = [a.excess for a in self._accumulators if a.excess is not None]
@@ -177,9 +170,7 @@ class QuantizerPair(LatentMethod):
 
     def after_step(self) -> None:
         if self.values.get("clamp"):
-            from bitfront.trainables.layers.binary import clamp_latents
-
-            clamp_latents(self.layers)
+            layers.clamp_latents(self.layers)
 
     def before_evaluation(self) -> None:
         for accumulator in self._accumulators:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from bitfront.trainables import layers
 from bitfront.trainables.layers.pruning import counts, gas_counts
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.pcpp import BinaryConnect
@@ -33,9 +34,7 @@ class WholeNetwork(BinaryConnect):
     params: ClassVar = {"scale": FIXED_SCALE, "clamp": clamp(True)}
 
     def pair(self) -> Pair:
-        from bitfront.trainables.layers.quantizers import PAIRS
-
-        return PAIRS["bc"]
+        return layers.PAIRS["bc"]
 
 
 @METHODS.register
@@ -69,19 +68,15 @@ class PrunedWhileTrained(Pruned):
         return self._masked(layer, binary=False)
 
     def _masked(self, layer: nn.Module, binary: bool) -> nn.Module:
-        from bitfront.trainables.layers import sparse
-
         weight: Any = layer.weight
-        return getattr(sparse, self.parametrization)(weight, binary)
+        return getattr(layers.sparse, self.parametrization)(weight, binary)
 
     @property
     def binary(self) -> list[BinaryLayer]:
         return [layer for layer in self.layers if layer.level != "S"]
 
     def after_step(self) -> None:
-        from bitfront.trainables.layers.binary import clamp_latents
-
-        clamp_latents(self.binary)
+        layers.clamp_latents(self.binary)
 
 
 LAYERS = Param(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from bitfront.trainables import layers
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.quantizer_pair import (
     ACCUMULATOR,
@@ -64,9 +65,7 @@ class RotatedBNN(Sharpening):
     }
 
     def before_sign(self, weight: Tensor) -> nn.Module | None:
-        from bitfront.trainables.layers.weights import Rotated
-
-        return Rotated(weight) if self.values["rotate"] else None
+        return layers.Rotated(weight) if self.values["rotate"] else None
 
     def before_epoch(self) -> None:
         if self.values["rotate"]:
@@ -96,9 +95,7 @@ class ErrorDecay(Sharpening):
     }
 
     def before_sign(self, weight: Tensor) -> nn.Module | None:
-        from bitfront.trainables.layers.weights import Standardized
-
-        return Standardized() if self.values["standardize"] else None
+        return layers.Standardized() if self.values["standardize"] else None
 
 
 @METHODS.register

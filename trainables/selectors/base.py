@@ -81,7 +81,7 @@ class Selector:
         }
 
 
-SELECTORS: Registry[type[Selector]] = Registry("selector")
+SELECTORS: Registry[type[Selector]] = Registry("selector", package=__package__)
 
 
 class SelectionSpec(Strict):
