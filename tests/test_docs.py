@@ -72,7 +72,8 @@ def test_the_method_of_the_contributing_page_is_complete():
     (code,) = blocks("python", text)
     program = (
         f"{code}\n"
-        "from bitfront.trainables.training.loop import Training; from bitfront.trainables.training.parts import search_data\n"
+        "from bitfront.trainables.training.loop import Training\n"
+        "from bitfront.trainables.training.parts import search_data\n"
         "from bitfront.trainables.task import Task, TrialSpec\n"
         "task = Task(dataset='digits', model={'name': 'mlp', 'depth': 3}, epochs=1)\n"
         "spec = TrialSpec(task=task, method='triangle', plan='BB')\n"

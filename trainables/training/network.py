@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import nn
 
 from bitfront.trainables.data import DATASETS
-from bitfront.trainables.task import TrialSpec
-from bitfront.trainables.training.network import Network, memory_format
-
-if TYPE_CHECKING:
-    pass
-
-from typing import TYPE_CHECKING
-
 from bitfront.trainables.layers.binary import BinaryLayer, apply_plan
 from bitfront.trainables.layers.verify import verify_binary
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
 from bitfront.trainables.plan import check_plan, plan_layers
-from bitfront.trainables.training.network import laid_out
-
-if TYPE_CHECKING:
-    pass
+from bitfront.trainables.task import TrialSpec
 
 
 def memory_format(model: nn.Module) -> torch.memory_format:
