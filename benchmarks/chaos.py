@@ -6,7 +6,7 @@
     python -m benchmarks.chaos --table                # only the table of what has been measured
 
 A search of tiny trials runs while a fault of `benchmarks.strikes` strikes it several times;
-afterwards `benchmarks.invariants` says what does not hold. Each search is a row of the CSV, which
+afterwards `testbed.invariants` says what does not hold. Each search is a row of the CSV, which
 only grows: repetitions add up over sittings, and two sittings at once may share it. Strikes are
 counted as they happen. Whoever mends what was broken deletes the rows of that fault and measures it
 again: the table is about the code beside it."""
@@ -28,11 +28,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks import faulty
-from benchmarks.invariants import broken, undisturbed
-from benchmarks.rig import ROOT, CannotStrikeError, Cluster, User, end
 from benchmarks.strikes import FAULTS, SEARCH, TRIALS, Stage
 from benchmarks.table import RESULTS, Row, append_csv, format_table
+from testbed import faulty
+from testbed.invariants import broken, undisturbed
+from testbed.rig import ROOT, CannotStrikeError, Cluster, User, end
 
 PATIENCE = 1800.0
 HASTY = 0.2

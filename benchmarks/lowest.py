@@ -23,19 +23,19 @@ ROOT = Path(__file__).resolve().parents[1]
 RUNNERS = ("hypothesis", "psycopg", "pytest", "pytest-timeout", "pytest-xdist")
 # Of every package the part that leans on it most, without Ray and browsers: the tour has those.
 TESTS = (
-    "tests/search/test_study.py",
-    "tests/search/test_reading.py",
-    "tests/search/test_tracking.py",
-    "tests/search/test_odd_paths.py",
+    "tests/search/ledger/test_ledger.py",
+    "tests/search/ledger/test_reader.py",
+    "tests/search/tracking/test_tracker.py",
+    "tests/search/ledger/test_odd_paths.py",
     "tests/search/test_front.py",
-    "tests/search/test_surrogate.py",
+    "tests/search/samplers/test_surrogate.py",
     "tests/trainables/test_checksums.py",
-    "tests/trainables/test_trial.py",
+    "tests/trainables/worker/test_worker.py",
     "tests/trainables/test_packed.py",
-    "tests/trainables/test_attacks.py",
-    "tests/trainables/test_models.py",
-    "tests/dashboards/test_figures.py",
-    "tests/dashboards/test_live.py",
+    "tests/trainables/training/test_attacks.py",
+    "tests/trainables/models/test_models.py",
+    "tests/dashboards/figures/test_figures.py",
+    "tests/dashboards/pages/test_live.py",
 )
 COMPLAINTS = ("Traceback", "pictures were not made", "did not take everything")
 TOUR = (

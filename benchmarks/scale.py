@@ -162,11 +162,11 @@ def measure(sizes: Sequence[int], slots: int, sampler: str, tracked: bool) -> li
 def run_on_ray(folder: Path, trials: int, slots: int) -> Row:
     """The whole path with Ray Tune: actors of a trainable that ends at once."""
     import bitfront.search.cluster.tuner as tuner
-    from benchmarks.near_empty import NearEmpty
     from benchmarks.overhead import completed, start_ray
     from bitfront.search.config.schema import from_source
     from bitfront.search.config.source import parse
     from bitfront.verbs.launch import launch, prepare
+    from testbed.near_empty import NearEmpty
 
     settings = [f"search.trials={trials}", "search.sampler=random"]
     config = from_source(parse(SEARCH, "scale.yaml"), [*settings, f"resources.concurrent={slots}"])
@@ -190,11 +190,11 @@ def efficiency(folder: Path, trials: int, slots: int) -> Row:
     on a machine that does nothing else. What the driver and Ray's own processes take from the cores
     makes the training itself longer; the second share counts only what it would have needed."""
     import bitfront.search.cluster.tuner as tuner
-    from benchmarks.near_empty import SECONDS, Busy
     from benchmarks.overhead import completed, start_ray
     from bitfront.search.config.schema import from_source
     from bitfront.search.config.source import parse
     from bitfront.verbs.launch import launch, prepare
+    from testbed.near_empty import SECONDS, Busy
 
     settings = [f"search.trials={trials}", f"resources.concurrent={slots}"]
     config = from_source(parse(SEARCH, "scale.yaml"), settings)

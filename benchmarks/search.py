@@ -8,7 +8,7 @@
     python -m benchmarks.search --asks          # the time of an ask, at 300 and 3,000 trials
 
 Every search is the product's own ledger, sampler, searcher and scheduler, answered from a table
-with simulated time (benchmarks/simulator.py). A search sees the accuracy of one seed; the share is
+with simulated time (testbed/simulator.py). A search sees the accuracy of one seed; the share is
 that of the expected accuracies of the plans it trained. Layers are relabelled at random."""
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 
-from benchmarks.problems import Problem, synthetic, table
-from benchmarks.simulator import Replayed, simulate
 from benchmarks.table import RESULTS, Row, bar, csv_path, format_table, write_csv
 from bitfront.search.config.schema import EarlyStoppingSpec
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.early_stopping import Row as Row_
+from testbed.problems import Problem, synthetic, table
+from testbed.simulator import Replayed, simulate
 
 MARKS = (25, 50, 100, 150, 200)
 OPTUNA = ("random", "tpe-independent", "tpe", "nsga2", "gp")

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import truth
 from benchmarks.table import bar, csv_path, format_table, write_csv
 from bitfront.trainables.cost import CostTable, task_cost_table
 from bitfront.trainables.selectors import SELECTORS, Selection, SelectionSpec, select
 from bitfront.trainables.task import Task
+from testbed import truth
 
 BUDGETS = (80, 60, 40, 20, 10)
 RULE = "nearest"

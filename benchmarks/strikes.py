@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import faulty
-from benchmarks.rig import (
+from testbed import faulty
+from testbed.rig import (
     POSTGRES,
     CannotStrikeError,
     Cluster,

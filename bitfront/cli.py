@@ -19,8 +19,7 @@ from bitfront.search.cluster.head import INTERRUPTED, LOST, leave_without_ray, l
 from bitfront.search.garbage import ending_soon
 from bitfront.search.session.interrupts import asked_to_end, ending_gently
 from bitfront.search.urls import redacted
-from bitfront.trainables.errors import UserError, did_you_mean
-from bitfront.trainables.registry import bounded
+from bitfront.trainables.errors import UserError, bounded, did_you_mean
 
 TOUR = """\
 a first tour:

@@ -1,4 +1,5 @@
-"""What every test shares: one thread a process, and searches that never leave the test's folder."""
+"""What every test shares: one thread per process, searches that stay in the test's folder, and a
+small search whose trials take milliseconds."""
 
 import os
 
@@ -7,6 +8,27 @@ os.environ.pop("MLFLOW_TRACKING_URI", None)
 os.environ.pop("BITFRONT_HOME", None)
 
 import pytest
+
+from bitfront.search.config.schema import from_source
+from bitfront.search.config.source import parse
+from bitfront.search.config.space import build_space
+
+TINY = """\
+name: tiny
+task:
+  dataset: digits
+  model: {name: mlp, depth: 5, width: 16}
+  epochs: 3
+  batch_size: 32
+  subset: 200
+  optimizer: {name: adam, lr: 0.01}
+space:
+  method: [bnn, bnn++]
+  plan: {per: layer, levels: [F, B]}
+  optimizer.lr: {float: [0.001, 0.03], log: true}
+  bnn++.mu_end: {float: [10, 100], log: true}
+search: {sampler: random, trials: 6, seed: 0}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -29,5 +51,29 @@ def _nothing_named(tmp_path, monkeypatch):
     monkeypatch.delenv("BITFRONT_LEDGER")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for place in ("named._now", "urls._known"):
-        monkeypatch.setattr(f"search.{place}", set())
+        monkeypatch.setattr(f"bitfront.search.{place}", set())
     monkeypatch.setattr("bitfront.search.named._given", {})
+
+
+@pytest.fixture
+def tiny_yaml():
+    return TINY
+
+
+@pytest.fixture
+def make_config():
+    """A configuration from the tiny YAML and overrides."""
+
+    def make(*assignments, text=TINY):
+        return from_source(parse(text, "tiny.yaml"), list(assignments))
+
+    return make
+
+
+@pytest.fixture
+def make_space(make_config):
+    def make(*assignments, text=TINY):
+        config = make_config(*assignments, text=text)
+        return config, build_space(config)
+
+    return make

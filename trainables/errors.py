@@ -5,7 +5,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from bitfront.trainables.registry import LONGEST_QUOTE, bounded
+# A message quotes its input. Of one that is very long, both ends are enough.
+LONGEST_LINE = 600
+MOST_LINES = 40
+LONGEST_QUOTE = 120
 
 
 class UserError(Exception):
@@ -36,3 +39,35 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         return "there are none"
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     return f"one of: {shown}"
+
+
+def bounded(message: str) -> str:
+    """A message of a length that fits a terminal, whatever input it repeats, and that can be
+    printed everywhere."""
+    lines = message.splitlines() or [""]
+    shown = [_without_middle(line, LONGEST_LINE) for line in lines[:MOST_LINES]]
+    if len(lines) > MOST_LINES:
+        shown.append(f"... and {len(lines) - MOST_LINES} lines more")
+    return "\n".join(shown).encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _without_middle(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    tail = most // 3
+    head = most - tail
+    return f"{text[:head]} ... ({len(text) - most:,} characters left out) ... {text[-tail:]}"
+
+
+def quoted(value: object) -> str:
+    """A value as a message repeats it: in quotes, and short."""
+    text = value if isinstance(value, str) else _written(value)
+    short = _without_middle(text, LONGEST_QUOTE)
+    return repr(short) if isinstance(value, str) else short
+
+
+def _written(value: object) -> str:
+    try:
+        return repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, a list in itself
+        return f"a very large {type(value).__name__}"

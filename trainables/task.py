@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from bitfront.trainables.errors import quoted
 from bitfront.trainables.parameters import Value
-from bitfront.trainables.registry import quoted
 from bitfront.trainables.text_files import LARGEST_INTEGER
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]

@@ -13,8 +13,7 @@ from typing import Any
 import yaml
 from yaml.constructor import ConstructorError
 
-from bitfront.trainables.errors import UserError
-from bitfront.trainables.registry import quoted
+from bitfront.trainables.errors import UserError, quoted
 
 # Far beyond what a person or a search writes, and read within seconds.
 MOST_YAML_BYTES = 1_000_000

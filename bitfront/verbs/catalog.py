@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bitfront.terminal import tables as terminal
-from bitfront.trainables.errors import UserError, did_you_mean
-from bitfront.trainables.registry import is_count, quoted
+from bitfront.trainables.errors import UserError, did_you_mean, quoted
+from bitfront.trainables.registry import is_count
 
 # What a selector is shown when the user names no data.
 EMBEDDED = "digits"

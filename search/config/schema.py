@@ -18,9 +18,8 @@ from bitfront.search.config.mistakes import mistakes
 from bitfront.search.config.source import Source
 from bitfront.search.front import Objective
 from bitfront.search.urls import canonical, know, with_secrets, without_secrets
-from bitfront.trainables.errors import UserError, did_you_mean
+from bitfront.trainables.errors import UserError, did_you_mean, quoted
 from bitfront.trainables.parameters import Value
-from bitfront.trainables.registry import quoted
 from bitfront.trainables.task import Evaluation, Strict, Task
 from bitfront.trainables.tasks import KINDS, METRIC_NAMES, Kind, Metric, kind_of
 from bitfront.trainables.text_files import check_format, dump_yaml, whole_path

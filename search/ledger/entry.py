@@ -11,9 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from bitfront.search.ledger.folder import is_name
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, quoted
 from bitfront.trainables.plan import LEVELS
-from bitfront.trainables.registry import quoted
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.text_files import LARGEST_INTEGER
 

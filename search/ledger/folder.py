@@ -17,7 +17,7 @@ from typing import IO
 
 from bitfront.search import named
 from bitfront.search.urls import canonical, sqlite_url, with_secrets, without_secrets
-from bitfront.trainables.errors import UserError, did_you_mean
+from bitfront.trainables.errors import UserError, did_you_mean, quoted
 from bitfront.trainables.files import (
     discard,
     opened,
@@ -26,7 +26,6 @@ from bitfront.trainables.files import (
     within,
     write_atomically,
 )
-from bitfront.trainables.registry import quoted
 from bitfront.trainables.text_files import NoSuchFileError, read_json, read_text, whole_path
 
 DEFAULT_HOME = "bitfront-runs"

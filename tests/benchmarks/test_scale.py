@@ -4,7 +4,6 @@ import inspect
 
 import pytest
 
-from benchmarks.near_empty import Busy, NearEmpty
 from benchmarks.overhead import completed
 from benchmarks.scale import SEARCH
 from bitfront.search.config.schema import from_source
@@ -13,6 +12,7 @@ from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.trainables.worker.worker import Trial
+from testbed.near_empty import Busy, NearEmpty
 
 
 @pytest.mark.parametrize("trainable", [NearEmpty, Busy])

@@ -5,11 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks import truth
-from benchmarks.problems import CHANCE, EPOCHS, OBJECTIVES, best_known, synthetic, table
-from benchmarks.simulator import simulate
 from bitfront.search.config.schema import EarlyStoppingSpec, SearchSpec
 from bitfront.search.front import hypervolume
+from testbed import truth
+from testbed.problems import CHANCE, EPOCHS, OBJECTIVES, best_known, synthetic, table
+from testbed.simulator import simulate
 
 STOPPING = EarlyStoppingSpec(rungs=[0.3], least=4)
 

@@ -11,7 +11,6 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, make_url, text
 
-from benchmarks.rig import POSTGRES, Postgres, free_port, listens, tracking_server, wait_for
 from bitfront import cli
 from bitfront.search import named
 from bitfront.search.cluster.jobs import secret_free
@@ -31,6 +30,7 @@ from bitfront.search.urls import (
 )
 from bitfront.trainables.errors import UserError
 from bitfront.verbs.launch import prepare
+from testbed.rig import POSTGRES, Postgres, free_port, listens, tracking_server, wait_for
 
 SECRET = "hunter2"
 AWKWARD = [

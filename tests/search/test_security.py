@@ -13,7 +13,6 @@ import pytest
 import yaml
 from optuna.trial import TrialState, create_trial
 
-from benchmarks.rig import free_port, listens, wait_for
 from bitfront.search.config.schema import ConfigError
 from bitfront.search.ledger.folder import LEDGER, SearchFolder, find, is_name
 from bitfront.search.ledger.ledger import entry_of
@@ -24,6 +23,7 @@ from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import canonical, redacted, with_secrets, without_secrets
 from bitfront.trainables.errors import UserError
 from bitfront.verbs.launch import fetched, prepare
+from testbed.rig import free_port, listens, wait_for
 
 SECRET = "hunter2"
 LEDGER_URL = f"postgresql://me:{SECRET}@127.0.0.1:9/ledger?sslmode=require"

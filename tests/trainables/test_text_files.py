@@ -11,8 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bitfront.trainables.errors import UserError
-from bitfront.trainables.registry import LONGEST_LINE, quoted
+from bitfront.trainables.errors import LONGEST_LINE, UserError, quoted
 from bitfront.trainables.text_files import (
     LARGEST_INTEGER,
     TooLargeError,

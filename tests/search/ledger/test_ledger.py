@@ -8,7 +8,6 @@ import pytest
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import OperationalError
 
-from benchmarks.simulator import simulate
 from bitfront.search.config.bounds import violations
 from bitfront.search.config.schema import SAMPLERS as NAMES
 from bitfront.search.ledger.ledger import Ledger, read_entries
@@ -17,6 +16,7 @@ from bitfront.search.samplers.registry import SAMPLERS
 from bitfront.spaces.listing import every_point
 from bitfront.trainables.errors import UserError
 from bitfront.verbs.launch import prepare
+from testbed.simulator import simulate
 
 
 @pytest.fixture

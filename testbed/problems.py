@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import truth
 from bitfront.search.config.schema import COSTS, SearchConfig
 from bitfront.search.config.space import build_space
 from bitfront.search.front import Objective, hypervolume
 from bitfront.search.ledger.entry import Entry
 from bitfront.spaces.space import Space
 from bitfront.trainables.task import TrialSpec
+from testbed import truth
 
 OBJECTIVES = [Objective("val_accuracy", True), Objective("flops", False)]
 CHANCE = 0.1

@@ -9,12 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from mlflow import MlflowClient
 
-from benchmarks.rig import free_port, listens, tracking_server, wait_for
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
 from bitfront.search.tracking import tracker as tracking
 from bitfront.search.tracking.mirror import Mirror
 from bitfront.search.tracking.tracker import Tracker
+from testbed.rig import free_port, listens, tracking_server, wait_for
 
 # Connecting, the parent, two trials with their curves, the front: 22 requests without a fault.
 REQUESTS = 24

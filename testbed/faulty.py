@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FOLDER = "BITFRONT_CHAOS"
-HOOK = {"__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR": "benchmarks.faulty.install"}
+HOOK = {"__RAY_WORKER_PROCESS_SETUP_HOOK_ENV_VAR": "testbed.faulty.install"}
 LEAK_BYTES = 64 * 1024**2
 PRINT_BYTES = 1024**3
 

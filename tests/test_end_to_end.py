@@ -16,9 +16,9 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from benchmarks.rig import processes
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import read_entries
+from testbed.rig import processes
 
 TOKEN = secrets.token_hex(32)
 BITFRONT = [sys.executable, "-m", "bitfront.cli"]

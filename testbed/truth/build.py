@@ -1,7 +1,7 @@
 """Train every plan of a small network and keep the table.
 
-    python -m benchmarks.truth.build digits            # about an hour of one core
-    python -m benchmarks.truth.build fashion --data-dir DATA
+    python -m testbed.truth.build digits            # about an hour of one core
+    python -m testbed.truth.build fashion --data-dir DATA
 
 Each plan is trained by the trial a search would run, with the spec a search would give it. An
 interrupted build continues: what is trained is kept in `--work` until the table is written."""
@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import truth
 from bitfront.search.config.space import build_space
 from bitfront.spaces.space import FreePlan, Space, costs_of
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.task import TrialSpec
+from testbed import truth
 
 
 def every_plan(space: Space) -> list[str]:
@@ -94,7 +94,7 @@ def build(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("name", help="a YAML of benchmarks/truth: digits, fashion")
+    parser.add_argument("name", help="a YAML of testbed/truth: digits, fashion")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--data-dir", help="where fashion-mnist lies")

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 import optuna
 import pytest
 
-from benchmarks.rig import POSTGRES, Postgres
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.reader import LedgerReader, connected, read_only
 from bitfront.search.ledger.records import read_records
 from bitfront.trainables.errors import UserError
+from testbed.rig import POSTGRES, Postgres
 
 
 @pytest.fixture

@@ -4,13 +4,13 @@ import math
 
 import pytest
 
-from benchmarks.problems import synthetic
-from benchmarks.simulator import simulate
 from bitfront.search.config.bounds import violations
 from bitfront.search.config.schema import EarlyStoppingSpec, SearchSpec
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.samplers.registry import SAMPLERS
 from bitfront.search.session.session import Session
+from testbed.problems import synthetic
+from testbed.simulator import simulate
 
 EPOCHS = 9
 STOPPING = EarlyStoppingSpec(rungs=[0.3], least=4)

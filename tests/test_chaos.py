@@ -1,13 +1,13 @@
 """Searches that something happens to: real nodes, servers, disks and signals. What must hold
-afterwards is in `benchmarks.invariants`; `benchmarks.chaos` does the same at random moments."""
+afterwards is in `testbed.invariants`; `benchmarks.chaos` does the same at random moments."""
 
 from pathlib import Path
 
 import pytest
 
-from benchmarks import faulty
-from benchmarks.invariants import broken, undisturbed
-from benchmarks.rig import (
+from testbed import faulty
+from testbed.invariants import broken, undisturbed
+from testbed.rig import (
     Cluster,
     User,
     free_port,

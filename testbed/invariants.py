@@ -10,8 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.faulty import audit
-from benchmarks.rig import Cluster, User, processes
+from testbed.faulty import audit
+from testbed.rig import Cluster, User, processes
 
 ENDED = ("complete", "pruned", "failed")
 ORPHAN_SECONDS = 30.0

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from optuna.trial import TrialState
 
-from benchmarks.problems import synthetic
-from benchmarks.simulator import simulate
 from bitfront.search.config.bounds import cost_bounds, violations
 from bitfront.search.config.schema import SearchSpec
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.samplers.registry import make_sampler
 from bitfront.search.samplers.surrogate import QualityModel
+from testbed.problems import synthetic
+from testbed.simulator import simulate
 
 FREE = "search.sampler=free-cost"
 PLAN = "plan: {per: layer, levels: [F, B]}"

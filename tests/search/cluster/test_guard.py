@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.rig import free_port, listens, processes, wait_for
 from bitfront.search import ports
 from bitfront.search.cluster.guard import members
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ports import listens_in_session
 from bitfront.search.tracking import server as ui
 from bitfront.trainables.errors import UserError
+from testbed.rig import free_port, listens, processes, wait_for
 
 IGNORING = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 # A process that starts a leader of a session with a child in a group of its own, and stays.

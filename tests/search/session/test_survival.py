@@ -15,7 +15,6 @@ import pytest
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import DataError, OperationalError
 
-from benchmarks.rig import POSTGRES, Postgres, small_disk
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import LedgerLostError, persistently, read_entries
 from bitfront.search.session.interrupts import acknowledged, ending_gently, handlers_restored
@@ -23,6 +22,7 @@ from bitfront.search.session.session import Session
 from bitfront.search.session.status_line import StatusLine
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.worker.worker import Trial
+from testbed.rig import POSTGRES, Postgres, small_disk
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")

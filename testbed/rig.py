@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from benchmarks.faulty import FOLDER, HOOK
+from testbed.faulty import FOLDER, HOOK
 
 ROOT = Path(__file__).parent.parent
 BITFRONT = [sys.executable, "-m", "bitfront.cli"]
