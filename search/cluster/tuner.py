@@ -1,5 +1,5 @@
 """Ray Tune: trials of a session on reused actors, on one machine or a cluster. Ray holds no state
-of a search that matters: resuming is a new Tuner over the same ledger (traps.md)."""
+of a search that matters: resuming is a new Tuner over the same ledger (docs/design.md 7.1)."""
 
 from __future__ import annotations
 

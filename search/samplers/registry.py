@@ -113,7 +113,7 @@ def nsga2(seed: int, problem: Problem) -> BaseSampler:
 
 @SAMPLERS.register("gp")
 def gp(seed: int, problem: Problem) -> BaseSampler:
-    """Gaussian process; draws at random where parameters are conditional (traps.md)."""
+    """Gaussian process; draws at random where parameters are conditional (docs/design.md 7.2)."""
     from optuna.samplers import GPSampler
 
     return GPSampler(seed=seed, deterministic_objective=False)

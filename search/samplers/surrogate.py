@@ -1,7 +1,7 @@
 """A Gaussian process over plans and hyperparameters, and what it says a point may add to a front.
 
-It models the quality of a point only: the cost is known exactly (design.md 5). Arrays in, arrays
-out; no trial, space or study is known here."""
+It models the quality of a point only: the cost is known exactly (docs/design.md 5). Arrays in,
+arrays out; no trial, space or study is known here."""
 
 from __future__ import annotations
 
