@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from bitfront.search.samplers.registry import SAMPLERS
-from bitfront.trainables.cost import CONVENTIONS
+from bitfront.trainables.cost import cost_table
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.models import MODELS
@@ -136,10 +136,12 @@ def _metrics() -> str:
 
 
 def _costs() -> str:
+    """The names as any network has them."""
+    table = cost_table("mlp", {}, (1, 8, 8), 10)
+    names = _words(table.totals("F" * len(table.plan_layers)))
     return (
-        f"## Costs\n\n{_words(CONVENTIONS)} and `parameters`, exact before training; what each\n"
-        "counts is in [internals.md](internals.md#costs). `flops_pct` and `flops_own_pct` are\n"
-        "shares of a network in full precision.\n"
+        f"## Costs\n\n{names}: exact before training;\n"
+        "what each counts is in [internals.md](internals.md#costs).\n"
     )
 
 
