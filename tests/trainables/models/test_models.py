@@ -471,7 +471,9 @@ NARROW = """
 import torch
 from torch import nn
 from bitfront.trainables.task import TrialSpec
-from bitfront.trainables.training.loop import Training, memory_format, search_data
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.parts import search_data
+from bitfront.trainables.training.network import memory_format
 
 for width in range(1, 8):
     net = nn.Sequential(

@@ -16,7 +16,7 @@ from bitfront.trainables import packed
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import DATASETS, Batches, in_order, load_test, load_train, split
 from bitfront.trainables.data import datasets as datasets_module
-from bitfront.trainables.data import sequences as sequences_module
+from bitfront.trainables.data import sequence_files as files_module
 from bitfront.trainables.data.datasets import IMAGENET_MEAN, IMAGENET_STD
 from bitfront.trainables.data.sequence_files import (
     Sequence,
@@ -50,7 +50,7 @@ REAL = Path(os.environ.get("BITFRONT_DATA", "nowhere")) / "tracking"
 def _nothing_cached_from_other_tests() -> Iterator[None]:
     yield
     datasets_module._read.cache_clear()
-    sequences_module.frame_files.cache_clear()
+    files_module.frame_files.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -360,7 +360,7 @@ class Perfect(SiamFC):
     """Features that know the target: its colour is red, everything else black."""
 
     def __init__(self) -> None:
-        super().__init__((3, 63, 63), 1, 1, "relu", "bi-real")
+        super().__init__((3, 63, 63), width=1, blocks=1, activation="relu", unit="bi-real")
 
     def embed(self, x: torch.Tensor) -> torch.Tensor:
         red = (x[:, :1] > 0).float()

@@ -13,6 +13,8 @@ from bitfront.trainables.data import Arrays, load_test
 from bitfront.trainables.data import datasets as datasets_module
 from bitfront.trainables.task import LearningRateSpec, OptimizerSpec, Task
 from bitfront.trainables.training import loop as training_module
+from bitfront.trainables.training import norms as norms_module
+from bitfront.trainables.training import parts as parts_module
 from bitfront.trainables.training.loop import DivergedError, Training, evaluate
 from bitfront.trainables.training.network import device_from_resources
 from bitfront.trainables.training.norms import kept_statistics, recalibrate
@@ -22,7 +24,7 @@ from bitfront.trainables.training.rates import LearningRate, make_optimizer
 
 @pytest.fixture
 def _empty_caches():
-    caches = (training_module._search_data, datasets_module._read)
+    caches = (parts_module._search_data, datasets_module._read)
     for cache in caches:
         cache.cache_clear()
     yield
@@ -165,7 +167,7 @@ def test_recalibration_survives_a_last_batch_of_one() -> None:
 
 def test_recalibration_needs_no_more_than_its_share_of_the_data(monkeypatch) -> None:
     model, arrays = normed()
-    monkeypatch.setattr(training_module, "RECALIBRATION_EXAMPLES", 20)
+    monkeypatch.setattr(norms_module, "RECALIBRATION_EXAMPLES", 20)
     recalibrate(model, arrays, 16)
     assert int(model[1].num_batches_tracked) == 2
 

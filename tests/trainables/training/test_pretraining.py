@@ -315,7 +315,8 @@ import torch
 from bitfront.trainables.training import pretraining
 from bitfront.trainables.training.pretraining import StageCache, stage_spec
 from bitfront.trainables.task import TrialSpec
-from bitfront.trainables.training.loop import Training, search_data
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.parts import search_data
 
 spec = TrialSpec.model_validate_json(sys.argv[1])
 stage = stage_spec(spec)
