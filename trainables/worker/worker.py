@@ -32,7 +32,7 @@ STATE_FILE = "state.pt"
 FETCH_SECONDS = 60.0
 
 
-class Trial(tune.Trainable):
+class Worker(tune.Trainable):
     """Built anew from each config; nothing of the trial before survives `reset_config`.
 
     Faults are results, not exceptions: Ray would end the actor and lose the seconds it took to
