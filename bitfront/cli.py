@@ -440,7 +440,7 @@ def _call(argv: Sequence[str] | None) -> int:
     if name == "doctor" and str(args.address).startswith("http"):
         module, name = "bitfront.verbs.remote", "there"
     if name in STAYING and str(args.address).startswith("ray://"):
-        module, name = "bitfront.search.cluster.client", "run_there"
+        module, name = "bitfront.search.cluster.ray_client", "run_there"
     settle()
     try:
         if name not in STARTING:

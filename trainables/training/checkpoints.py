@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bitfront.trainables import checksums
+from bitfront.trainables.errors import first_line
 from bitfront.trainables.files import replacing
 from bitfront.trainables.training.loop import Training
 
@@ -39,7 +40,7 @@ def load_state(
     except FileNotFoundError:
         return False
     except Exception as error:  # torch raises a dozen types for a truncated or foreign file
-        fits, reason = False, (str(error).splitlines() or [type(error).__name__])[0][:200]
+        fits, reason = False, first_line(error)[:200]
     if not fits:
         path.unlink(missing_ok=True)
         damaged(f"its checkpoint was damaged ({reason}): it began again")

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from bitfront.search import urls
-from bitfront.search.cluster.nodes import check_ledger
+from bitfront.search.cluster.doctor import check_ledger
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import SearchFolder, list_searches
 from bitfront.search.ledger.ledger import Ledger, LedgerLostError, read_entries

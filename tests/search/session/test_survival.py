@@ -21,7 +21,7 @@ from bitfront.search.session.interrupts import acknowledged, ending_gently, hand
 from bitfront.search.session.session import Session
 from bitfront.search.session.status_line import StatusLine
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.worker.worker import Trial
+from bitfront.trainables.worker.worker import Worker
 from testbed.rig import POSTGRES, Postgres, small_disk
 
 NOBODY = 65534
@@ -103,7 +103,7 @@ def test_an_epoch_told_while_the_ledger_stays_away_ends_the_search_and_not_the_t
     make_space, tmp_path
 ):
     """Tune would take any other exception for the trial's own, and train it again."""
-    from bitfront.search.cluster.tuner import LedgerSearcher
+    from bitfront.search.cluster.searcher import LedgerSearcher
 
     session = Session(*make_space(), SearchFolder(tmp_path), None, quiet=True)
     searcher = LedgerSearcher(session, SimpleNamespace(free=lambda running: True))
@@ -190,7 +190,7 @@ def test_a_trial_on_a_full_disk_goes_on_without_its_checkpoint(make_space, tmp_p
     with small_disk(tmp_path / "tiny" / "trials", "1m") as disk:
         fill(disk)
         entry = session.ask()
-        trial = Trial(session.trial_config(entry))
+        trial = Worker(session.trial_config(entry))
         results = [trial.step() for _ in range(3)]
         assert not list(disk.rglob("*.part*"))
     assert [r["done"] for r in results] == [False, False, True]
@@ -346,7 +346,7 @@ def test_a_trial_whose_end_cannot_be_written_keeps_its_checkpoint(
 
 
 def test_a_trial_whose_worker_died_is_asked_for_again_as_often_as_it_may(make_space, tmp_path):
-    from bitfront.search.cluster.tuner import LedgerSearcher, Searcher
+    from bitfront.search.cluster.searcher import LedgerSearcher, Searcher
     from bitfront.search.cluster.watcher import Watcher
 
     config, space = make_space("search.trials=1", "resources.retries=1")
