@@ -22,7 +22,6 @@ from bitfront.search.ledger.folder import (
     is_name,
     selections_folder,
     stages_folder,
-    write_atomically,
     writing,
 )
 from bitfront.search.results.results import Results, stored_config
@@ -34,6 +33,7 @@ from bitfront.search.urls import canonical, redacted, with_whole_path, without_s
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.summary import front_summary, next_commands
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.files import write_atomically
 
 # What may differ between two turns at the same search: how much, where and how it is shown.
 # A checkpoint is known by its hash, not by where it lies.

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from bitfront.search.ledger import folder as home
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import write_atomically
 from bitfront.search.results.results import Results
 from bitfront.search.results.view import SearchReader, view_of
 from bitfront.search.tracking.notes import REPORT, SMALL_FRONT
 from bitfront.terminal import tables as terminal
 from bitfront.trainables.errors import UserError, did_you_mean
-from bitfront.trainables.files import replacing
+from bitfront.trainables.files import replacing, write_atomically
 
 if TYPE_CHECKING:
     from bitfront.dashboards.view import SearchView

@@ -18,7 +18,7 @@ from bitfront.search.ledger import folder as home
 from bitfront.search.session.interrupts import acknowledged
 from bitfront.search.session.status_line import StatusLine
 from bitfront.terminal import tables as terminal
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.files import refuse_link
 from bitfront.trainables.text_files import whole_path
 
@@ -188,8 +188,7 @@ def _told(folder: home.SearchFolder) -> tuple[Results | UserError, dict[str, Any
     except UserError as error:
         told = error
     except Exception as error:  # whatever is in a folder, the others are worth a look
-        reason = (str(error).splitlines() or [""])[0]
-        told = UserError(f"{folder.path}: damaged: {type(error).__name__}: {reason}")
+        told = UserError(f"{folder.path}: damaged: {first_line(error, typed=True)}")
     return told, {"search": folder.name, "error": told.message}
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bitfront.search.cluster.jobs import run_words, shipped_code
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 
 SCHEME = "ray://"
 POLL_SECONDS = 0.5
@@ -84,9 +84,8 @@ def run_there(args: Namespace) -> int:
     try:
         _connect(args.address, code)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        first = str(error).splitlines()[0]
         raise UserError(
-            f"no Ray client server answers at {args.address}: {first}",
+            f"no Ray client server answers at {args.address}: {first_line(error)}",
             "ray start --head listens on port 10001; python and ray must be of the same version "
             "there; or send the search away: bitfront submit --address http://HEAD:8265",
         ) from None

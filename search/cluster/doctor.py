@@ -14,6 +14,7 @@ from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.folder import LEDGER, home
 from bitfront.search.results.results import newest_readable, stored_config
 from bitfront.search.urls import canonical, redacted, server_of
+from bitfront.trainables.errors import first_line
 
 PACKAGES = ("torch", "torchvision", "ray", "optuna", "mlflow", "safetensors", "scikit-learn")
 ENOUGH_DISK = 2 * 1024**3
@@ -73,7 +74,7 @@ def _torchvision() -> Check:
         return Check(
             "torchvision import",
             "FAIL",
-            str(error).splitlines()[0],
+            first_line(error),
             "a CPU-only torch beside PyPI's torchvision: reinstall both with "
             "pip install --force-reinstall torch torchvision",
         )
@@ -165,7 +166,7 @@ def _tracking(root: Path, given: str | None) -> Check:
     try:
         found = MlflowClient(uri).search_experiments(max_results=1)
     except Exception as error:  # MLflow raises many types for a server that is away
-        first = str(error).splitlines()[0][:200]
+        first = first_line(error)[:200]
         verdict = "WARN" if given is None else "FAIL"
         advice = "is the server up (mlflow server), is the address right? Searches go on without "
         advice += "it; their runs are delivered by resume"

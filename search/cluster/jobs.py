@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import bitfront
 from bitfront.search.urls import has_secret, know, redacted, sqlite_path
-from bitfront.trainables.errors import UserError, did_you_mean
+from bitfront.trainables.errors import UserError, did_you_mean, first_line
 
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails, JobSubmissionClient
@@ -181,9 +181,8 @@ def _client(address: str) -> JobSubmissionClient:
 
         client = JobSubmissionClient(address)
     except (ConnectionError, RuntimeError) as error:
-        first = str(error).splitlines()[0]
         raise UserError(
-            f"no Ray dashboard answers at {address}: {first}",
+            f"no Ray dashboard answers at {address}: {first_line(error)}",
             "is the head up (ray start --head), is the port right (8265), is there a tunnel "
             "(ray dashboard cluster.yaml)? A cluster with tokens wants RAY_AUTH_MODE=token",
         ) from None

@@ -17,7 +17,7 @@ from bitfront.search.cluster.doctor import Check
 from bitfront.search.cluster.resources import connect, leave, look
 from bitfront.search.ledger.disks import network_disk
 from bitfront.search.urls import canonical, know, redacted, sqlite_path, with_driver
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.worker import storage as shared
 
 NODE_SECONDS = 90.0
@@ -205,7 +205,7 @@ def check_ledger(url: str) -> Check:
         with create_engine(with_driver(url)).connect() as connection:
             connection.execute(text("SELECT 1"))
     except Exception as error:  # drivers raise types of their own; a missing one is an ImportError
-        first = redacted(str(error).splitlines()[0])
+        first = redacted(first_line(error))
         advice = "is the server up, may this user log in, is its driver here? "
         advice += "pip install 'bitfront[postgres]'"
         return Check("ledger", "FAIL", f"{shown}: {first}", advice)

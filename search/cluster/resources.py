@@ -21,7 +21,7 @@ from bitfront.search.cluster import head
 from bitfront.search.config.schema import ResourceSpec
 from bitfront.search.garbage import uncollected
 from bitfront.search.session.interrupts import held_back
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 
 OBJECT_STORE_BYTES = 256 * 1024**2
 ACCELERATOR = "accelerator_type:"
@@ -242,7 +242,7 @@ def _init(address: str | None) -> None:
         ray.init(address=address, **quiet)
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         raise UserError(
-            f"no Ray cluster answers at '{address}': {str(error).splitlines()[0]}",
+            f"no Ray cluster answers at '{address}': {first_line(error)}",
             "start one with: ray start --head; a cluster with tokens wants RAY_AUTH_MODE=token; "
             "from a machine that is no node of it: bitfront submit --address http://HEAD:8265",
         ) from None

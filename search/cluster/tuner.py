@@ -41,7 +41,7 @@ from bitfront.search.session.interrupts import handlers_restored, obey
 from bitfront.search.session.session import Session
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import discard
-from bitfront.trainables.worker.worker import Trial
+from bitfront.trainables.worker.worker import Worker
 
 # Nodes come and go: how often the cluster is looked at again.
 LOOK_SECONDS = 5.0
@@ -174,7 +174,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
         discard(storage)
         tuner = tune.Tuner(
             tune.with_resources(
-                tune.with_parameters(Trial, lent=_lent(session.config)),
+                tune.with_parameters(Worker, lent=_lent(session.config)),
                 partial(_request, resources),
             ),
             tune_config=tune.TuneConfig(

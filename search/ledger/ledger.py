@@ -45,7 +45,7 @@ from bitfront.search.session.status_line import duration
 from bitfront.search.urls import sqlite_path, with_driver
 from bitfront.spaces.listing import every_point
 from bitfront.spaces.space import FreePlan, Space, random_value
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.parameters import Domain
 from bitfront.trainables.task import TrialSpec
 
@@ -509,9 +509,8 @@ def ledger_errors(name: str) -> Iterator[None]:
         yield
     except known as error:
         cause = error.__cause__ if isinstance(error, OptunaError) and error.__cause__ else error
-        reason = (str(cause).splitlines() or [""])[0]
         raise UserError(
-            f"the ledger of '{name}' cannot be read: {type(cause).__name__}: {reason}"
+            f"the ledger of '{name}' cannot be read: {first_line(cause, typed=True)}"
         ) from error
 
 
@@ -535,7 +534,7 @@ def persistently(
         except (StorageInternalError, OperationalError, InterfaceError) as error:
             cause = error.__cause__ if isinstance(error, StorageInternalError) else error
             passing = isinstance(cause, (InterfaceError, OperationalError))
-            reason = str(cause or error).splitlines()[0]
+            reason = first_line(cause or error)
             now = time.monotonic()
             if not passing or now + pause > deadline:
                 raise LedgerLostError(
@@ -600,7 +599,7 @@ def open_storage(url: str) -> BaseStorage:
                 storage = LedgerStorage(url, engine_kwargs=options)
             break
         except (SQLAlchemyError, ImportError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
+            reason = first_line(error)
             # Somebody else, perhaps a reader, is making the tables of a new ledger just now.
             race = isinstance(error, IntegrityError) or "already exists" in reason
             if not race or attempt + 1 == OPENING_ATTEMPTS:

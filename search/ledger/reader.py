@@ -32,7 +32,7 @@ from bitfront.search.ledger.records import (
     study_objectives,
 )
 from bitfront.search.urls import sqlite_path, sqlite_uri, with_driver
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -95,13 +95,13 @@ class LedgerReader:
                 with uncollected():
                     changed = self._read_recovered()
             except database_errors() as error:
-                reason = _reason(error)
+                reason = first_line(error)
                 if NOT_YET in reason:
                     return gone
                 raise UserError(f"the ledger of '{self.name}' cannot be read: {reason}") from None
             except DAMAGED as error:
                 raise UserError(
-                    f"the ledger of '{self.name}' is damaged: {_reason(error)}"
+                    f"the ledger of '{self.name}' is damaged: {first_line(error)}"
                 ) from None
             self._seen = stamp
             return changed or gone
@@ -112,7 +112,7 @@ class LedgerReader:
         try:
             return self._read()
         except database_errors() as error:
-            if RECOVERY not in _reason(error):
+            if RECOVERY not in first_line(error):
                 raise
         self._recovering = True
         return self._read()
@@ -257,10 +257,6 @@ def _checked_reference(stored: Any) -> list[float] | None:
 
 def _texts(stored: Any) -> dict[str, str]:
     return {str(key): str(value) for key, value in stored.items()}
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _stat(path: str) -> os.stat_result | None:

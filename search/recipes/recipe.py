@@ -19,7 +19,7 @@ from bitfront.search.config.mistakes import first_mistake
 from bitfront.search.config.source import Source
 from bitfront.search.config.source import read as read_yaml
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import NAME, write_atomically
+from bitfront.search.ledger.folder import NAME
 from bitfront.search.recipes.final_folder import (
     RESULT,
     check_free,
@@ -31,6 +31,7 @@ from bitfront.search.recipes.final_folder import (
 from bitfront.search.recipes.training_progress import EpochTold, Shown, TrainingProgress
 from bitfront.search.results.results import Results
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.files import write_atomically
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.settings import Strict
 from bitfront.trainables.task import TrialSpec

@@ -24,7 +24,7 @@ from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import redacted
 from bitfront.spaces.space import Space
 from bitfront.terminal.progress import Progress
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.files import discard, write_atomically
 from bitfront.trainables.worker import storage
 
@@ -337,9 +337,8 @@ def check_storage(place: str, called: str) -> None:
     try:
         storage.try_out(place)
     except Exception as error:  # every object store has faults of its own
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            redacted(f"storage {called} cannot be used: {reason}"),
+            redacted(f"storage {called} cannot be used: {first_line(error)}"),
             "it must let files be written, read, listed and deleted; "
             "of several nodes: bitfront doctor --address auto --storage PLACE",
         ) from None

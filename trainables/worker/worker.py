@@ -21,6 +21,7 @@ from ray import tune
 
 from bitfront.trainables import training
 from bitfront.trainables.data import lend
+from bitfront.trainables.errors import first_line
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.telling import heard_by
@@ -33,7 +34,7 @@ STATE_FILE = "state.pt"
 FETCH_SECONDS = 60.0
 
 
-class Trial(tune.Trainable):
+class Worker(tune.Trainable):
     """Built anew from each config; nothing of the trial before survives `reset_config`.
 
     Faults are results, not exceptions: Ray would end the actor and lose the seconds it took to
@@ -148,7 +149,7 @@ class Trial(tune.Trainable):
             if self._stored is not None:
                 storage.write(self._stored, self._state.read_bytes())
         except Exception as error:  # torch and every object store have faults of their own
-            return {"not_saved": f"{self._stored or self._state}: {_first_line(error)}"}
+            return {"not_saved": f"{self._stored or self._state}: {first_line(error)[:300]}"}
         return {}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
@@ -222,16 +223,12 @@ def fetch(stored: str, state: Path, patience: float = FETCH_SECONDS) -> str | No
             break
         except Exception as error:  # every object store has faults of its own
             if time.monotonic() + pause > deadline:
-                return f"{stored}: {_first_line(error)}"
+                return f"{stored}: {first_line(error)[:300]}"
         time.sleep(pause)
         pause = min(10.0, 2 * pause)
     if content is not None:
         write_atomically(state, content)
     return None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
 _built = 0

@@ -21,7 +21,7 @@ from bitfront.search.session.interrupts import acknowledged, ending_gently, hand
 from bitfront.search.session.session import Session
 from bitfront.search.session.status_line import StatusLine
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.worker.worker import Trial
+from bitfront.trainables.worker.worker import Worker
 from testbed.rig import POSTGRES, Postgres, small_disk
 
 NOBODY = 65534
@@ -190,7 +190,7 @@ def test_a_trial_on_a_full_disk_goes_on_without_its_checkpoint(make_space, tmp_p
     with small_disk(tmp_path / "tiny" / "trials", "1m") as disk:
         fill(disk)
         entry = session.ask()
-        trial = Trial(session.trial_config(entry))
+        trial = Worker(session.trial_config(entry))
         results = [trial.step() for _ in range(3)]
         assert not list(disk.rglob("*.part*"))
     assert [r["done"] for r in results] == [False, False, True]

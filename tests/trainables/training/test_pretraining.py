@@ -38,7 +38,7 @@ from bitfront.trainables.training.pretraining import (
 )
 from bitfront.trainables.training.schedules import phases
 from bitfront.trainables.training.schedules.phases import Phase
-from bitfront.trainables.worker.worker import Trial
+from bitfront.trainables.worker.worker import Worker
 
 STAGE = {"pretrain": {"epochs": 3}}
 
@@ -514,15 +514,15 @@ def test_ray_trials_share_a_stage_and_leave_nothing_behind(make_spec, tmp_path: 
         folders = {"folder": str(tmp_path / name), "stages": str(tmp_path / "stages")}
         return {"spec": spec.model_dump(mode="json"), **folders}
 
-    def run(trial: Trial) -> list[dict]:
+    def run(trial: Worker) -> list[dict]:
         results = [trial.step()]
         while not results[-1]["done"]:
             results.append(trial.step())
         return facts(results[-1]["history"])
 
     tuned, scratch = make_spec("bnn", "W", **STAGE), make_spec("bnn", "W")
-    alone = run(Trial(config=config(scratch, "a")))
-    trial = Trial(config=config(tuned, "b"))
+    alone = run(Worker(config=config(scratch, "a")))
+    trial = Worker(config=config(tuned, "b"))
     first = run(trial)
     trial.reset_config(config(scratch, "c"))
     assert run(trial) == alone
