@@ -12,7 +12,7 @@ from bitfront.terminal.plans import FORMS, by_stage, letters
 from bitfront.terminal.progress import duration
 from bitfront.terminal.tables import count, measured, short
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.tasks import Metric
+from bitfront.trainables.metrics import Metric
 
 COST_HEADS = {"flops_pct": "flops %", "flops_own_pct": "own %"}
 # Left out last where there is no room: they tell points apart.

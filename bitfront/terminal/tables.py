@@ -15,7 +15,7 @@ from typing import Any
 
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.urls import redacted
-from bitfront.trainables.tasks import Metric
+from bitfront.trainables.metrics import Metric
 
 NUMERIC = set("0123456789.,%-+ ")
 COLOURS = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}

@@ -12,8 +12,8 @@ from bitfront.search.ledger.entry import Entry
 from bitfront.search.results.results import OWN_SHARE, Results
 from bitfront.terminal import tables as terminal
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.metrics import Metric
 from bitfront.trainables.models import MODELS
-from bitfront.trainables.tasks import Metric
 
 # Further apart in cost, two networks are not compared: ours is shown without a difference.
 SAME_COST = 5.0

@@ -33,8 +33,8 @@ from bitfront.search.results.settings import settings_of
 from bitfront.search.session.early_stopping import StoppingReport, report
 from bitfront.search.session.repeats import merged, probabilities
 from bitfront.trainables.errors import UserError, did_you_mean, quoted
+from bitfront.trainables.metrics import Metric
 from bitfront.trainables.registry import is_count
-from bitfront.trainables.tasks import Metric
 from bitfront.trainables.text_files import MOST_YAML_BYTES, check_format, load_yaml, read_text
 
 COST_LABELS = {

@@ -21,7 +21,7 @@ from bitfront.search.results.results import (
 )
 from bitfront.search.results.settings import settings_of
 from bitfront.search.session.early_stopping import rung_epoch
-from bitfront.trainables.tasks import Metric
+from bitfront.trainables.metrics import Metric
 
 if TYPE_CHECKING:
     import numpy as np

@@ -16,7 +16,8 @@ from bitfront.search.session.status_line import duration
 from bitfront.spaces.space import Space
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.progress import START_SECONDS
-from bitfront.trainables.task import PretrainSpec, TrialSpec
+from bitfront.trainables.settings import PretrainSpec
+from bitfront.trainables.task import TrialSpec
 
 if TYPE_CHECKING:
     from bitfront.search.session.rehearsal import Rehearsal
@@ -169,7 +170,7 @@ def quick_estimate(config: SearchConfig, space: Space) -> tuple[float | None, in
 
 def _full(spec: TrialSpec, epochs: int) -> TrialSpec:
     """The full-precision stage of that many epochs."""
-    task = spec.task.model_copy(update={**spec.task.stage_settings, "epochs": epochs})
+    task = spec.task.model_copy(update={**spec.task.pretraining_settings, "epochs": epochs})
     return TrialSpec(task=task, plan="F" * len(spec.plan))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bitfront.search.config.schema import COSTS
 from bitfront.search.front import Objective
 from bitfront.search.ledger.entry import Entry
-from bitfront.trainables.tasks import Metric
+from bitfront.trainables.metrics import Metric
 
 if TYPE_CHECKING:
     import numpy as np

@@ -139,7 +139,7 @@ def _select(
     name = str(spec["selector"])
     with heard_by(lambda text: board.write(name, f"{name}: {text}")):
         found = select(
-            SelectionSpec.model_validate(spec), stages=Path(stages), gpus=gpus, note=tell
+            SelectionSpec.model_validate(spec), pretrained=Path(stages), gpus=gpus, note=tell
         )
     board.erase(name)
     return found.model_dump(mode="json")

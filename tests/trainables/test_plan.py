@@ -14,7 +14,7 @@ from bitfront.trainables.layers.binary import apply_plan
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
 from bitfront.trainables.plan import PlanLayer, binary_layers, check_plan, expand, plan_layers
-from bitfront.trainables.selectors.scoring import Switch
+from bitfront.trainables.selectors.scores.scoring import Switch
 
 THREE = [PlanLayer(name, name, "body") for name in ("one", "two", "three")]
 
