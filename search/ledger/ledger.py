@@ -26,7 +26,7 @@ from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as OptunaState
 
 from bitfront.search.config.bounds import reference_point, violations
-from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.schema import COSTS, SearchConfig
 from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.entry import Entry, stored_entry, without_plan
 from bitfront.search.ledger.environment import environment
@@ -41,12 +41,13 @@ from bitfront.search.ledger.records import (
     objectives_in_order,
 )
 from bitfront.search.ledger.states import OPTUNA_STATES, TrialState
-from bitfront.search.samplers.registry import Problem, distribution, make_sampler
+from bitfront.search.samplers.problem import Problem, distribution
+from bitfront.search.samplers.registry import make_sampler
 from bitfront.search.session.interrupts import obey
 from bitfront.search.session.status_line import duration
 from bitfront.search.urls import sqlite_path, with_driver
 from bitfront.spaces.listing import every_point
-from bitfront.spaces.space import FreePlan, Space, random_value
+from bitfront.spaces.space import FreePlan, Space, random_value, recorded
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.parameters import Domain
 from bitfront.trainables.task import TrialSpec
@@ -121,7 +122,7 @@ class Ledger:
         # Why points that were proposed in this turn are no trials: `limits`, or `known`.
         self.refused: Counter[str] = Counter()
         self._problem = Problem(
-            space, config.front_objectives, self.reference, config.limits, self._is_new
+            space, config.front_objectives, self.reference, config.limits, COSTS, self._is_new
         )
         for trial in self.study.get_trials(deepcopy=False):
             self._remember(trial)
@@ -655,18 +656,6 @@ def _drawing_from(trial: optuna.Trial) -> Any:
         return trial._suggest(name, distribution(domain))
 
     return draw
-
-
-def recorded(space: Space, draw: Any) -> dict[str, Any]:
-    """The parameters a walk of the space drew, by name."""
-    drawn: dict[str, Any] = {}
-
-    def record(name: str, domain: Domain) -> Any:
-        drawn[name] = draw(name, domain)
-        return drawn[name]
-
-    space.walk(record)
-    return drawn
 
 
 def _columns(history: Iterable[dict[str, float]]) -> dict[str, list[float | None]]:

@@ -17,10 +17,8 @@ from bitfront.search.ledger.folder import (
     stages_folder,
     write_atomically,
 )
-from bitfront.search.ledger.ledger import recorded
-from bitfront.search.samplers.registry import middle
 from bitfront.search.session.status_line import StatusLine, duration
-from bitfront.spaces.space import Space
+from bitfront.spaces.space import Space, middle, recorded
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.files import replacing
 from bitfront.trainables.methods import METHODS

@@ -10,7 +10,7 @@ from bitfront.search.config.bounds import cost_bounds, violations
 from bitfront.search.config.schema import SearchSpec
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.samplers.registry import make_sampler
-from bitfront.search.samplers.surrogate import QualityModel
+from bitfront.search.samplers.surrogate.model import QualityModel
 from testbed.problems import synthetic
 from testbed.simulator import simulate
 
@@ -122,12 +122,12 @@ def test_every_point_is_complete_new_and_within_the_limits(make_ledger, kind):
 def test_the_sampler_prices_a_plan_as_the_space_does(make_ledger, kind):
     ledger = make_ledger(*SPACES[kind])
     sampler = make_sampler("free-cost", 0, ledger._problem)
-    points = sampler._scattered(40)
+    points = sampler._candidates.scattered(40)
     assert points
     for context, codes in points:
         point = context.point(codes)
         spec = ledger.space.walk(lambda name, domain, point=point: point[name])
-        exact = [ledger.space.costs(spec)[name] for name in sampler._names]
+        exact = [ledger.space.costs(spec)[name] for name in sampler._objectives.names]
         assert context.costs(codes[None])[0] == pytest.approx(exact)
 
 
@@ -312,7 +312,7 @@ def test_failures_and_curves_with_holes_do_not_stop_it(make_ledger):
 
 
 def test_late_in_a_search_the_model_sees_what_matters(monkeypatch):
-    monkeypatch.setattr("bitfront.search.samplers.free_cost.MODEL_ROWS", 12)
+    monkeypatch.setattr("bitfront.search.samplers.surrogate.ask.MODEL_ROWS", 12)
     problem = synthetic(8, False, 0)
     ledger = known_problem_ledger(problem, trials=24)
     seen = []
@@ -321,7 +321,7 @@ def test_late_in_a_search_the_model_sees_what_matters(monkeypatch):
         seen.append(len(rows))
         return QualityModel(rows, *rest)
 
-    monkeypatch.setattr("bitfront.search.samplers.free_cost.QualityModel", model)
+    monkeypatch.setattr("bitfront.search.samplers.surrogate.ask.QualityModel", model)
     entries = drain(ledger)
     assert len({e.id for e in entries}) == 24
     assert max(seen) == 12
