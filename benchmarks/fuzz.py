@@ -34,6 +34,7 @@ from benchmarks.mangling import (
     mangled_json,
     mangled_yaml,
 )
+from bitfront.search.ledger.states import TrialState
 
 COUNTS = {"yamls": 10_000, "sets": 2_000, "packed": 1_000, "stored": 1_000, "ledgers": 300}
 QUICK = {"yamls": 300, "sets": 100, "packed": 60, "stored": 40, "ledgers": 30}
@@ -341,11 +342,15 @@ def _make_searches(home: Path, folder: Path) -> None:
                 for e in range(1, 4)
             ]
             if number == 4:
-                ledger.tell(entry.id, "failed", failure="nan", message="made up", history=curve[:1])
+                ledger.tell(
+                    entry.id, TrialState.FAILED, failure="nan", message="made up", history=curve[:1]
+                )
             elif number == 6:
-                ledger.tell(entry.id, "pruned", {**curve[1], "stopped_at": 0.3}, curve[:2])
+                ledger.tell(
+                    entry.id, TrialState.STOPPED, {**curve[1], "stopped_at": 0.3}, curve[:2]
+                )
             elif number < 9:
-                ledger.tell(entry.id, "complete", curve[-1], curve)
+                ledger.tell(entry.id, TrialState.COMPLETE, curve[-1], curve)
         ledger.storage.remove_session()
         ledger.storage._backend.engine.dispose()  # type: ignore[attr-defined]
         assert here.identity

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
+from bitfront.search.ledger.states import TrialState
 
 SEARCH = """\
 name: overhead
@@ -101,7 +102,7 @@ def completed(place: Any, trials: int) -> list[Any]:
     from bitfront.search.ledger.ledger import read_entries
 
     entries = read_entries(place.ledger_url, place.name)
-    lost = [e for e in entries if e.state != "complete"]
+    lost = [e for e in entries if e.state != TrialState.COMPLETE]
     if lost or len(entries) != trials:
         why = f": {lost[0].failure}: {lost[0].message}" if lost else ""
         raise RuntimeError(f"{len(entries)} of {trials} trials, {len(lost)} not complete{why}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import Results
 from bitfront.search.results.settings import columns, in_a_line, settings_of, varying
 from bitfront.terminal import tables as terminal
@@ -146,7 +147,7 @@ def front_summary(results: Results, wide: bool = False, colours: bool = False) -
         f"{name} {value:.4g}"
         for name, value in zip(config.objectives, results.reference, strict=True)
     )
-    done = results.counts()["complete"]
+    done = results.counts()[TrialState.COMPLETE]
     told = [
         f"hypervolume {100 * results.hypervolume_share:.2f} % of the box from the reference "
         f"({reference}) to a perfect, free network",
@@ -244,13 +245,13 @@ def status_row(results: Results) -> list[str]:
     started = [e.started for e in results.entries if e.started]
     ended = [e.ended for e in results.entries if e.ended]
     spent = duration(max(ended) - min(started)) if started and ended else "-"
-    done = trials["complete"] + trials["pruned"] + trials["failed"]
+    done = trials[TrialState.COMPLETE] + trials[TrialState.STOPPED] + trials[TrialState.FAILED]
     return [
         s["search"],
         s["state"],
         f"{done}/{s['budget']}",
-        str(trials["running"]),
-        str(trials["failed"]),
+        str(trials[TrialState.RUNNING]),
+        str(trials[TrialState.FAILED]),
         results.config.quality.number(results.best, 1),
         str(s["front"]),
         terminal.percent(s["hypervolume_share"]),
@@ -260,7 +261,7 @@ def status_row(results: Results) -> list[str]:
 
 def failure_lines(results: Results, most: int = 3) -> list[str]:
     """How many trials failed for what, and the last ones with their messages."""
-    failed = [e for e in results.entries if e.state == "failed"]
+    failed = [e for e in results.entries if e.state == TrialState.FAILED]
     if not failed:
         return []
     listed = ", ".join(f"{n} {reason}" for reason, n in results.failures().items())

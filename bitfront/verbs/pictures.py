@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from bitfront.search.ledger import folder as home
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import Results
 from bitfront.search.results.view import SearchReader, view_of
 from bitfront.search.tracking.notes import REPORT, SMALL_FRONT
@@ -227,7 +228,9 @@ def _write_pruning(results: Results, title: str) -> list[str]:
     pruned = [
         e
         for e in results.entries
-        if e.state == "complete" and e.history and {"rate", "p"} <= set(e.spec.canonical().params)
+        if e.state == TrialState.COMPLETE
+        and e.history
+        and {"rate", "p"} <= set(e.spec.canonical().params)
     ]
     if not pruned:
         return []
@@ -278,7 +281,7 @@ def _write_heat_map(results: Results, title: str) -> list[str]:
             entry.metrics[results.figure_quality.name],
         )
         for entry in results.entries
-        if entry.state == "complete" and set(entry.spec.plan) != {"F"}
+        if entry.state == TrialState.COMPLETE and set(entry.spec.plan) != {"F"}
     ]
     label = f"the one {space.plan.per} that is binary ({space.plan.level})"
     out = results.folder.path

@@ -16,6 +16,7 @@ from bitfront.dashboards.pages.live import Listed, live_app
 from bitfront.search.ledger import folder as home
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.optuna_log import silence
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.ports import check_free, url_of
 from bitfront.search.results.view import SearchReader
 from bitfront.search.urls import redacted
@@ -74,7 +75,7 @@ class HomeSource:
         view = self.look(name)
         if isinstance(view, str):
             return {}
-        ended = view.counts["complete"]
+        ended = view.counts[TrialState.COMPLETE]
         before, shares = self._importance.get(name, (0, {}))
         if ended >= 1.2 * before:
             shares = importances(view)

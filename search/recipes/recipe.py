@@ -20,6 +20,7 @@ from bitfront.search.config.source import Source
 from bitfront.search.config.source import read as read_yaml
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import NAME
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.recipes.final_folder import (
     RESULT,
     check_free,
@@ -88,7 +89,7 @@ class Recipe(Strict):
 def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[int]) -> Recipe:
     from bitfront.search.ledger.environment import version_of
 
-    if entry.state != "complete":
+    if entry.state != TrialState.COMPLETE:
         raise UserError(f"trial {entry.id} is {entry.state}: only a complete one can be exported")
     task = entry.spec.task.model_copy(update={"data_dir": None})
     quality = results.config.quality.name

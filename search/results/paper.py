@@ -9,6 +9,7 @@ from typing import Any
 
 from bitfront.search.config.schema import PaperRow, PaperSpec, SearchConfig
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import OWN_SHARE, Results
 from bitfront.terminal import tables as terminal
 from bitfront.trainables.errors import UserError
@@ -45,7 +46,7 @@ class PaperComparison:
         near ones, or without a cost, the best."""
         pool = self.ours.front
         if row.where:
-            pool = [e for e in self.ours.entries if e.state == "complete"]
+            pool = [e for e in self.ours.entries if e.state == TrialState.COMPLETE]
         matching = [
             e
             for e in pool
@@ -109,7 +110,7 @@ class PaperComparison:
                 "model": config.task.model.model_dump(),
                 "epochs": config.task.epochs,
                 "metric": paper.metric,
-                "trials": self.ours.counts()["complete"],
+                "trials": self.ours.counts()[TrialState.COMPLETE],
             },
             "rows": self.rows(),
         }

@@ -19,6 +19,7 @@ from bitfront.search.config.schema import PaperRow, SearchConfig
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.paper import SAME_COST, PaperComparison
 from bitfront.search.results.results import Results
 from bitfront.search.session.early_stopping import rung_epoch
@@ -169,9 +170,9 @@ def _report(session: Session, results: Results, made_up: list[str]) -> Rehearsal
         asked=config.search.trials,
         exhausted=ledger.exhausted,
         distinct=None if ledger.listed is None else len(ledger.listed),
-        complete=ledger.count("complete"),
-        stopped=ledger.count("pruned"),
-        failed=ledger.count("failed"),
+        complete=ledger.count(TrialState.COMPLETE),
+        stopped=ledger.count(TrialState.STOPPED),
+        failed=ledger.count(TrialState.FAILED),
         repeats=len(ledger.entries) - ledger.explored,
         refused_by_limits=ledger.refused["limits"],
         known=ledger.refused["known"],
@@ -283,7 +284,7 @@ def _why_none(row: PaperRow, comparison: PaperComparison, ledger: Ledger) -> str
     def unlike(entry: Entry) -> list[str]:
         return [k for k, value in row.where.items() if comparison.value(entry, k) != value]
 
-    ran = [e for e in ledger.entries.values() if e.state == "complete"]
+    ran = [e for e in ledger.entries.values() if e.state == TrialState.COMPLETE]
     if not ran:
         return "no trial is complete"
     if ledger.every_entry is None or ledger.listed is None:

@@ -15,6 +15,7 @@ from bitfront.search.front import Front, hypervolume_share
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder, stages_folder
 from bitfront.search.ledger.ledger import Ledger, ledger_errors
+from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.results import ideal_point
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.repeats import merged
@@ -75,7 +76,7 @@ class Session:
 
     @property
     def ended(self) -> int:
-        return self.ledger.count("complete", "pruned", "failed")
+        return self.ledger.count(*ENDED)
 
     @property
     def done(self) -> float:
@@ -89,11 +90,11 @@ class Session:
 
     @property
     def failed(self) -> int:
-        return self.ledger.count("failed")
+        return self.ledger.count(TrialState.FAILED)
 
     @property
     def running(self) -> int:
-        return self.ledger.count("running")
+        return self.ledger.count(TrialState.RUNNING)
 
     @property
     def hypervolume_share(self) -> float:
@@ -181,7 +182,7 @@ class Session:
         if trial_id in self._stopped:
             metrics["stopped_at"] = self._stopped.pop(trial_id)
             history = self._curves.get(trial_id, [])
-            self._end(trial_id, "pruned", metrics=metrics, history=history)
+            self._end(trial_id, TrialState.STOPPED, metrics=metrics, history=history)
             return
         if trial_id in self._spared:
             metrics["would_stop_at"] = self._spared.pop(trial_id)
@@ -189,7 +190,7 @@ class Session:
         picture = json.loads(result.get("picture", "{}"))
         if self.tracker is not None and picture:
             self.tracker.picture(self.ledger.entries[trial_id], picture)
-        self._end(trial_id, "complete", metrics=metrics, history=history)
+        self._end(trial_id, TrialState.COMPLETE, metrics=metrics, history=history)
 
     def _note_damage(self, trial_id: str, result: dict[str, Any]) -> None:
         """A checkpoint that could not be used is told, and kept with the trial."""
@@ -210,7 +211,9 @@ class Session:
 
     def fail(self, trial_id: str, reason: str, message: str) -> None:
         history = self._curves.get(trial_id, [])
-        self._end(trial_id, "failed", history=history, failure=reason, message=redacted(message))
+        self._end(
+            trial_id, TrialState.FAILED, history=history, failure=reason, message=redacted(message)
+        )
 
     def comes_back(self, trial_id: str) -> bool:
         """Whether a trial whose worker died is asked for again: it has come further since another
@@ -226,7 +229,7 @@ class Session:
         self.ledger.hand_back(trial_id)
         return True
 
-    def _end(self, trial_id: str, state: str, **details: Any) -> None:
+    def _end(self, trial_id: str, state: TrialState, **details: Any) -> None:
         damaged = self._damaged.pop(trial_id, None)
         if damaged is not None:
             details["message"] = "; ".join(filter(None, [details.get("message"), damaged]))
@@ -249,7 +252,7 @@ class Session:
         """Enter a trial that ended; True when the front changed."""
         quality = self.config.quality
         value = entry.metrics.get(quality.name)
-        if entry.state != "complete" or entry.values is None:
+        if entry.state != TrialState.COMPLETE or entry.values is None:
             return False
         if value is not None and (self.best is None or quality.better(value, self.best)):
             self.best = value
