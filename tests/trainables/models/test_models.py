@@ -223,7 +223,7 @@ def test_resnet20_has_the_published_number_of_convolution_weights(shortcut, weig
     convs = [m.weight.numel() for m in model.modules() if isinstance(m, nn.Conv2d)]
     assert sum(convs) == weights
     body = [model.get_submodule(layer.name).weight.numel() for layer in plan_layers(model)]
-    assert sum(body) == 267_264  # methods.md 3.3
+    assert sum(body) == 267_264  # docs/methods.md 3.3
     assert len(body) == 18
     extra = 2 if shortcut == "projection" else 0
     assert len(plan_layers(model, "all")) == 20 + extra
