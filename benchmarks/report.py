@@ -23,8 +23,9 @@ from benchmarks.table import Row, bar, csv_path, format_table, write_csv
 from bitfront.search.config import schema as config
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
+from bitfront.trainables.files import write_atomically
 
 SEARCH = """\
 name: made-up
@@ -54,7 +55,7 @@ def made_up_search(folder: Path, trials: int) -> SearchFolder:
     write_atomically(source, SEARCH)
     configured = config.load(source, [f"search.trials={trials}"], place.name)
     write_atomically(place.config_file, configured.dump())
-    session = Session(configured, build_space(configured), place, tracker=None, quiet=True)
+    session = Session(configured, build_space(configured), place, tracker=None)
     rng = random.Random(0)
     while (entry := session.ask()) is not None:
         _train(session, entry, rng)

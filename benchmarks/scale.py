@@ -79,7 +79,7 @@ def drive(
     place.path.mkdir(parents=True)
     place.config_file.write_text(config.dump())
     tracker = Tracker(config, place.identity, place.path.parent) if tracked else None
-    session = Session(config, build_space(config), place, tracker, quiet=True)
+    session = Session(config, build_space(config), place, tracker)
     if tracker is not None:
         tracker.start([])
     rows: list[Row] = []
@@ -165,13 +165,14 @@ def run_on_ray(folder: Path, trials: int, slots: int) -> Row:
     from benchmarks.overhead import completed, start_ray
     from bitfront.search.config.schema import from_source
     from bitfront.search.config.source import parse
-    from bitfront.verbs.launch import launch, prepare
+    from bitfront.search.session.preparation import prepare
+    from bitfront.verbs.launch import launch
     from testbed.near_empty import NearEmpty
 
     settings = [f"search.trials={trials}", "search.sampler=random"]
     config = from_source(parse(SEARCH, "scale.yaml"), [*settings, f"resources.concurrent={slots}"])
     start_ray(slots)
-    tuner.Trial = NearEmpty  # type: ignore[misc, assignment]
+    tuner.Worker = NearEmpty  # type: ignore[misc, assignment]
     place = prepare(config, folder)
     cpu, began = time.process_time(), time.perf_counter()
     launch(config, place, None, quiet=True)
@@ -193,13 +194,14 @@ def efficiency(folder: Path, trials: int, slots: int) -> Row:
     from benchmarks.overhead import completed, start_ray
     from bitfront.search.config.schema import from_source
     from bitfront.search.config.source import parse
-    from bitfront.verbs.launch import launch, prepare
+    from bitfront.search.session.preparation import prepare
+    from bitfront.verbs.launch import launch
     from testbed.near_empty import SECONDS, Busy
 
     settings = [f"search.trials={trials}", f"resources.concurrent={slots}"]
     config = from_source(parse(SEARCH, "scale.yaml"), settings)
     start_ray(slots)
-    tuner.Trial = Busy  # type: ignore[misc, assignment]
+    tuner.Worker = Busy  # type: ignore[misc, assignment]
     place = prepare(config, folder)
     launch(config, place, None, quiet=True)
     entries = completed(place, trials)

@@ -38,9 +38,9 @@ from bitfront.trainables.optimizers import (
     relaxed_scale,
     relaxed_weight,
 )
-from bitfront.trainables.training import phases
 from bitfront.trainables.training.checkpoints import load_state, save_state
-from bitfront.trainables.training.phases import Phase
+from bitfront.trainables.training.schedules import phases
+from bitfront.trainables.training.schedules.phases import Phase
 
 OWN = [name for name in METHODS if METHODS.get(name).family == "optimizers"]
 

@@ -13,8 +13,9 @@ import pytest
 from bitfront.search.config.schema import from_source
 from bitfront.search.config.source import parse
 from bitfront.search.config.space import build_space
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
+from bitfront.trainables.files import write_atomically
 
 TINY = """\
 name: tiny
@@ -47,9 +48,7 @@ class Watched:
         self.folder = SearchFolder(root / "tiny")
         self.folder.path.mkdir(parents=True)
         write_atomically(self.folder.config_file, self.config.dump())
-        self.session = Session(
-            self.config, build_space(self.config), self.folder, tracker=None, quiet=True
-        )
+        self.session = Session(self.config, build_space(self.config), self.folder, tracker=None)
         self.ended = 0
         self.process = None
         self.url = ""

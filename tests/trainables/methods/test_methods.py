@@ -20,7 +20,8 @@ from bitfront.trainables.methods.pruning import Pruned
 from bitfront.trainables.models import build_model
 from bitfront.trainables.plan import LEVELS, binary_layers, plan_layers
 from bitfront.trainables.training.checkpoints import load_state, save_state
-from bitfront.trainables.training.loop import Training, evaluate
+from bitfront.trainables.training.evaluation import evaluate
+from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.norms import recalibrate
 
 # With nothing but F in the plan every method is full-precision training: once is enough.

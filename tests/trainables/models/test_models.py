@@ -25,7 +25,7 @@ from bitfront.trainables.models.mobilenet import MobileBlock
 from bitfront.trainables.models.residual import Block
 from bitfront.trainables.models.resnet20 import PaddedShortcut
 from bitfront.trainables.plan import PlanLayer, plan_layers
-from bitfront.trainables.training.loop import evaluate
+from bitfront.trainables.training.evaluation import evaluate
 from bitfront.trainables.training.network import memory_format
 
 # What holds for networks that end in a logit a class; trackers have tests of their own.
@@ -471,7 +471,9 @@ NARROW = """
 import torch
 from torch import nn
 from bitfront.trainables.task import TrialSpec
-from bitfront.trainables.training.loop import Training, memory_format, search_data
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.parts import search_data
+from bitfront.trainables.training.network import memory_format
 
 for width in range(1, 8):
     net = nn.Sequential(
