@@ -36,7 +36,7 @@ from bitfront.search.cluster import resources as cluster
 from bitfront.search.cluster.scheduler import FrontScheduler
 from bitfront.search.cluster.watcher import Watcher, ending_all_when_lost
 from bitfront.search.config.schema import ResourceSpec, SearchConfig
-from bitfront.search.ledger.ledger import LedgerLostError
+from bitfront.search.ledger.writing import LedgerLostError
 from bitfront.search.session.interrupts import handlers_restored, obey
 from bitfront.search.session.session import Session
 from bitfront.trainables.errors import UserError

@@ -13,7 +13,7 @@ import ray
 from ray.tune import Callback
 
 from bitfront.search.cluster import head
-from bitfront.search.ledger.ledger import LedgerLostError
+from bitfront.search.ledger.writing import LedgerLostError
 
 if TYPE_CHECKING:
     from bitfront.search.cluster.tuner import LedgerSearcher

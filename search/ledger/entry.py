@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -16,6 +17,9 @@ from bitfront.trainables.errors import UserError, quoted
 from bitfront.trainables.plan import LEVELS
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.text_files import LARGEST_INTEGER
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
 
 # What is drawn of a plan besides its levels.
 PLAN_SETTINGS = ("plan.selector", "plan.budget", "plan.seed")
@@ -178,3 +182,31 @@ def rows(columns: Mapping[str, list[float | None]]) -> list[dict[str, float]]:
         {name: value for name, value in zip(columns, row, strict=True) if value is not None}
         for row in zip_longest(*columns.values())
     ]
+
+
+def columns(history: Iterable[Mapping[str, float]]) -> dict[str, list[float | None]]:
+    """Learning curves as a list per metric, which is half the size of a row per epoch."""
+    epochs = list(history)
+    names = list(dict.fromkeys(name for row in epochs for name in row))
+    found = {name: [row.get(name) for row in epochs] for name in names}
+    # nan and inf, which JSON cannot express, become null.
+    return json.loads(json.dumps(found), parse_constant=lambda text: None)
+
+
+def point_of(spec: TrialSpec, search: str) -> str:
+    """The hash that trials share which differ in nothing but their seed."""
+    return spec.model_copy(update={"seed": 0}).fingerprint(search)
+
+
+def entry_of(trial: FrozenTrial, objectives: Sequence[str] = ()) -> Entry:
+    """The entry of a trial of the Optuna study."""
+    return stored_entry(
+        trial.number,
+        trial.state.name,
+        trial.user_attrs,
+        without_plan(trial.params),
+        list(trial.values) if trial.values is not None else None,
+        trial.datetime_start,
+        trial.datetime_complete,
+        objectives,
+    )

@@ -180,6 +180,29 @@ class LedgerReader:
         self._last, self._open_trials = 0, set()
 
 
+def read_entries(url: str, name: str) -> list[Entry]:
+    """All trials of a search; may be called while a driver writes."""
+    reader = LedgerReader(url, name)
+    reader.read()
+    return reader.entries
+
+
+@contextmanager
+def ledger_errors(name: str) -> Iterator[None]:
+    """Turn what Optuna raises for a damaged database into a UserError of one sentence."""
+    from optuna.exceptions import OptunaError
+
+    known: tuple[type[Exception], ...] = (OptunaError, *database_errors(), *DAMAGED)
+    try:
+        yield
+    except known as error:
+        cause = error.__cause__ if isinstance(error, OptunaError) and error.__cause__ else error
+        reason = (str(cause).splitlines() or [""])[0]
+        raise UserError(
+            f"the ledger of '{name}' cannot be read: {type(cause).__name__}: {reason}"
+        ) from error
+
+
 def read_only(url: str) -> str:
     """The same ledger for SQLAlchemy, opened so that nothing can be written; of SQLite only, others
     have users and rights for that."""

@@ -4,21 +4,31 @@ where Optuna has several for every parameter: a plan has many."""
 from __future__ import annotations
 
 import json
+import time
+import warnings
 from collections.abc import Container, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy
+import optuna
 from optuna.distributions import distribution_to_json, json_to_distribution
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy import event
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.records import Record, drawn, query_of, read_records
+from bitfront.search.urls import sqlite_path, with_driver
+from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
     from sqlalchemy.orm import Session
+
+OPENING_ATTEMPTS = 50
 
 
 class LedgerStorage(RDBStorage):
@@ -70,7 +80,7 @@ class LedgerStorage(RDBStorage):
                 return _frozen(
                     read_records(query, study_id, trial_id_greater_than, included_trial_ids)
                 )
-        except sqlalchemy.exc.SQLAlchemyError as error:  # told as Optuna does
+        except SQLAlchemyError as error:  # told as Optuna does
             raise StorageInternalError("the ledger cannot be read") from error
 
     def _written(self, study_id: int, name: str, session: Session) -> models.TrialModel | None:
@@ -126,3 +136,44 @@ def _rows(trial: FrozenTrial, trial_id: int) -> list[tuple[Any, list[dict[str, A
         (models.TrialUserAttributeModel, known),
         (models.TrialSystemAttributeModel, internal),
     ]
+
+
+def open_storage(url: str) -> BaseStorage:
+    """The storage of the ledger at `url`. SQLite is set up for one writer and many readers;
+    `memory:` is gone with the process."""
+    if url == "memory:":
+        return optuna.storages.InMemoryStorage()
+    url = with_driver(url)
+    options: dict[str, Any] = {}
+    if url.startswith("sqlite"):
+        options = {"connect_args": {"timeout": 60}}
+    else:
+        # A server that was restarted has closed the connections kept for later.
+        options = {"pool_pre_ping": True}
+    for attempt in range(OPENING_ATTEMPTS):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                storage = LedgerStorage(url, engine_kwargs=options)
+            break
+        except (SQLAlchemyError, ImportError, RuntimeError) as error:
+            reason = str(error).splitlines()[0]
+            # Another process, perhaps a reader, is making the tables of a new ledger now.
+            race = isinstance(error, IntegrityError) or "already exists" in reason
+            if not race or attempt + 1 == OPENING_ATTEMPTS:
+                raise UserError(f"the ledger cannot be opened: {reason}") from None
+            time.sleep(0.1)
+    path = sqlite_path(url)
+    if path is not None:
+        # A write-ahead journal lets many read while one writes, but needs memory shared by all of
+        # them, which a network disk does not have.
+        there = network_disk(path.parent) is not None
+        journal, synchronous = ("DELETE", "FULL") if there else ("WAL", "NORMAL")
+
+        @event.listens_for(storage.engine, "connect")
+        def set_pragmas(connection: Any, record: Any) -> None:
+            connection.execute(f"PRAGMA journal_mode={journal}")
+            connection.execute(f"PRAGMA synchronous={synchronous}")
+
+        storage.engine.dispose()
+    return optuna.storages.get_storage(storage)

@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.reader import read_entries
+from bitfront.search.ledger.storage import open_storage
+from bitfront.search.ledger.study import forget_study
 from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,15 +26,12 @@ def missing_folders(folder: Path) -> list[Path]:
 
 def has_trials(folder: SearchFolder) -> bool:
     """Whether the ledger of a search has any; a ledger that cannot be read is an error."""
-    from bitfront.search.ledger.ledger import read_entries
-
     return folder.exists and bool(read_entries(folder.ledger_url, folder.name))
 
 
 def forget_former(config: SearchConfig, folder: SearchFolder) -> None:
     """Before a search without trials gets another configuration: its study goes, and its run in
     MLflow, where an older version made one before the first trial."""
-    from bitfront.search.ledger.ledger import forget_study, open_storage
     from bitfront.search.tracking.runs import forget_search_run
 
     forget_study(open_storage(folder.ledger_url), folder.name)
@@ -70,8 +70,6 @@ class Beginning:
         """Remove what was made since. What cannot be removed is left: the turn has ended with a
         word about something else."""
         if self.ledger is not None:
-            from bitfront.search.ledger.ledger import forget_study
-
             forget_study(self.ledger.storage, self.folder.name)
         with contextlib.suppress(OSError):
             for path in self.folder.path.iterdir():

@@ -169,13 +169,13 @@ def _report(session: Session, results: Results, made_up: list[str]) -> Rehearsal
         trials=len(ledger.entries),
         asked=config.search.trials,
         exhausted=ledger.exhausted,
-        distinct=None if ledger.listed is None else len(ledger.listed),
+        distinct=None if ledger.proposals.listed is None else len(ledger.proposals.listed),
         complete=ledger.count(TrialState.COMPLETE),
         stopped=ledger.count(TrialState.STOPPED),
         failed=ledger.count(TrialState.FAILED),
         repeats=len(ledger.entries) - ledger.explored,
-        refused_by_limits=ledger.refused["limits"],
-        known=ledger.refused["known"],
+        refused_by_limits=ledger.proposals.refused["limits"],
+        known=ledger.proposals.refused["known"],
         front=len(results.front),
         made_up_selectors=made_up,
         rows=len(rows),
@@ -287,16 +287,16 @@ def _why_none(row: PaperRow, comparison: PaperComparison, ledger: Ledger) -> str
     ran = [e for e in ledger.entries.values() if e.state == TrialState.COMPLETE]
     if not ran:
         return "no trial is complete"
-    if ledger.every_entry is None or ledger.listed is None:
+    if ledger.proposals.every_entry is None or ledger.proposals.listed is None:
         never = set(row.where).intersection(*(unlike(e) for e in ran))
         wanted = [k for k in row.where if k in never] or row.where
         return f"none of the {len(ran)} complete trials has {told(wanted)}"
-    answering = {entry.id for entry, _ in ledger.every_entry if not unlike(entry)}
+    answering = {entry.id for entry, _ in ledger.proposals.every_entry if not unlike(entry)}
     if not answering:
-        nowhere = set(row.where).intersection(*(unlike(e) for e, _ in ledger.every_entry))
+        nowhere = set(row.where).intersection(*(unlike(e) for e, _ in ledger.proposals.every_entry))
         wanted = [k for k in row.where if k in nowhere] or row.where
         return f"no point of the space has {told(wanted)}"
-    if not answering & set(ledger.listed):
+    if not answering & set(ledger.proposals.listed):
         return "the limits forbid it"
     twin = next((e for e in ran if e.id in answering), None)
     if twin is not None:
@@ -304,4 +304,5 @@ def _why_none(row: PaperRow, comparison: PaperComparison, ledger: Ledger) -> str
     ended = next((e for e in ledger.entries.values() if e.id in answering), None)
     if ended is not None:
         return f"its trial is {ended.state}"
-    return f"not among the {len(ran)} complete trials: {len(ledger.listed)} different ones exist"
+    distinct = len(ledger.proposals.listed)
+    return f"not among the {len(ran)} complete trials: {distinct} different ones exist"

@@ -14,7 +14,8 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.front import Front, hypervolume_share
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder, stages_folder
-from bitfront.search.ledger.ledger import Ledger, ledger_errors
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.ledger.reader import ledger_errors
 from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.results import ideal_point
 from bitfront.search.session.early_stopping import EarlyStopping
@@ -326,7 +327,7 @@ class Session:
     def close(self) -> None:
         """What is left of ended trials on disk goes; interrupted ones keep their checkpoints."""
         if self.ledger.exhausted:
-            listed = self.ledger.listed
+            listed = self.ledger.proposals.listed
             count = "" if listed is None else str(len(listed))
             write_atomically(self.folder.path / "exhausted", count)
         if not self.running:
