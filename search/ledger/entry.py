@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -76,9 +77,15 @@ class Entry:
 
     @property
     def seconds(self) -> float | None:
-        if self.started is None or self.ended is None:
+        """The time it was trained: the sum over its epochs, since the time between start and end
+        includes the pause of a trial that was interrupted and resumed. A trial without a timed
+        epoch has the time between start and end; one that has not ended has None."""
+        if self.ended is None:
             return None
-        return self.ended - self.started
+        epochs = [row["seconds"] for row in self.history if "seconds" in row]
+        if epochs:
+            return sum(epochs)
+        return None if self.started is None else self.ended - self.started
 
     def restate(self, full_flops: float) -> None:
         """Of a trial of version 0.1: its stored `flops_pct` is of its own network; from here on it
@@ -87,6 +94,21 @@ class Entry:
             own, share = self.costs["flops_pct"], 100.0 * self.costs["flops"] / full_flops
             self.costs = {**self.costs, "flops_pct": share, "flops_own_pct": own}
             self.restated = True
+
+
+def training_seconds(entries: Iterable[Entry]) -> float:
+    """How long at least one of the trials was being trained, without the pauses between turns: the
+    length of the union of the intervals that end with each trial and are as long as it trained."""
+    spans = sorted(
+        (e.ended - seconds, e.ended)
+        for e in entries
+        if e.ended is not None and (seconds := e.seconds) is not None
+    )
+    total, until = 0.0, -math.inf
+    for began, ended in spans:
+        total += max(0.0, ended - max(began, until))
+        until = max(until, ended)
+    return total
 
 
 def stored_entry(
