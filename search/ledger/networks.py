@@ -7,6 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.plan import PlanLayer
 from bitfront.trainables.task import Task
 
@@ -33,8 +34,6 @@ class Networks:
         """True when the network was not known yet."""
         if _key(task) in self.by_network:
             return False
-        from bitfront.trainables.cost import task_cost_table
-
         layers = [
             PlanLayer(la.name, la.block, la.stage) for la in task_cost_table(task).plan_layers
         ]

@@ -12,6 +12,7 @@ from bitfront.search.ledger.folder import SearchFolder, write_atomically
 from bitfront.search.ledger.reader import read_entries
 from bitfront.search.ledger.storage import open_storage
 from bitfront.search.ledger.study import forget_study
+from bitfront.search.tracking.runs import forget_search_run
 from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ def has_trials(folder: SearchFolder) -> bool:
 def forget_former(config: SearchConfig, folder: SearchFolder) -> None:
     """Before a search without trials gets another configuration: its study goes, and its run in
     MLflow, where an older version made one before the first trial."""
-    from bitfront.search.tracking.runs import forget_search_run
-
     forget_study(open_storage(folder.ledger_url), folder.name)
     if config.tracking.enabled:
         forget_search_run(config, folder)
