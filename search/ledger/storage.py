@@ -1,5 +1,5 @@
-"""Optuna's database, with one statement a table for writing a trial and for reading all of them,
-where Optuna has several for every parameter: a plan has many."""
+"""Optuna's database with one statement per table for writing a trial and for reading all of them,
+where Optuna has several per parameter: a plan has many. `open_storage` opens it for a driver."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ OPENING_ATTEMPTS = 50
 
 
 class LedgerStorage(RDBStorage):
-    """Written by one driver, which knows that its parameters fit together. A trial is known by its
-    `id`: an attempt to write it that was cut off may have come through, and is looked for."""
+    """Written by one driver, so that Optuna's checks for other writers are left out. A trial is
+    recognized by its `id`: an attempt to write it may have come through although it failed here."""
 
     def __init__(self, url: str, **kwargs: Any) -> None:
-        # Optuna fills in what stands in braces.
+        # Optuna formats the URL, so braces are doubled.
         super().__init__(url.replace("{", "{{").replace("}", "}}"), **kwargs)
         self._attempted: str | None = None
 
@@ -80,7 +80,7 @@ class LedgerStorage(RDBStorage):
                 return _frozen(
                     read_records(query, study_id, trial_id_greater_than, included_trial_ids)
                 )
-        except SQLAlchemyError as error:  # told as Optuna does
+        except SQLAlchemyError as error:  # as Optuna reports it
             raise StorageInternalError("the ledger cannot be read") from error
 
     def _written(self, study_id: int, name: str, session: Session) -> models.TrialModel | None:
@@ -95,7 +95,7 @@ class LedgerStorage(RDBStorage):
 
 
 def _frozen(records: Sequence[Record]) -> list[FrozenTrial]:
-    """The trials, as Optuna builds them. A distribution is the same object in all of them."""
+    """The trials as Optuna's objects. Equal distributions are one object in all of them."""
     distribution = cache(json_to_distribution)
     return [
         FrozenTrial(
@@ -117,7 +117,7 @@ def _frozen(records: Sequence[Record]) -> list[FrozenTrial]:
 
 
 def _rows(trial: FrozenTrial, trial_id: int) -> list[tuple[Any, list[dict[str, Any]]]]:
-    """What a new trial has in each table, as Optuna would write it."""
+    """The rows of a new trial in each table, as Optuna would write them."""
     parameters = [
         {
             "trial_id": trial_id,
