@@ -226,7 +226,7 @@ class Session:
             curve.append(_metrics(result))
 
     def fail(self, trial_id: str, reason: str, message: str) -> None:
-        """Record that a trial failed: `reason` is nan, oom, lost or error."""
+        """Record that a trial failed; `reason` is a word or two that failures are counted by."""
         history = self._curves.get(trial_id, [])
         self._end(
             trial_id, TrialState.FAILED, history=history, failure=reason, message=redacted(message)

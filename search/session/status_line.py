@@ -75,11 +75,11 @@ class StatusLine:
         """Show this text, with the time it takes, until something else is shown."""
         since = time.monotonic()
 
-        def told() -> str:
+        def timed() -> str:
             seconds = time.monotonic() - since
             return f"{text} ..." + (f" {duration(seconds)}" if seconds >= 1 else "")
 
-        self.watch(told)
+        self.watch(timed)
         if self._live is None:
             self.say(f"{text} ...")
 
