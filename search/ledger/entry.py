@@ -213,7 +213,10 @@ def columns(history: Iterable[Mapping[str, float]]) -> dict[str, list[float | No
     names = list(dict.fromkeys(name for row in epochs for name in row))
     found = {name: [row.get(name) for row in epochs] for name in names}
     # nan and inf, which JSON cannot express, become null.
-    return json.loads(json.dumps(found), parse_constant=lambda text: None)
+    finite: dict[str, list[float | None]] = json.loads(
+        json.dumps(found), parse_constant=lambda text: None
+    )
+    return finite
 
 
 def point_of(spec: TrialSpec, search: str) -> str:
