@@ -1,5 +1,5 @@
-"""Selectors at work before the first trial of a search: run where trials run, kept for all
-searches of a home, shown as a bar chart a layer."""
+"""Runs the selectors of a search before its first trial, where trials run; their results are kept
+for all searches of a home. The algorithms are in `trainables/selectors`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Note = Callable[[str], None]
 
 
 def needed(config: SearchConfig, space: Space) -> list[SelectionSpec]:
-    """What trained selectors have to look at for this search."""
+    """The work of trained selectors that this search needs, each once."""
     seed = config.search.seed
     specs = [spec for using in space.selecting() for spec in using.specs(space, seed).values()]
     return list({spec.fingerprint(): spec for spec in specs}.values())
@@ -68,7 +68,7 @@ def settle(
 
 
 def start_points(space: Space) -> list[dict[str, Any]]:
-    """The plans a selector made for a search over free plans, as points of its space."""
+    """The plans that a selector made for a search over free plans, as points of its space."""
     layers = [layer.name for layer in task_cost_table(space.task).plan_layers]
     planned = [m for m in space.method.values if METHODS.get(str(m)).levels != "F"]
     points = []
@@ -85,7 +85,7 @@ def start_points(space: Space) -> list[dict[str, Any]]:
 
 
 def intentions(specs: Sequence[SelectionSpec]) -> list[str]:
-    """What is going to be trained, before it is."""
+    """Sentences about what will be trained."""
     return [
         f"{spec.selector}: trains on {spec.task.dataset} ({spec.task.epochs} epochs a network) and "
         "scores its layers first; kept for the next time"
@@ -144,7 +144,7 @@ def _select(
 
 
 def selection_rows(selection: Selection) -> list[dict[str, Any]]:
-    """A row a layer: its place in the order, its score, what turning it binary saves."""
+    """A row per layer: its place in the order, its score, the flops that binarizing it saves."""
     places = {layer: place for place, layer in enumerate(selection.order, 1)}
     saved = flops_saved(task_cost_table(selection.spec.task), selection.spec.level)
     scores: Sequence[float | None] = selection.scores or [None] * len(selection.layers)
