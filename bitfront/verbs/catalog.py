@@ -194,7 +194,7 @@ def cost(args: Namespace) -> int:
 
 def mask(args: Namespace) -> int:
     """What the layers of a packed pruned network keep; with --layer a picture of one."""
-    from bitfront.dashboards.figures.pruning import empty_channels, mask_image
+    from bitfront.dashboards.figures.networks.masks import empty_channels, mask_image
     from bitfront.search.recipes.masks import layer_masks
 
     masks, title = layer_masks(Path(args.checkpoint))

@@ -25,7 +25,8 @@ from bitfront.search.ledger.folder import (
     write_atomically,
     writing,
 )
-from bitfront.search.results.results import Results, stored_config
+from bitfront.search.results.results import Results
+from bitfront.search.results.stored import stored_config
 from bitfront.search.session.beginning import Beginning, forget_former, has_trials, missing_folders
 from bitfront.search.session.interrupts import asked_to_end, ending_gently
 from bitfront.search.session.status_line import StatusLine
@@ -236,6 +237,7 @@ def _drive(
     beginning: Beginning,
 ) -> bool:
     line.wait("preparing the search")
+    from bitfront.dashboards.search_files import PICTURES
     from bitfront.search.config.space import build_space
     from bitfront.search.session.preview import quick_estimate
     from bitfront.search.session.selection import settle, start_points
@@ -245,8 +247,8 @@ def _drive(
 
     tracker = None
     if config.tracking.enabled:
-        tracker = Tracker(config, folder.identity, folder.path.parent)
-    space = settle(config, build_space(config), folder, address, line.say, line)
+        tracker = Tracker(config, folder.identity, folder.path.parent, PICTURES)
+    space = settle(config, build_space(config), folder, address, line.say, line, PICTURES)
     first = start_points(space)
     if warm_start is not None:
         first += carried_points(warm_start, space)
@@ -332,7 +334,7 @@ def _summary(folder: SearchFolder, line: StatusLine) -> tuple[dict[str, str | Pa
     # Plotly looks at pandas where it is loaded; the tracker's thread may be halfway through that.
     import pandas  # noqa: F401
 
-    from bitfront.verbs.pictures import write_figures
+    from bitfront.dashboards.search_files import write_figures
 
     artifacts: dict[str, str | Path] = {}
     note = ""

@@ -222,10 +222,11 @@ def front(args: Namespace) -> int:
     if args.json:
         terminal.show_json(results.as_json())
     elif args.csv:
-        from bitfront.dashboards.figures.front import front_csv
+        from bitfront.dashboards.figures.front.table import front_csv
+        from bitfront.search.results.figure_data import front_points
 
         quality = results.figure_quality.bare
-        sys.stdout.write(front_csv(results.figure_points(), quality))
+        sys.stdout.write(front_csv(front_points(results), quality))
     else:
         from bitfront.terminal.summary import front_summary
 
@@ -236,10 +237,11 @@ def front(args: Namespace) -> int:
 
 
 def _plot(results: Results) -> str:
-    from bitfront.dashboards.figures.front import front_text
+    from bitfront.dashboards.figures.front.text import front_text
+    from bitfront.search.results.figure_data import figure_labels, front_points
 
     width = min(100, terminal.width())
-    return front_text(results.figure_points(), width, **results.figure_labels())
+    return front_text(front_points(results), width, **figure_labels(results))
 
 
 def compare(args: Namespace) -> int:
@@ -481,7 +483,7 @@ def _note_finals(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
     """Where the search of the recipe is here, its final trainings are told to it and to MLflow.
     Returns what went wrong, if anything did."""
     from bitfront.search.recipes.finals import FinalTraining, note_finals
-    from bitfront.search.results.results import stored_config
+    from bitfront.search.results.stored import stored_config
     from bitfront.search.tracking.runs import deliver_extras
 
     origin, folder = recipe.provenance, _search_of(recipe, root)

@@ -7,24 +7,28 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bitfront.dashboards.figures.curves import curves_figure, rungs_figure
-from bitfront.dashboards.figures.failures import failures_figure
-from bitfront.dashboards.figures.front import Labels, front_figure
-from bitfront.dashboards.figures.hypervolume import hypervolume_figure
-from bitfront.dashboards.figures.importance import importance_figure
-from bitfront.dashboards.figures.layers import layers_figure
-from bitfront.dashboards.figures.methods import coordinates_figure, methods_figure
-from bitfront.dashboards.figures.pairs import pair_figures
+from bitfront.dashboards.figures.front.interactive import front_figure
+from bitfront.dashboards.figures.front.pairs import pair_figures, pair_points
+from bitfront.dashboards.figures.networks.layers import layers_figure
 from bitfront.dashboards.figures.style import DOMINATED, axis, framed, look, markup, noted
-from bitfront.dashboards.pages.report import pair_points
-from bitfront.dashboards.view import SearchView, TrialView
+from bitfront.dashboards.figures.trials.coordinates import coordinates_figure
+from bitfront.dashboards.figures.trials.curves import curves_figure
+from bitfront.dashboards.figures.trials.failures import failures_figure
+from bitfront.dashboards.figures.trials.hypervolume import hypervolume_figure
+from bitfront.dashboards.figures.trials.importance import importance_figure
+from bitfront.dashboards.figures.trials.methods import methods_figure
+from bitfront.dashboards.figures.trials.rungs import rungs_figure
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.points import Labels
+from bitfront.search.results.view import SearchView, TrialView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 Importance = Callable[[], Mapping[str, float]]
 
+# The most figures of any tab: every two of four objectives.
+SLOTS = 6
 TABS = {
     "front": "Front",
     "pairs": "Objectives",
@@ -115,7 +119,7 @@ def live_front(view: SearchView, stopped: bool) -> go.Figure:
             mode="markers",
             name="stopped early, at its last epoch",
             marker={"color": DOMINATED, "symbol": "x", "size": 6},
-            text=[markup(t.told) for t in ended],
+            text=[markup(t.summary) for t in ended],
             hovertemplate="%{text}, stopped early: %{y:.4g}<extra></extra>",
         )
         figure.update_layout(showlegend=True)

@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitfront.dashboards.pages.hosts import LOOPBACK, guarded
-from bitfront.dashboards.pages.live import Listed, live_app
+from bitfront.dashboards.pages.live import live_app
+from bitfront.dashboards.pages.source import Listed
 from bitfront.search.ledger import folder as home
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.optuna_log import silence
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.ports import check_free, url_of
-from bitfront.search.results.view import SearchReader
+from bitfront.search.results.reader import SearchReader
 from bitfront.search.urls import redacted
 from bitfront.terminal import tables as terminal
 from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
-    from bitfront.dashboards.view import SearchView
+    from bitfront.search.results.view import SearchView
 
 
 class HomeSource:

@@ -12,7 +12,7 @@ from pathlib import Path
 from bitfront.search import named
 from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.folder import LEDGER, home
-from bitfront.search.results.results import newest_readable, stored_config
+from bitfront.search.results.stored import newest_readable, stored_config
 from bitfront.search.urls import canonical, redacted, server_of
 
 PACKAGES = ("torch", "torchvision", "ray", "optuna", "mlflow", "safetensors", "scikit-learn")

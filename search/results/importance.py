@@ -6,9 +6,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from bitfront.dashboards.view import SearchView, TrialView
 from bitfront.search.ledger.optuna_log import silence
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.view import SearchView, TrialView
 
 LEAST_TRIALS = 10
 # The forest grows no wiser from more of them, only slower.

@@ -12,8 +12,8 @@ from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.reader import LedgerReader
 from bitfront.search.ledger.records import objectives_in_order
 from bitfront.search.results.comparison import Comparison
+from bitfront.search.results.reader import SearchReader
 from bitfront.search.results.results import Results
-from bitfront.search.results.view import SearchReader
 from bitfront.trainables.errors import UserError
 from bitfront.verbs.launch import prepare
 from bitfront.verbs.pictures import _comparable

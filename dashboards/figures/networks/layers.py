@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bitfront.dashboards.figures import FIGURES, Subject
 from bitfront.dashboards.figures.style import (
     INK,
     LEVEL_COLOURS,
@@ -20,7 +21,7 @@ from bitfront.dashboards.figures.style import (
     titled,
     words,
 )
-from bitfront.dashboards.view import Layer, SearchView, TrialView
+from bitfront.search.results.view import Layer, SearchView, TrialView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -137,19 +138,8 @@ def layers_figure(view: SearchView, title: str) -> go.Figure:
         hovertemplate="%{hovertext}<extra></extra>",
         hoverongaps=False,
     )
-    for level in grid.levels:  # a legend: a heat map has none of its own
-        figure.add_scatter(
-            x=[None], y=[None], mode="markers", name=f"{level} {LEVELS[level]}",
-            marker={"symbol": "square", "size": 12, "color": LEVEL_COLOURS[level],
-                    "line": {"color": INK, "width": 1}},
-        )  # fmt: skip
-    for name, start, end in grid.stages:
-        if start:
-            figure.add_vline(x=start - 0.5, line={"color": INK, "width": 2})
-        figure.add_annotation(
-            text=markup(name, 16), x=(start + end - 1) / 2, y=1, yref="paper", yanchor="bottom",
-            showarrow=False, font={"size": 12},
-        )  # fmt: skip
+    _add_legend(figure, grid)
+    _add_stages(figure, grid)
     few = len(columns) <= LETTERS
     labels = short_names(grid.layers) if few else []
     step = 1 + (len(grid.names) - 1) // LETTERS
@@ -171,6 +161,27 @@ def layers_figure(view: SearchView, title: str) -> go.Figure:
     )  # fmt: skip
 
 
+def _add_legend(figure: go.Figure, grid: _Map) -> None:
+    """The levels as empty traces: a heat map has no legend of its own."""
+    for level in grid.levels:
+        figure.add_scatter(
+            x=[None], y=[None], mode="markers", name=f"{level} {LEVELS[level]}",
+            marker={"symbol": "square", "size": 12, "color": LEVEL_COLOURS[level],
+                    "line": {"color": INK, "width": 1}},
+        )  # fmt: skip
+
+
+def _add_stages(figure: go.Figure, grid: _Map) -> None:
+    """The names of the stages above the columns, and lines between them."""
+    for name, start, end in grid.stages:
+        if start:
+            figure.add_vline(x=start - 0.5, line={"color": INK, "width": 2})
+        figure.add_annotation(
+            text=markup(name, 16), x=(start + end - 1) / 2, y=1, yref="paper", yanchor="bottom",
+            showarrow=False, font={"size": 12},
+        )  # fmt: skip
+
+
 def _steps() -> list[tuple[float, str]]:
     """A colour scale of flat steps, one a level."""
     n = len(ORDER)
@@ -183,7 +194,7 @@ def _hover(view: SearchView, trial: TrialView, layer: Layer, level: str) -> str:
     lines = [
         f"{layer.name} (stage {layer.stage})" if layer.stage else layer.name,
         f"{level}: {LEVELS.get(level, 'not in this network')}",
-        f"{trial.told}, {view.quality.short} {value}",
+        f"{trial.summary}, {view.quality.short} {value}",
     ]
     return "<br>".join(markup(line) for line in lines)
 
@@ -239,3 +250,17 @@ def kept_in_full(view: SearchView) -> Sequence[tuple[str, float]]:
     if not grid.letters:
         return []
     return [(la.name, s) for la, s in zip(grid.layers, grid.kept_share, strict=True)]
+
+
+@FIGURES.register
+class LayersKind:
+    """`bitfront figure --kind layers`."""
+
+    name = "layers"
+    doc = "the level of every layer along the front"
+
+    @staticmethod
+    def draw(subject: Subject, path: Path) -> None:
+        """Write the plans along the front of a search."""
+        view = subject.view()
+        layers_image(view, subject.titled(view.title), path)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bitfront.dashboards.figures.front import PERCENT, staircase
+from bitfront.dashboards.figures.front.chart import PERCENT, staircase
 from bitfront.dashboards.figures.style import INK, axis, framed, look, markup, noted
-from bitfront.dashboards.view import SearchView
 from bitfront.search.front import Front, hypervolume_share
+from bitfront.search.results.view import SearchView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -107,7 +107,7 @@ def overlay_figure(overlay: Overlay, title: str) -> go.Figure:
                     "line": {"color": INK if member else colour, "width": 1.5},
                 },
                 customdata=[front[k].trial for k in chosen],
-                hovertext=[markup(f"{view.name} {front[k].told}") for k in chosen],
+                hovertext=[markup(f"{view.name} {front[k].summary}") for k in chosen],
                 hovertemplate="%{hovertext}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
             )
     if not figure.data:

@@ -1,6 +1,8 @@
 """How much a network minds which part of it is binary: a heat map with a row a method and a
 column a part, as html, png and csv."""
 
+from __future__ import annotations
+
 import csv
 import html
 import io
@@ -10,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from bitfront.dashboards.figures.front import ACCURACY_LABEL
+from bitfront.dashboards.figures.front.chart import ACCURACY_LABEL
 from bitfront.dashboards.figures.style import INK
 from bitfront.dashboards.pages.page import figure_page
 
@@ -55,7 +57,7 @@ def heat_map_figure(
     title: str,
     part_label: str,
     quality_label: str = ACCURACY_LABEL,
-) -> "go.Figure":
+) -> go.Figure:
     """`parts` in the order of the network; a part without a trial stays empty."""
     import plotly.graph_objects as go
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from bitfront.dashboards.figures import FIGURES, Subject
 from bitfront.dashboards.figures.style import (
     DASHES,
     GRID,
@@ -18,7 +19,7 @@ from bitfront.dashboards.figures.style import (
     titled,
     words,
 )
-from bitfront.dashboards.view import HypervolumeStep, SearchView
+from bitfront.search.results.view import HypervolumeStep, SearchView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -112,3 +113,17 @@ def hypervolume_image(
     if len(views) > 1:
         axes.legend(frameon=False)
     return saved(figure, path)
+
+
+@FIGURES.register
+class HypervolumeKind:
+    """`bitfront figure --kind hypervolume`."""
+
+    name = "hypervolume"
+    doc = "the hypervolume after every trial"
+
+    @staticmethod
+    def draw(subject: Subject, path: Path) -> None:
+        """Write how the hypervolume of a search grew."""
+        view = subject.view()
+        hypervolume_image([view], subject.titled(view.title), path)

@@ -1,5 +1,7 @@
 """A selector's scores as a bar chart, a bar a layer: html, png and csv."""
 
+from __future__ import annotations
+
 import csv
 import html
 import io
@@ -18,7 +20,7 @@ COLUMNS = ("layer", "place", "score", "flops_pct")
 PLACE = "place in the order"
 
 
-def scores_figure(rows: Sequence[Row], title: str, label: str) -> "go.Figure":
+def scores_figure(rows: Sequence[Row], title: str, label: str) -> go.Figure:
     """Bars of the scores, or of the places in the order where a selector has no scores; the place
     stands above each bar."""
     import plotly.graph_objects as go

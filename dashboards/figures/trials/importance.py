@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bitfront.dashboards.figures import FIGURES, Subject
 from bitfront.dashboards.figures.style import (
     GRID,
     PALETTE,
@@ -18,6 +19,8 @@ from bitfront.dashboards.figures.style import (
     titled,
     words,
 )
+from bitfront.search.results.importance import LEAST_TRIALS, importances
+from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -73,3 +76,23 @@ def importance_image(
     axes.set_ylabel("parameter", **words())
     titled(axes, title)
     return saved(figure, path)
+
+
+@FIGURES.register
+class ImportanceKind:
+    """`bitfront figure --kind importance`."""
+
+    name = "importance"
+    doc = "how much of the variance of the quality each setting explains"
+
+    @staticmethod
+    def draw(subject: Subject, path: Path) -> None:
+        """Write the importances of a search; a UserError where its trials are too few."""
+        view = subject.view()
+        shares = importances(view)
+        if not shares:
+            raise UserError(
+                f"search '{view.name}' cannot tell what mattered: it needs {LEAST_TRIALS} complete "
+                "trials, of different quality, that differ in something all of them have"
+            )
+        importance_image(shares, view.quality.label, subject.titled(view.title), path)

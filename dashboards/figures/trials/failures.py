@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bitfront.dashboards.figures.style import axis, framed, look, markup, noted
-from bitfront.dashboards.view import SearchView
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.view import SearchView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

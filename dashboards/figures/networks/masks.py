@@ -1,15 +1,16 @@
 """Pictures of pruned networks: the mask of a layer, what layers keep for several exponents, and
 learning curves with the largest drop between epochs named; each as png and csv."""
 
-import csv
-import io
-import itertools
+from __future__ import annotations
+
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bitfront.dashboards.figures.style import GRID, INK, PALETTE, canvas, saved, titled, words
+from bitfront.dashboards.figures import FIGURES, Subject
+from bitfront.dashboards.figures.style import PALETTE, canvas, saved, titled, words
+from bitfront.trainables.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,13 +19,12 @@ if TYPE_CHECKING:
 # Of the cells of a mask: the gap between kernels, pruned, kept, and pruned in an empty channel.
 GAP, PRUNED, KEPT, EMPTY = range(4)
 CELL_COLOURS = ("#FFFFFF", "#E6E6E6", PALETTE[0], "#F3C6A5")
-MARKERS = "os^vDPX*p"
 
 
 # --- the mask of a layer ------------------------------------------------------------------------
 
 
-def empty_channels(mask: "NDArray[np.bool_]") -> "tuple[NDArray[np.bool_], NDArray[np.bool_]]":
+def empty_channels(mask: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """(output channels, input channels) of a mask (out, in, ...) that keep nothing."""
     import numpy as np
 
@@ -32,7 +32,7 @@ def empty_channels(mask: "NDArray[np.bool_]") -> "tuple[NDArray[np.bool_], NDArr
     return np.logical_not(flat.any((1, 2))), np.logical_not(flat.any((0, 2)))
 
 
-def mask_cells(mask: "NDArray[np.bool_]") -> "NDArray[np.int8]":
+def mask_cells(mask: NDArray[np.bool_]) -> NDArray[np.int8]:
     """A mask as an image: output channels down, input channels across, each kernel its own cells
     with a gap behind it. A linear layer is one of 1x1 kernels."""
     import numpy as np
@@ -48,7 +48,7 @@ def mask_cells(mask: "NDArray[np.bool_]") -> "NDArray[np.int8]":
     return framed.transpose(0, 2, 1, 3).reshape(out * (height + 1), inside * (width + 1))
 
 
-def mask_image(mask: "NDArray[np.bool_]", title: str, path: str | Path) -> Path:
+def mask_image(mask: NDArray[np.bool_], title: str, path: str | Path) -> Path:
     """What a layer keeps, kernel by kernel; channels without a weight are marked."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
@@ -71,12 +71,12 @@ def mask_image(mask: "NDArray[np.bool_]", title: str, path: str | Path) -> Path:
     return saved(figure, path)
 
 
-def kernel_shares(mask: "NDArray[np.bool_]") -> "NDArray[np.float64]":
+def kernel_shares(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
     """(output, input) channels: the share of a kernel that is kept."""
     return mask.reshape(*mask.shape[:2], -1).mean(2)
 
 
-def masks_image(masks: "Mapping[str, NDArray[np.bool_]]", title: str, path: str | Path) -> Path:
+def masks_image(masks: Mapping[str, NDArray[np.bool_]], title: str, path: str | Path) -> Path:
     """Every pruned layer in small: a cell a kernel, the darker the more of it is kept."""
     layers = {
         name: {
@@ -113,77 +113,36 @@ def kept_kernels_image(picture: dict[str, Any], title: str, path: str | Path) ->
 
 # --- what layers keep ---------------------------------------------------------------------------
 
-Kept = Mapping[str, Mapping[str, int]]
 """What a line is called, for example `p 0.1`, to the weights each layer keeps."""
-
-
-def kept_png(kept: Kept, sizes: Mapping[str, int], title: str, path: str | Path) -> Path:
-    """Weights a layer keeps, in the order of the network, a line a setting."""
-    figure, axes = canvas(8, 5.2)
-    names = list(sizes)
-    axes.plot(range(len(names)), list(sizes.values()), color=INK, linestyle=":", label="all")
-    for i, (setting, counts) in enumerate(kept.items()):
-        axes.plot(
-            range(len(names)), [counts[n] for n in names], color=PALETTE[i % len(PALETTE)],
-            marker=MARKERS[i % len(MARKERS)], markersize=4, label=setting,
-        )  # fmt: skip
-    axes.set_yscale("log")
-    axes.grid(color=GRID)
-    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=8 if len(names) < 30 else 6)
-    axes.set_ylabel("weights kept", **words())
-    titled(axes, title)
-    axes.legend(frameon=False)
-    return saved(figure, path)
-
-
-def kept_csv(kept: Kept, sizes: Mapping[str, int]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["layer", "weights", *kept])
-    for name, size in sizes.items():
-        writer.writerow([name, size, *(counts[name] for counts in kept.values())])
-    return text.getvalue()
 
 
 # --- learning curves ----------------------------------------------------------------------------
 
 
-def largest_drop(curve: Sequence[float]) -> tuple[float, int]:
-    """(how far the value fell between two epochs at most, the later one of them, from 1); a curve
-    that never falls has (0, 0)."""
-    drops = [(a - b, epoch) for epoch, (a, b) in enumerate(itertools.pairwise(curve), start=2)]
-    worst = max(drops, default=(0.0, 0))
-    return worst if worst[0] > 0 else (0.0, 0)
+def draw_masks(
+    masks: Mapping[str, NDArray[np.bool_]], title: str, layer: str | None, path: Path
+) -> None:
+    """Write what layers keep: all of them in small, or one layer weight by weight."""
+    if layer is None:
+        masks_image(masks, title, path)
+        return
+    if layer not in masks:
+        raise UserError(f"--layer {layer}: no such pruned layer, {did_you_mean(layer, masks)}")
+    mask_image(masks[layer], f"{title}, {layer}", path)
 
 
-def curves_png(
-    curves: Mapping[str, Sequence[float]], title: str, label: str, path: str | Path
-) -> Path:
-    """A line a setting; accuracies are fractions. The legend names the largest drop."""
-    figure, axes = canvas(8, 5.2)
-    for i, (setting, curve) in enumerate(curves.items()):
-        drop, epoch = largest_drop(curve)
-        told = f"largest drop {100 * drop:.1f} points, epoch {epoch}" if epoch else "never falls"
-        axes.plot(
-            range(1, len(curve) + 1), [100 * v for v in curve], color=PALETTE[i % len(PALETTE)],
-            marker=MARKERS[i % len(MARKERS)], markersize=3, label=f"{setting}: {told}",
-        )  # fmt: skip
-    axes.grid(color=GRID)
-    axes.set_xlabel("epoch", **words())
-    axes.set_ylabel(f"{label}, %", **words())
-    titled(axes, title)
-    axes.legend(frameon=False)
-    return saved(figure, path)
+@FIGURES.register
+class MasksKind:
+    """`bitfront figure --kind masks`."""
 
+    name = "masks"
+    doc = "the weights that pruned layers keep, of a packed checkpoint"
 
-def curves_csv(curves: Mapping[str, Sequence[float]]) -> str:
-    """A row an epoch; the last one holds the largest drops."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["epoch", *curves])
-    longest = max((len(c) for c in curves.values()), default=0)
-    for epoch in range(longest):
-        shown = [f"{c[epoch]:.6g}" if epoch < len(c) else "" for c in curves.values()]
-        writer.writerow([epoch + 1, *shown])
-    writer.writerow(["largest drop", *(f"{largest_drop(c)[0]:.6g}" for c in curves.values())])
-    return text.getvalue()
+    @staticmethod
+    def draw(subject: Subject, path: Path) -> None:
+        """Write the masks of a checkpoint, of all layers or of one."""
+        # torch
+        from bitfront.search.recipes.masks import pruned_masks
+
+        masks, title = pruned_masks(subject.checkpoint())
+        draw_masks(masks, subject.titled(title), subject.layer, path)
