@@ -489,19 +489,19 @@ def complaint(code: int, out: str, error: str) -> str | None:
 
 def nothing_starts(kind: str) -> None:
     """`resume` and `train` end where training would begin."""
-    from bitfront.search.recipes import recipe
     from bitfront.trainables.errors import UserError
+    from bitfront.verbs.final import train
 
     def would_train(*args: Any, **kwargs: Any) -> Any:
         raise UserError("would train")
 
-    recipe.train_recipe = would_train
+    train.train_recipe = would_train
     if kind in ("stored", "ledgers"):
         from bitfront.search.cluster import tuner
         from bitfront.verbs import launch
 
         tuner.run_trials = would_train
-        launch._summary = lambda folder, quiet: ({}, "")
+        launch.draw_pictures = lambda results: {}
 
 
 def try_case(bench: Bench, kind: str, seed: int, number: int) -> tuple[list[Finding], int]:

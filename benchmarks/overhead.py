@@ -112,7 +112,8 @@ def completed(place: Any, trials: int) -> list[Any]:
 def run_bitfront(folder: Path, trials: int, at_once: int, profile: bool = False) -> Timing:
     """The path of `bitfront run`: session, Ray Tune, ledger on disk, MLflow on SQLite."""
     import bitfront.search.cluster.tuner  # sets what Ray reads when it is imported  # noqa: F401
-    from bitfront.verbs.launch import launch, prepare
+    from bitfront.search.session.preparation import prepare
+    from bitfront.verbs.launch import launch
 
     config = configured(folder, trials, at_once)
     start_ray(at_once)

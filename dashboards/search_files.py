@@ -45,6 +45,9 @@ def write_figures(results: Results) -> dict[str, str | Path]:
     """Write report.html, front.html, front.png and front.csv beside the ledger and return all
     written files by name; heatmap.* where the plan has one binary part, pairs.* for more than two
     objectives, kept.* and curves.* where trials prune."""
+    # Plotly uses pandas where that is imported; the tracker's thread may be halfway through it.
+    import pandas  # noqa: F401
+
     # The driver that calls this is about to end.
     view = replace(view_of(results), state=results.state_without_driver)
     out = results.folder.path

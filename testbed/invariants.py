@@ -29,7 +29,7 @@ def undisturbed(search: str) -> list[Any]:
 
     config = from_source(parse(search, "search.yaml"))
     with TemporaryDirectory() as folder:
-        session = Session(config, build_space(config), SearchFolder(Path(folder)), None, quiet=True)
+        session = Session(config, build_space(config), SearchFolder(Path(folder)), None)
         while (entry := session.ask()) is not None:
             trial = Trial(session.trial_config(entry))
             result = trial.step()

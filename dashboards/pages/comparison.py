@@ -20,6 +20,21 @@ from bitfront.dashboards.pages.pieces import (
 )
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.view import SearchView
+from bitfront.trainables.errors import UserError
+
+
+def comparable(views: Sequence[SearchView]) -> list[SearchView]:
+    """The searches with their objectives in the order of the first one; a UserError where they have
+    different ones."""
+    first = views[0]
+    names = [axis.name for axis in first.objectives]
+    for view in views[1:]:
+        if sorted(axis.name for axis in view.objectives) != sorted(names):
+            both = (", ".join(a.name for a in v.objectives) for v in (first, view))
+            raise UserError(
+                f"'{first.name}' and '{view.name}' have different objectives: {' and '.join(both)}"
+            )
+    return [view.in_order(names) for view in views]
 
 
 def comparison_html(views: Sequence[SearchView]) -> str:

@@ -29,7 +29,7 @@ from bitfront.search.recipes.final_folder import (
     seed_identity,
     trained_seeds,
 )
-from bitfront.search.recipes.training_progress import EpochTold, Shown, TrainingProgress
+from bitfront.search.recipes.training_progress import EpochTold, Lines, Shown, ShownTraining
 from bitfront.search.results.results import Results
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Strict, TrialSpec
@@ -243,7 +243,7 @@ def train_recipe(
     stages: Path | None = None,
     workers: int | None = None,
     address: str | None = None,
-    progress: TrainingProgress | None = None,
+    progress: ShownTraining | None = None,
 ) -> FinalResult:
     """Train on train + validation for every seed, test, and write the packed networks. A seed
     that was interrupted goes on from its last epoch; one that is done is not trained again, and a
@@ -280,7 +280,7 @@ def train_recipe(
             else:
                 reached = recipe.quality.text(found.metrics[tested])
                 note(f"seed {job.spec.seed}: already trained, {reached} test")
-        view = progress or TrainingProgress(note)
+        view = progress or Lines(note)
         view.start(recipe, len(waiting))
         try:
             if workers is not None:

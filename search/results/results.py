@@ -220,10 +220,14 @@ class Results:
         }
 
     def status_json(self) -> dict[str, Any]:
+        state, trials = self.state, self.counts()
+        if state != "running":  # the trials of a driver that is gone wait for the next one
+            trials[TrialState.WAITING] += trials[TrialState.RUNNING]
+            trials[TrialState.RUNNING] = 0
         return {
             "search": self.config.name,
-            "state": self.state,
-            "trials": self.counts(),
+            "state": state,
+            "trials": trials,
             "budget": self.config.search.trials,
             "failures": self.failures(),
             "front": len(self.front),
@@ -244,9 +248,9 @@ class Results:
 
     @property
     def best(self) -> float | None:
-        """The best quality of any trial."""
+        """The best quality of a point, the mean over its seeds, as the front has it."""
         quality = self.config.quality
-        found = [e.metrics[quality.name] for e in self.entries if quality.name in e.metrics]
+        found = [e.metrics[quality.name] for e in self.points if quality.name in e.metrics]
         return (max if quality.maximize else min)(found, default=None)
 
     def quality_and(self, cost: str) -> tuple[list[list[float]], list[Objective]]:

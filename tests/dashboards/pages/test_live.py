@@ -47,7 +47,7 @@ def session(tmp_path):
     config = from_source(parse(TINY, "tiny.yaml"))
     folder = SearchFolder(tmp_path / "tiny")
     write_atomically(folder.config_file, config.dump())
-    return Session(config, build_space(config), folder, tracker=None, quiet=True)
+    return Session(config, build_space(config), folder, tracker=None)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_a_search_without_a_ledger_is_shown_and_followed(session, tmp_path):
     write_atomically(folder.config_file, config.dump())
     source = HomeSource(tmp_path)
     assert source.look("later").trials == []
-    later = Session(config, build_space(config), folder, tracker=None, quiet=True)
+    later = Session(config, build_space(config), folder, tracker=None)
     end(later, "complete")
     assert len(source.look("later").trials) == 1
 

@@ -13,9 +13,9 @@ from bitfront.search.config.schema import SAMPLERS as NAMES
 from bitfront.search.ledger.ledger import Ledger, read_entries
 from bitfront.search.ledger.storage import LedgerStorage
 from bitfront.search.samplers.registry import SAMPLERS
+from bitfront.search.session.preparation import prepare
 from bitfront.spaces.listing import every_point
 from bitfront.trainables.errors import UserError
-from bitfront.verbs.launch import prepare
 from testbed.simulator import simulate
 
 

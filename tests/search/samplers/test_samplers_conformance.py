@@ -122,7 +122,7 @@ def test_a_search_survives_failures_and_a_driver_that_died(make_space, tmp_path,
     folder = SearchFolder(tmp_path)
 
     def turn():
-        return Session(config, space, folder, tracker=None, quiet=True)
+        return Session(config, space, folder, tracker=None)
 
     first = turn()
     for _ in range(7):

@@ -203,7 +203,7 @@ def open_session(make_space, tmp_path):
         config, space = make_space("search.trials=40", "task.epochs=10")
         search = config.search.model_copy(update={"early_stopping": EarlyStoppingSpec(**stopping)})
         config = config.model_copy(update={"search": search})
-        return Session(config, space, SearchFolder(tmp_path), tracker=None, quiet=True)
+        return Session(config, space, SearchFolder(tmp_path), tracker=None)
 
     return open_
 
@@ -280,7 +280,7 @@ def test_control_trials_run_to_the_end_and_say_what_would_have_been(open_session
 
 def test_without_early_stopping_nothing_is_given_up(make_space, tmp_path):
     config, space = make_space("search.trials=12", "task.epochs=10")
-    session = Session(config, space, MemoryFolder(tmp_path), tracker=None, quiet=True)
+    session = Session(config, space, MemoryFolder(tmp_path), tracker=None)
     assert set(run(session, 12).values()) == {10}
 
 
