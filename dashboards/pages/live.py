@@ -27,9 +27,9 @@ GRAPH: Any = {
     "responsive": True,
     "modeBarButtonsToRemove": ["lasso2d", "select2d"],
 }
-# Dash serves all of this folder and nothing else.
+# Dash serves all files of this folder and no others.
 ASSETS = Path(__file__).parent / "live_assets"
-# Scripts and styles of Dash itself are in the page; nothing comes from or goes to another host.
+# Dash needs inline scripts and styles; nothing comes from or goes to another host.
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; "

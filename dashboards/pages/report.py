@@ -42,8 +42,8 @@ def report_of(view: SearchView) -> str:
 
 
 def report_html(view: SearchView, importance: Mapping[str, float]) -> str:
-    """The same with importances estimated before, by `importances`."""
-    sections = [*_seen(view), *_understood(view, importance), _reproduced(view)]
+    """The report of one search; `importance` is what `importances` returns for it."""
+    sections = [*_findings(view), *_explanations(view, importance), _repetition(view)]
     links = "".join(f'<a href="#s-{name}">{escaped(title)}</a>' for name, title, _ in sections)
     body = (
         f"<h1>{escaped(view.name)}</h1>\n{_description(view)}\n{_tiles(view)}\n<nav>{links}</nav>\n"
@@ -52,8 +52,8 @@ def report_html(view: SearchView, importance: Mapping[str, float]) -> str:
     return page(f"{view.title} · bitfront report", body, click_data([view]))
 
 
-def _seen(view: SearchView) -> list[Section]:
-    """What the search found."""
+def _findings(view: SearchView) -> list[Section]:
+    """Sections on the result: front, hypervolume, plans and methods."""
     front = front_figure(view.points, "", **view.labels)
     found = [
         (
@@ -68,7 +68,7 @@ def _seen(view: SearchView) -> list[Section]:
     if len(view.objectives) > 2:
         figures = pair_figures(pair_points(view), [axis.label for axis in view.objectives])
         pairs = "".join(placed(figure, name) for name, figure in figures.items())
-        words = "A point of the front may lie behind others here: it is better in a third one."
+        words = "A point of the front may be dominated here: it is better in a third objective."
         found.append(("pairs", "Objectives in pairs", caption(words) + pairs))
     box = "The box lies between the reference ({}) and a perfect network that costs nothing."
     if any(int(p.extra.get("seeds", 1)) > 1 for p in view.points):
@@ -91,8 +91,8 @@ def _seen(view: SearchView) -> list[Section]:
     return found
 
 
-def _understood(view: SearchView, importance: Mapping[str, float]) -> list[Section]:
-    """What it depended on and how it went."""
+def _explanations(view: SearchView, importance: Mapping[str, float]) -> list[Section]:
+    """Sections on the causes: importances, settings, curves, early stopping and failures."""
     words = (
         "Optuna's fANOVA over what all finished trials have in common: how much of the variance of "
         f"{view.quality.label.removesuffix(', %')} each explains. Not how much it helps."
@@ -116,7 +116,7 @@ def _understood(view: SearchView, importance: Mapping[str, float]) -> list[Secti
         found.append(
             (
                 "rungs",
-                "Early stopping: did the rungs tell the truth?",
+                "Early stopping: how well rungs predict the end",
                 caption(words[:1].upper() + words[1:]) + placed(rungs_figure(view, ""), "rungs"),
             )
         )
@@ -125,11 +125,13 @@ def _understood(view: SearchView, importance: Mapping[str, float]) -> list[Secti
     return found
 
 
-def _reproduced(view: SearchView) -> Section:
+def _repetition(view: SearchView) -> Section:
+    """The section that says how to run the search again."""
     return "reproduce", "How to do it again", reproduction(view)
 
 
 def _layers(view: SearchView) -> str:
+    """The levels along the front, and which layers are always or never in full precision."""
     kept = sorted(kept_in_full(view), key=lambda row: -row[1])
     always = [name for name, share in kept if share == 1.0]
     never = [name for name, share in kept if share == 0.0]
@@ -140,6 +142,7 @@ def _layers(view: SearchView) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
+    """The first eight names, and how many more there are."""
     if not names:
         return "none"
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
@@ -147,6 +150,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _failures(view: SearchView) -> str:
+    """The reasons of failures as a figure and as a table."""
     rows = [
         [r.name, r.count, MEANINGS.get(r.name, ""), r.message[:300], _listed(r.trials)]
         for r in reasons(view)
@@ -156,17 +160,20 @@ def _failures(view: SearchView) -> str:
 
 
 def _description(view: SearchView) -> str:
+    """Description, dataset and model of a search, in a line."""
     text = f"{view.description} · " if view.description else ""
     return f'<p class="faint">{escaped(text)}{escaped(view.dataset)}, {escaped(view.model)}</p>'
 
 
 def _tiles(view: SearchView) -> str:
+    """The search at a glance."""
     shown = tiles(view).items()
     cells = (f"<div><dt>{escaped(k)}</dt><dd>{escaped(v)}</dd></div>" for k, v in shown)
     return f'<dl class="tiles">{"".join(cells)}</dl>'
 
 
 def _front_table(view: SearchView) -> str:
+    """The points of the front as a table."""
     shown = [key for key in view.front[:MOST_ROWS] if key in view.point_of]
     settings = list(dict.fromkeys(name for key in shown for name in view.by_id[key].settings))
     heads = ["trial", "method", *settings]
@@ -190,13 +197,13 @@ def _front_table(view: SearchView) -> str:
     left = len(view.front) - MOST_ROWS
     more = caption(f"{left} more in front.csv") if left > 0 else ""
     rows_of_front = table(heads, rows, ids=shown)
-    told = []
+    notes = []
     if any(view.point_of[key].seeds > 1 for key in shown):
-        told.append(f"{view.quality.short}: mean over a point's seeds, ± their standard deviation")
+        notes.append(f"{view.quality.short}: mean over a point's seeds, ± their standard deviation")
     if view.cost.name == "flops_pct" and view.full_flops:
-        told.append(
+        notes.append(
             "flops_pct: of the dearest network of the search in full precision, "
             f"{view.full_flops:,.0f} FLOPs"
         )
-    words = caption("; ".join(told)) if told else ""
+    words = caption("; ".join(notes)) if notes else ""
     return f"<details open><summary>as a table</summary>{rows_of_front}{words}{more}</details>"

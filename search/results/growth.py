@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class Growth:
-    """The hypervolume after every trial that ended, as a share of the box from the reference to
-    a perfect, free network. A point with several seeds counts with its mean."""
+    """The hypervolume after every trial that ended, as a share of the box from the reference to a
+    perfect network that costs nothing. A point with several seeds counts with its mean."""
 
     def __init__(self, config: SearchConfig, reference: Sequence[float]) -> None:
         import numpy as np
@@ -35,7 +35,7 @@ class Growth:
         self.steps: list[HypervolumeStep] = []
 
     def followed(self, entries: Sequence[Entry]) -> list[HypervolumeStep]:
-        """Count what has ended since the last look."""
+        """All steps so far, those of trials that ended since the last call included."""
         new = [e for e in entries if e.ended is not None and e.id not in self._counted]
         if self._first is None:
             self._first = min((e.started for e in entries if e.started is not None), default=None)
@@ -49,7 +49,7 @@ class Growth:
         return list(self.steps)
 
     def _counted_in(self, point: str, values: Sequence[float], share: float) -> float:
-        """The share with this trial in it."""
+        """The hypervolume share after adding the values of one more trial of this point."""
         import moocore
         import numpy as np
 

@@ -13,14 +13,12 @@ COST_LABELS = {
     "bytes": "bytes of the packed checkpoint",
     "parameters": "parameters",
 }
-
-
-# The same where a search has one network.
+# Of `flops_pct`, where all trials of a search have the same network.
 ONE_NETWORK = "FLOPs, MixBin convention, % of FP"
-
-
+# The cost in percent of the trial's own network in full precision.
 OWN_SHARE = "flops_own_pct"
 
 
 def metric_label(metric: Metric) -> str:
+    """The label of a metric on an axis, with its unit."""
     return f"validation {metric.label}{', %' if metric.share else ''}"

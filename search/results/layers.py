@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def network_key(task: Task) -> str:
-    """A network by its name and parameters."""
+    """The name of a network with its parameters, which identifies it within a search."""
     params = ", ".join(f"{k} {v}" for k, v in sorted(task.model.params.items()))
     return f"{task.model.name} {params}".strip()
 
 
 def networks(results: Results) -> dict[str, Sequence[Layer]]:
-    """The layers of every network that was tried, from the ledger; of one that was written before
-    ledgers kept them, the network is built again."""
+    """The layers of every network that was tried, by `network_key`: from the ledger, or from the
+    network, built again, where an old ledger does not have them."""
     tasks = {network_key(entry.spec.task): entry.spec.task for entry in results.entries}
     found: dict[str, Sequence[Layer]] = {}
     for key, task in tasks.items():
@@ -34,6 +34,7 @@ def networks(results: Results) -> dict[str, Sequence[Layer]]:
 
 @lru_cache(maxsize=256)
 def _layers(task: str) -> tuple[PlanLayer, ...]:
+    """The planned layers of a task, given as JSON so that they can be cached."""
     from bitfront.trainables.cost import task_cost_table
     from bitfront.trainables.task import Task
 

@@ -1,10 +1,9 @@
-"""What a search looks like, from its ledger: the plain data that pictures, the report and the live
-page are made of. Reading the same search again costs only what is new."""
+"""Makes a `SearchView` of a ledger, for figures, report and live page. Reading a search again costs
+only what is new in it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
@@ -21,12 +20,9 @@ from bitfront.search.results.view import Axis, Budget, HypervolumeStep, SearchVi
 from bitfront.search.session.early_stopping import rung_epoch
 from bitfront.trainables.tasks import Metric
 
-if TYPE_CHECKING:
-    pass
-
 
 class SearchReader:
-    """One search, looked at again and again."""
+    """Reads one search again and again."""
 
     def __init__(self, folder: SearchFolder) -> None:
         self.folder = folder
@@ -47,7 +43,7 @@ class SearchReader:
         return self._view
 
     def _stored_config(self) -> SearchConfig:
-        """Read again only when its file was written again."""
+        """The configuration; parsed again only when its file has changed."""
         file = self.folder.config_file
         written = file.stat().st_mtime_ns if file.exists() else 0
         if self._config is None or self._config[0] != written:
@@ -56,10 +52,11 @@ class SearchReader:
         return self._config[1]
 
     def _made(self) -> SearchView:
+        """A view of the ledger as it was read last."""
         assert self._config is not None
         results = Results.from_reader(self.folder, self._config[1], self._ledger)
         if self._growth is not None and len(results.entries) < len(self._growth.steps):
-            self._growth = None  # the search was deleted and begun anew
+            self._growth = None  # the search was deleted and started again
         if self._growth is None and results.entries:
             self._growth = Growth(results.config, results.reference)
         steps = self._growth.followed(results.entries) if self._growth is not None else []
@@ -67,6 +64,7 @@ class SearchReader:
         return _view(results, trials, steps, self._config[2])
 
     def _trial(self, entry: Entry, results: Results) -> TrialView:
+        """The view of a trial; the one from before where the trial has not changed."""
         known = self._trials.get(entry.number)
         if known is None or known[0] is not entry:
             known = entry, _trial_view(entry, results)
@@ -75,7 +73,7 @@ class SearchReader:
 
 
 def view_of(results: Results) -> SearchView:
-    """The search of these results."""
+    """A view of these results."""
     trials = [_trial_view(entry, results) for entry in results.entries]
     steps = Growth(results.config, results.reference).followed(results.entries) if trials else []
     return _view(results, trials, steps, results.config.dump())
@@ -120,18 +118,19 @@ def _view(
 
 
 def axis_of(name: str, results: Results) -> Axis:
-    """Of a metric or a cost."""
+    """The axis of a metric or of a cost."""
     if name in COST_LABELS:
         return Axis(name, results.label_of(name), maximize=False, short=name)
     return metric_axis(results.config.kind.metric(name))
 
 
 def metric_axis(metric: Metric) -> Axis:
+    """The axis of a metric."""
     return Axis(metric.name, metric_label(metric), metric.maximize, metric.share, metric.bare)
 
 
 def commands(results: Results) -> list[tuple[str, str]]:
-    """What reproduces the search, and what goes on from it."""
+    """(command, what it does): those that repeat the search and those that continue from it."""
     name = results.config.name
     again = [(f"bitfront resume {name}", "continue where it stopped")]
     return [

@@ -1,4 +1,5 @@
-"""A search read back: its finished trials, their front, its state. No torch, no Ray."""
+"""A search read back from its ledger: its trials, its front, its state. Imports neither torch nor
+Ray. What figures are drawn from is in `figure_data` and `view`."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from bitfront.trainables.tasks import Metric
 
 
 def _check_trials(entries: list[Entry], config: SearchConfig) -> None:
-    """Every trial has the numbers its search is about."""
+    """Raise a UserError where a trial lacks a cost or an objective."""
     metrics = {name for name in config.objectives if name not in COSTS}
     costs = {"flops", "flops_pct", "parameters"} | (set(config.objectives) - metrics)
     for entry in entries:
@@ -53,7 +54,8 @@ def _check_trials(entries: list[Entry], config: SearchConfig) -> None:
 
 
 def _checked_reference(reference: list[float] | None, config: SearchConfig) -> list[float]:
-    """What hypervolumes are measured from: worse than a perfect network in everything."""
+    """The reference point of hypervolumes; a UserError unless it is worse than a perfect network in
+    every objective."""
     objectives = config.front_objectives
     if reference is None:
         raise UserError(f"the ledger of '{config.name}' is damaged: it has no reference point")
@@ -74,14 +76,16 @@ class Results:
     entries: list[Entry]
     reference: list[float]
     points: list[Entry]
-    """one for every setting that was finished: its first trial, with means over its seeds"""
+    """one for every finished setting: its first trial, with means over its seeds"""
     front: list[Entry]
+    """the non-dominated points"""
     networks: Networks = field(default_factory=Networks)
     environment: dict[str, str] = field(default_factory=dict)
-    """of the last driver that worked on it"""
+    """versions and machine of the driver that worked on it last"""
 
     @classmethod
     def of(cls, folder: SearchFolder) -> Results:
+        """The results of the search in this folder."""
         config = stored_config(folder)
         reader = LedgerReader(folder.ledger_url, config.name, config.objectives)
         with uncollected():
@@ -92,8 +96,9 @@ class Results:
     def from_reader(
         cls, folder: SearchFolder, config: SearchConfig, reader: LedgerReader
     ) -> Results:
+        """The results of a ledger that has been read; a UserError where it is damaged."""
         reference = [0.0] * len(config.objectives)
-        if reader.entries or reader.reference:  # neither: stopped before the first trial
+        if reader.entries or reader.reference:  # neither where it ended before its first trial
             _check_trials(reader.entries, config)
             reference = _checked_reference(reader.reference, config)
         config = as_meant(config, reader.entries)
@@ -110,7 +115,7 @@ class Results:
         entries: list[Entry],
         reference: list[float],
     ) -> Results:
-        """Points trained with several seeds count with their means."""
+        """The results of these trials; trials of one setting are one point, with their means."""
         objectives = config.front_objectives
         front = Front(objectives)
         points = {entry.id: entry for entry in merged(entries, objectives)}
@@ -139,16 +144,18 @@ class Results:
 
     @property
     def front_values(self) -> list[list[float]]:
+        """The objectives of every point of the front."""
         return [entry.values for entry in self.front if entry.values is not None]
 
     @property
     def hypervolume(self) -> float:
+        """The hypervolume in the units of the objectives."""
         return hypervolume(self.front_values, self.reference, self.config.front_objectives)
 
     @property
     def hypervolume_share(self) -> float:
-        """The hypervolume as a share of the box between the reference and a perfect, free
-        network."""
+        """The hypervolume as a share of the box between the reference and a perfect network that
+        costs nothing."""
         if not self.front:
             return 0.0
         ideal = ideal_point(self.config)
@@ -157,21 +164,24 @@ class Results:
         )
 
     def counts(self) -> dict[str, int]:
+        """How many trials are in each state."""
         found = Counter(entry.state for entry in self.entries)
         return {s: found[s] for s in TrialState}
 
     def failures(self) -> dict[str, int]:
+        """How many trials failed, by reason."""
         return dict(
             Counter(e.failure or "error" for e in self.entries if e.state == TrialState.FAILED)
         )
 
     @property
     def state(self) -> str:
+        """running, interrupted or complete."""
         return "running" if self.folder.running else self.state_without_driver
 
     @property
     def state_without_driver(self) -> str:
-        """What the search is once nobody works on it."""
+        """interrupted or complete: the state of the search once its driver has ended."""
         ended = sum(e.state in ENDED for e in self.entries)
         open_trials = any(e.state == TrialState.RUNNING for e in self.entries)
         if open_trials or (ended < self.config.search.trials and not self.space_exhausted):
@@ -180,19 +190,20 @@ class Results:
 
     @property
     def space_exhausted(self) -> bool:
+        """Whether the sampler found no further point within the limits."""
         return (self.folder.path / "exhausted").exists()
 
     @property
     def different_trials(self) -> int | None:
-        """Of an exhausted space: how many there are within the limits; None where nobody knows."""
+        """The number of points of an exhausted space within the limits; None where unknown."""
         try:
             return int((self.folder.path / "exhausted").read_text(encoding="utf-8"))
         except (OSError, ValueError):  # empty where the space was too large to list
             return None
 
     def find(self, trial: str) -> Entry:
-        """A trial by its id, an unambiguous start of it, or its number (`t12`); the name of its run
-        in MLflow or of its recipe will do."""
+        """The trial with this id, the start of an id, this number (`t12`), or this name of a run in
+        MLflow or of a recipe; a UserError where there is none or more than one."""
         trial = (trial.split() or [""])[0].removeprefix(f"{self.config.name}-")
         if trial.startswith("t") and is_count(trial[1:]):
             number = int(trial[1:])
@@ -207,6 +218,7 @@ class Results:
         raise UserError(f"search '{self.config.name}' has no trial '{trial}', {hint}")
 
     def as_json(self) -> dict[str, Any]:
+        """The front as `bitfront front --json` prints it."""
         names = list(self.config.objectives)
         return {
             "search": self.config.name,
@@ -220,6 +232,7 @@ class Results:
         }
 
     def status_json(self) -> dict[str, Any]:
+        """The search as `bitfront status --json` prints it."""
         state, trials = self.state, self.counts()
         if state != "running":  # the trials of a driver that is gone wait for the next one
             trials[TrialState.WAITING] += trials[TrialState.RUNNING]
@@ -239,7 +252,7 @@ class Results:
 
     @property
     def stopping(self) -> StoppingReport | None:
-        """What early stopping did in this search."""
+        """What early stopping did; None where the search has none."""
         spec = self.config.search.early_stopping
         if spec is None:
             return None
@@ -254,21 +267,20 @@ class Results:
         return (max if quality.maximize else min)(found, default=None)
 
     def quality_and(self, cost: str) -> tuple[list[list[float]], list[Objective]]:
-        """The front's points in quality and that cost, and which way each is better."""
+        """(quality, cost) of every point of the front, and both as objectives."""
         quality = self.config.quality
         points = [[e.metrics[quality.name], e.costs[cost]] for e in self.front]
         return points, [Objective(quality.name, quality.maximize), Objective(cost, False)]
 
     @property
     def full_flops(self) -> float:
-        """The flops that all percentages of a search are of: its dearest network in full
-        precision. Every trial knows it."""
-        # A count of whole operations, which the division may miss by its last bit.
+        """The flops of the dearest full-precision network, of which `flops_pct` is a percentage."""
+        # Rounded: the division may miss the whole number by its last bit.
         return round(max(100 * e.costs["flops"] / e.costs["flops_pct"] for e in self.entries))
 
     @property
     def one_network(self) -> bool:
-        """Whether a share of the dearest network and of a trial's own one are the same."""
+        """Whether the dearest network is the network of every trial."""
         return all(math.isclose(e.costs["flops_pct"], e.costs[OWN_SHARE]) for e in self.entries)
 
     @property
@@ -278,22 +290,22 @@ class Results:
 
     @property
     def cost_name(self) -> str:
-        """The cost on the figure's axis: the first objective that is one."""
+        """The cost on the axis of figures: the first objective that is a cost."""
         return next((o for o in self.config.objectives if o in COST_LABELS), "flops")
 
     @property
     def shown_cost(self) -> str:
-        """The same in the unit of the axis: flops in percent."""
+        """The name of the cost in the unit of the axis: flops are shown in percent."""
         return "flops_pct" if self.in_percent else self.cost_name
 
     def label_of(self, cost: str) -> str:
-        """A cost on an axis."""
+        """The label of a cost on an axis."""
         return ONE_NETWORK if cost == "flops_pct" and self.one_network else COST_LABELS[cost]
 
     @property
     def figure_quality(self) -> Metric:
-        """What a figure shows beside the cost: a search for the least loss of a classifier shows
-        its accuracy."""
+        """The metric on the quality axis of figures: accuracy, where a search minimizes the loss of
+        a classifier."""
         quality = self.config.quality
         return quality if quality.share else self.config.kind.quality
 
@@ -304,7 +316,7 @@ class Results:
 
 
 def config_to_continue(folder: SearchFolder) -> SearchConfig:
-    """The stored configuration, as it was meant when the search was begun."""
+    """The stored configuration, with the names of costs that version 0.1 used translated."""
     config = stored_config(folder)
     if "flops_pct" not in {*config.objectives, *config.limits}:
         return config
@@ -312,12 +324,13 @@ def config_to_continue(folder: SearchFolder) -> SearchConfig:
 
 
 def ideal_point(config: SearchConfig) -> list[float]:
-    """A perfect network that costs nothing."""
+    """The objectives of a perfect network that costs nothing."""
     ideal = {metric.name: metric.ideal for metric in config.kind.metrics}
     return [ideal.get(name, 0.0) for name in config.objectives]
 
 
 def point_json(entry: Entry) -> dict[str, Any]:
+    """A point of the front as `bitfront front --json` prints it."""
     return {
         "trial": entry.id,
         "number": entry.number,

@@ -17,12 +17,12 @@ from bitfront.search.ledger.folder import SearchFolder, is_name, list_searches
 from bitfront.trainables.errors import UserError, quoted
 from bitfront.trainables.text_files import MOST_YAML_BYTES, check_format, load_yaml, read_text
 
-# At the beginning of a line: a key of the search itself.
+# At the start of a line it is a key of the file itself.
 FORMAT_LINE = re.compile(r"^bitfront_search:", re.MULTILINE)
 
 
 def newest_readable(root: Path) -> SearchFolder | None:
-    """The newest search whose YAML can be read; of damaged ones alone, the newest."""
+    """The newest search whose YAML can be read, or, where none can, the newest."""
     searches = list_searches(root)
     for folder in reversed(searches):
         try:
@@ -34,9 +34,10 @@ def newest_readable(root: Path) -> SearchFolder | None:
 
 
 def stored_config(folder: SearchFolder) -> SearchConfig:
+    """The configuration in `search.yaml`; a UserError where the file is damaged."""
     file = folder.config_file
     text = read_text(file, MOST_YAML_BYTES, stored=True)
-    # Version 0.1 wrote no format, and left 1e5 without quotes where it was a text.
+    # Version 0.1 wrote no format number, and wrote the text 1e5 without quotes.
     old = FORMAT_LINE.search(text) is None
     data, _ = load_yaml(text, str(file), plain=old, fault="damaged: not valid YAML")
     if not isinstance(data, dict):
@@ -45,8 +46,8 @@ def stored_config(folder: SearchFolder) -> SearchConfig:
     try:
         config = SearchConfig.model_validate(data)
     except ValidationError as error:
-        path, told = first_mistake(error, data)
-        reason = f"{'.'.join(map(str, path))}: {told}"
+        path, problem = first_mistake(error, data)
+        reason = f"{'.'.join(map(str, path))}: {problem}"
         raise UserError(f"{file}: damaged, or of another version: {reason}") from None
     wrong = _unknown_name(config)
     if wrong is not None:
@@ -55,7 +56,8 @@ def stored_config(folder: SearchFolder) -> SearchConfig:
 
 
 def _unknown_name(config: SearchConfig) -> str | None:
-    """What everything that shows a search relies on, without building its space."""
+    """What is wrong with a name in the configuration; None where search, objectives, limits and
+    paper name what exists. The space is not built for this."""
     if not is_name(config.name):
         return f"{quoted(config.name)} is no name of a search"
     try:

@@ -1,5 +1,5 @@
-"""What a search looks like: plain data that every picture and page is made from. `search.view`
-makes it from the ledger; nothing here reads or computes anything heavy."""
+"""A search at one moment, as plain data that every figure and page is drawn from. `reader` makes it
+from the ledger; nothing here reads a file."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Axis:
-    """Something measured or counted, and how people read it."""
+    """A metric or a cost on an axis: its label, its unit, and which direction is better."""
 
     name: str
     label: str
-    """with its unit and, of a cost, its convention"""
+    """with the unit and, of a cost, the convention"""
     maximize: bool
     percent: bool = False
-    """a fraction in the ledger, percent for people"""
+    """a fraction in the ledger, shown in percent"""
     short: str = ""
 
     def shown(self, value: float) -> float:
+        """The value in the unit of the label."""
         return 100 * value if self.percent else value
 
     def number(self, value: float) -> str:
@@ -45,11 +46,12 @@ class Axis:
 
     @property
     def better(self) -> str:
+        """Which direction is better, in words."""
         return "higher is better" if self.maximize else "lower is better"
 
 
 class Layer(NamedTuple):
-    """A layer a plan decides."""
+    """A layer that a plan assigns a level to."""
 
     name: str
     block: str
@@ -58,7 +60,7 @@ class Layer(NamedTuple):
 
 @dataclass(frozen=True)
 class TrialView:
-    """One trial as the ledger has it."""
+    """One trial of the ledger."""
 
     id: str
     number: int
@@ -66,26 +68,26 @@ class TrialView:
     method: str
     plan: str
     network: str
-    """the key of its layers in `SearchView.networks`"""
+    """key of its layers in `SearchView.networks`"""
     seed: int
     params: Mapping[str, Any]
-    """what was drawn for it, besides the letters of the plan, by whole names"""
+    """what was sampled for it besides the plan, by full names"""
     values: Mapping[str, float]
-    """costs and, where it ended, metrics, by name"""
+    """costs and, of a trial that ended, metrics, by name"""
     epochs: int
     curve: Sequence[tuple[int, float]] = ()
     """(epoch, quality)"""
     rungs: Mapping[float, float] = field(default_factory=dict)
-    """quality at fractions of training where early stopping compares"""
+    """quality at the rungs of early stopping, by fraction of training"""
     stopped_at: float | None = None
     would_stop_at: float | None = None
-    """where a control trial would have been stopped"""
+    """the rung at which a control trial would have been stopped"""
     failure: str | None = None
     message: str | None = None
     started: float | None = None
     ended: float | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
-    """the same for people: short names, values as text, without the method"""
+    """`params` without the method: short names, values as text"""
 
     @property
     def summary(self) -> str:
@@ -95,12 +97,14 @@ class TrialView:
 
     @property
     def seconds(self) -> float | None:
+        """From its start to its end; None while it runs."""
         both = self.started is not None and self.ended is not None
         return self.ended - self.started if both else None  # type: ignore[operator]
 
 
 class HypervolumeStep(NamedTuple):
-    """After so many ended trials and so many seconds: the share of the box."""
+    """The hypervolume after so many ended trials and seconds, as a share of the box between the
+    reference and a perfect network that costs nothing."""
 
     trials: int
     seconds: float
@@ -108,7 +112,7 @@ class HypervolumeStep(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """A line across the cost axis."""
+    """A limit on the cost."""
 
     name: str
     value: float
@@ -126,18 +130,18 @@ class SearchView:
     state: str
     trials: Sequence[TrialView]
     points: Sequence[FrontPoint]
-    """a point for every setting that was finished, with means over its seeds"""
+    """one per finished setting, with means over its seeds"""
     labels: Labels
     front: Sequence[str]
     """ids of the trials on the front, cheapest first"""
     objectives: Sequence[Axis]
     objective_values: Mapping[str, Sequence[float]]
-    """by trial id, of every point: means over its seeds, in the order of `objectives`"""
+    """by trial id of every point, in the order of `objectives`; means over its seeds"""
     quality: Axis
     cost: Axis
     reference: Sequence[float]
     ideal: Sequence[float]
-    """a perfect network that costs nothing"""
+    """the objectives of a perfect network that costs nothing"""
     hypervolume: Sequence[HypervolumeStep]
     budgets: Sequence[Budget]
     networks: Mapping[str, Sequence[Layer]]
@@ -146,48 +150,54 @@ class SearchView:
     seconds: float
     rungs: Sequence[float] = ()
     stopping: str | None = None
-    """what early stopping did, in a sentence"""
+    """what early stopping did, as a sentence"""
     yaml: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     commands: Sequence[tuple[str, str]] = ()
-    """(command, what it does) that reproduce the search or go on from it"""
+    """(command, what it does): those that repeat the search or continue from it"""
     full_flops: float | None = None
-    """of the dearest network in full precision, which percentages are of; None without trials"""
+    """of the dearest full-precision network, the reference of percentages; None without trials"""
     all_methods: Sequence[str] = ()
-    """those of the search, where this view has only some of its trials"""
+    """the methods of the whole search, where this view has only some of its trials"""
 
     @property
     def title(self) -> str:
+        """The title of its figures."""
         return f"{self.name}: {self.dataset}, {self.model}"
 
     @cached_property
     def point_of(self) -> dict[str, FrontPoint]:
-        """Points by the trial that stands for them."""
+        """Points by the id of their first trial."""
         return {point.trial: point for point in self.points}
 
     @cached_property
     def by_id(self) -> dict[str, TrialView]:
+        """Trials by their id."""
         return {trial.id: trial for trial in self.trials}
 
     @cached_property
     def on_front(self) -> set[str]:
+        """The ids of the trials on the front."""
         return set(self.front)
 
     @property
     def hypervolume_share(self) -> float:
+        """The hypervolume now, as a share of the box."""
         return self.hypervolume[-1].share if self.hypervolume else 0.0
 
     @property
     def counts(self) -> Counter[str]:
+        """How many trials are in each state."""
         return Counter(trial.state for trial in self.trials)
 
     @property
     def methods(self) -> Sequence[str]:
-        """In the order that fixes their colours."""
+        """All methods; their order fixes their colours."""
         return self.all_methods or sorted({trial.method for trial in self.trials})
 
     @property
     def front_objectives(self) -> list[Objective]:
+        """The objectives as `search.front` takes them."""
         return [Objective(axis.name, axis.maximize) for axis in self.objectives]
 
     def in_order(self, names: Sequence[str]) -> SearchView:
@@ -206,7 +216,7 @@ class SearchView:
         )
 
     def layers_of(self, trial: TrialView) -> Sequence[Layer]:
-        """Its layers; numbered ones where the network is not known here."""
+        """The layers of a trial; numbered ones where its network is unknown."""
         known = self.networks.get(trial.network, ())
         if len(known) == len(trial.plan):
             return known

@@ -18,10 +18,11 @@ MARKERS = "os^vDPX*p"
 
 
 Kept = Mapping[str, Mapping[str, int]]
+"""Weights that each layer keeps, by the name of the setting, for example `p 0.1`."""
 
 
 def kept_png(kept: Kept, sizes: Mapping[str, int], title: str, path: str | Path) -> Path:
-    """Weights a layer keeps, in the order of the network, a line a setting."""
+    """Write the weights that each layer keeps, in the order of the network, a line per setting."""
     figure, axes = canvas(8, 5.2)
     names = list(sizes)
     axes.plot(range(len(names)), list(sizes.values()), color=INK, linestyle=":", label="all")
@@ -40,6 +41,7 @@ def kept_png(kept: Kept, sizes: Mapping[str, int], title: str, path: str | Path)
 
 
 def kept_csv(kept: Kept, sizes: Mapping[str, int]) -> str:
+    """A row per layer: its weights, and how many each setting keeps."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["layer", "weights", *kept])

@@ -1,5 +1,4 @@
-"""Pictures of pruned networks: the mask of a layer, what layers keep for several exponents, and
-learning curves with the largest drop between epochs named; each as png and csv."""
+"""The weights that pruned layers keep: one layer weight by weight, or all layers in small."""
 
 from __future__ import annotations
 
@@ -16,16 +15,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Of the cells of a mask: the gap between kernels, pruned, kept, and pruned in an empty channel.
+# Cells of the picture: the gap between kernels, a pruned weight, a kept one, and a pruned one in a
+# channel without any kept weight.
 GAP, PRUNED, KEPT, EMPTY = range(4)
 CELL_COLOURS = ("#FFFFFF", "#E6E6E6", PALETTE[0], "#F3C6A5")
 
 
-# --- the mask of a layer ------------------------------------------------------------------------
-
-
 def empty_channels(mask: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """(output channels, input channels) of a mask (out, in, ...) that keep nothing."""
+    """(output channels, input channels): True where a mask (out, in, ...) keeps no weight."""
     import numpy as np
 
     flat = mask.reshape(mask.shape[0], mask.shape[1], -1)
@@ -33,8 +30,8 @@ def empty_channels(mask: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[
 
 
 def mask_cells(mask: NDArray[np.bool_]) -> NDArray[np.int8]:
-    """A mask as an image: output channels down, input channels across, each kernel its own cells
-    with a gap behind it. A linear layer is one of 1x1 kernels."""
+    """A mask as an image: a row of kernels per output channel, a column per input channel, a cell
+    per weight and a gap after every kernel. A linear layer has 1x1 kernels."""
     import numpy as np
 
     kernels = mask.reshape(*mask.shape[:2], *(mask.shape[2:] or (1, 1)))
@@ -49,7 +46,7 @@ def mask_cells(mask: NDArray[np.bool_]) -> NDArray[np.int8]:
 
 
 def mask_image(mask: NDArray[np.bool_], title: str, path: str | Path) -> Path:
-    """What a layer keeps, kernel by kernel; channels without a weight are marked."""
+    """Write the mask of a layer, kernel by kernel; channels without a weight are marked."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
@@ -72,12 +69,12 @@ def mask_image(mask: NDArray[np.bool_], title: str, path: str | Path) -> Path:
 
 
 def kernel_shares(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """(output, input) channels: the share of a kernel that is kept."""
+    """The share of every kernel that is kept, as (output channels, input channels)."""
     return mask.reshape(*mask.shape[:2], -1).mean(2)
 
 
 def masks_image(masks: Mapping[str, NDArray[np.bool_]], title: str, path: str | Path) -> Path:
-    """Every pruned layer in small: a cell a kernel, the darker the more of it is kept."""
+    """Write the masks of all layers in small: a cell per kernel, the darker the more it keeps."""
     layers = {
         name: {
             "shape": mask.shape, "kept": float(mask.mean()), "cells": kernel_shares(mask).tolist()
@@ -88,8 +85,8 @@ def masks_image(masks: Mapping[str, NDArray[np.bool_]], title: str, path: str | 
 
 
 def kept_kernels_image(picture: dict[str, Any], title: str, path: str | Path) -> Path:
-    """The same from what a trial tells: `layers` by name with `shape`, the share `kept` and
-    `cells`, the share of each kernel, or of neighbouring ones together."""
+    """Write the same from the data that a trial reports: `layers` by name, with their `shape`, the
+    share `kept`, and `cells`: the share of every kernel, or the mean of neighbouring ones."""
     layers = picture["layers"]
     columns = min(4, len(layers))
     rows = -(-len(layers) // columns)
@@ -109,14 +106,6 @@ def kept_kernels_image(picture: dict[str, Any], title: str, path: str | Path) ->
     bar.set_label("share of a kernel that is kept", **words(10))
     figure.suptitle("\n".join(textwrap.wrap(title, 70)), **words(14))
     return saved(figure, path)
-
-
-# --- what layers keep ---------------------------------------------------------------------------
-
-"""What a line is called, for example `p 0.1`, to the weights each layer keeps."""
-
-
-# --- learning curves ----------------------------------------------------------------------------
 
 
 def draw_masks(
@@ -141,8 +130,7 @@ class MasksKind:
     @staticmethod
     def draw(subject: Subject, path: Path) -> None:
         """Write the masks of a checkpoint, of all layers or of one."""
-        # torch
-        from bitfront.search.recipes.masks import pruned_masks
+        from bitfront.search.recipes.masks import pruned_masks  # torch
 
         masks, title = pruned_masks(subject.checkpoint())
         draw_masks(masks, subject.titled(title), subject.layer, path)

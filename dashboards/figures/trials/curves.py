@@ -1,4 +1,4 @@
-"""How trials learned: their curves, and how well an early look at them foretold the end."""
+"""Learning curves: the quality of trials over epochs."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 EMPTY = "no learning curves yet"
-# Curves of trials off the front are background; more of them hide each other.
+# Of the trials that are not on the front, and of those that are: more curves hide each other.
 MOST_GREY = 150
 MOST_FRONT = 40
 
 
 def spread_out(trials: Sequence[TrialView], most: int) -> list[TrialView]:
-    """At most so many of them, evenly by number."""
+    """At most `most` of the trials, evenly spaced in their order."""
     if len(trials) <= most:
         return list(trials)
     return [trials[i * len(trials) // most] for i in range(most)]
 
 
 def curves_figure(view: SearchView, title: str) -> go.Figure:
-    """Quality over epochs: the front's trials in the colours of their methods, a choice of the
+    """Quality over epochs: trials of the front in the colours of their methods, a sample of the
     others in grey."""
     import plotly.graph_objects as go
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def largest_drop(curve: Sequence[float]) -> tuple[float, int]:
-    """(how far the value fell between two epochs at most, the later one of them, from 1); a curve
-    that never falls has (0, 0)."""
+    """(largest fall between two consecutive epochs, the later of the two, counted from 1); (0, 0)
+    where the curve never falls."""
     drops = [(a - b, epoch) for epoch, (a, b) in enumerate(itertools.pairwise(curve), start=2)]
     worst = max(drops, default=(0.0, 0))
     return worst if worst[0] > 0 else (0.0, 0)
@@ -27,14 +27,14 @@ def largest_drop(curve: Sequence[float]) -> tuple[float, int]:
 def curves_png(
     curves: Mapping[str, Sequence[float]], title: str, label: str, path: str | Path
 ) -> Path:
-    """A line a setting; accuracies are fractions. The legend names the largest drop."""
+    """Write a line per setting, with its largest drop in the legend; accuracies are fractions."""
     figure, axes = canvas(8, 5.2)
     for i, (setting, curve) in enumerate(curves.items()):
         drop, epoch = largest_drop(curve)
-        told = f"largest drop {100 * drop:.1f} points, epoch {epoch}" if epoch else "never falls"
+        text = f"largest drop {100 * drop:.1f} points, epoch {epoch}" if epoch else "never falls"
         axes.plot(
             range(1, len(curve) + 1), [100 * v for v in curve], color=PALETTE[i % len(PALETTE)],
-            marker=MARKERS[i % len(MARKERS)], markersize=3, label=f"{setting}: {told}",
+            marker=MARKERS[i % len(MARKERS)], markersize=3, label=f"{setting}: {text}",
         )  # fmt: skip
     axes.grid(color=GRID)
     axes.set_xlabel("epoch", **words())
@@ -45,7 +45,7 @@ def curves_png(
 
 
 def curves_csv(curves: Mapping[str, Sequence[float]]) -> str:
-    """A row an epoch; the last one holds the largest drops."""
+    """A row per epoch, and a last row with the largest drops."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["epoch", *curves])

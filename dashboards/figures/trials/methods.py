@@ -1,4 +1,4 @@
-"""Methods side by side, and parallel coordinates of all that was drawn."""
+"""The finished points of every method, with the best one marked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EMPTY = "no finished trials yet"
 
 
 def best_points(view: SearchView) -> list[FrontPoint]:
-    """Of every method its best point in quality; the best method first."""
+    """The point with the best quality of every method, the best method first."""
     sign = -1 if view.quality.maximize else 1
     best: dict[str, FrontPoint] = {}
     for point in view.points:
@@ -26,7 +26,7 @@ def best_points(view: SearchView) -> list[FrontPoint]:
 
 
 def methods_figure(view: SearchView, title: str) -> go.Figure:
-    """Every finished point of a method as a dot, its best one marked."""
+    """A row per method: its finished points as dots, the best one marked."""
     import plotly.graph_objects as go
 
     figure = go.Figure()

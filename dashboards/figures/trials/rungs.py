@@ -25,8 +25,8 @@ MOST_RUNG_POINTS = 1500
 
 
 def rungs_figure(view: SearchView, title: str) -> go.Figure:
-    """Quality at a rung against quality at the end, of the trials that ran on: on a straight rising
-    line the rung foretold the end. Trials that were stopped have no end to show."""
+    """Quality at a rung against quality at the end, of the trials that were trained to the end. The
+    closer the points are to a rising line, the better a rung predicts the end."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
