@@ -12,10 +12,11 @@ from typing import Any
 from bitfront.search.cluster.board import Board
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import SearchFolder, selections_folder, stages_folder
+from bitfront.search.pictures import NO_PICTURES, Pictures
 from bitfront.search.session.status_line import StatusLine, duration
 from bitfront.spaces.space import Space, middle, recorded
 from bitfront.trainables.cost import task_cost_table
-from bitfront.trainables.files import replacing, write_atomically
+from bitfront.trainables.files import write_atomically
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Domain
 from bitfront.trainables.selectors import Selection, SelectionSpec, select
@@ -40,6 +41,7 @@ def settle(
     address: str | None,
     note: Note,
     line: StatusLine | None = None,
+    pictures: Pictures = NO_PICTURES,
 ) -> Space:
     """The space with every selector's work done, and that work shown in the search's folder. How
     far that is `line` says meanwhile."""
@@ -57,7 +59,7 @@ def settle(
     for selection in done.values():
         assert selection is not None
         note(selection.told())
-        write_selection(selection, folder.path)
+        write_selection(selection, folder.path, pictures)
 
     def found(spec: SelectionSpec) -> Selection:
         selection = done[spec.fingerprint()]
@@ -154,10 +156,8 @@ def selection_rows(selection: Selection) -> list[dict[str, Any]]:
     ]
 
 
-def write_selection(selection: Selection, folder: Path) -> None:
-    """selection-NAME-HASH.json, .csv, .html and .png in the search's folder."""
-    from bitfront.dashboards.figures.scores import scores_csv, scores_html, scores_png
-
+def write_selection(selection: Selection, folder: Path, pictures: Pictures = NO_PICTURES) -> None:
+    """Write selection-NAME-HASH.json into the search's folder, and what `pictures` makes of it."""
     spec = selection.spec
     stem = f"selection-{spec.selector}-{spec.fingerprint()[:6]}"
     if (folder / f"{stem}.png").exists():
@@ -165,7 +165,4 @@ def write_selection(selection: Selection, folder: Path) -> None:
     rows = selection_rows(selection)
     title = f"{spec.selector}: {spec.task.model.name} on {spec.task.dataset}"
     write_atomically(folder / f"{stem}.json", selection.model_dump_json(indent=1))
-    write_atomically(folder / f"{stem}.csv", scores_csv(rows))
-    write_atomically(folder / f"{stem}.html", scores_html(rows, title, selection.score))
-    with replacing(folder / f"{stem}.png") as part:
-        scores_png(rows, title, selection.score, part)
+    pictures.of_selection(rows, title, selection.score, folder / stem)

@@ -260,7 +260,7 @@ class Session:
             self._forget(self._checkpoint_folder(trial_id))
         if self.tracker is not None:
             self.tracker.trial(entry)
-            self.tracker.search_metric("hypervolume", self.hypervolume_share, self.ended)
+            self.tracker.search_metric("hypervolume_share", self.hypervolume_share, self.ended)
             self.tracker.search_metric("trials_ended", self.ended, self.ended)
             if changed:
                 self.tracker.front(self.front_metrics())

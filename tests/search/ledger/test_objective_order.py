@@ -6,17 +6,17 @@ import warnings
 
 import pytest
 
+from bitfront.dashboards.pages.comparison import comparable
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.reader import LedgerReader
 from bitfront.search.ledger.records import objectives_in_order
 from bitfront.search.results.comparison import Comparison
+from bitfront.search.results.reader import SearchReader
 from bitfront.search.results.results import Results
-from bitfront.search.results.view import SearchReader
 from bitfront.search.session.preparation import prepare
 from bitfront.trainables.errors import UserError
-from bitfront.verbs.pictures import comparable
 
 MODES = {"val_accuracy": "max", "flops": "min", "bytes": "min"}
 ORDERS = [
