@@ -479,13 +479,13 @@ def complaint(code: int, out: str, error: str) -> str | None:
 
 def nothing_starts(kind: str) -> None:
     """`resume` and `train` end where training would begin."""
-    from bitfront.search.recipes import recipe
+    from bitfront.search.recipes import final_training
     from bitfront.trainables.errors import UserError
 
     def would_train(*args: Any, **kwargs: Any) -> Any:
         raise UserError("would train")
 
-    recipe.train_recipe = would_train
+    final_training.train_recipe = would_train
     if kind in ("stored", "ledgers"):
         from bitfront.search.cluster import tuner
         from bitfront.verbs import launch

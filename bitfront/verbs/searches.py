@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from bitfront.search.config.schema import SearchConfig
     from bitfront.search.ledger.entry import Entry
     from bitfront.search.ledger.folder import SearchFolder
-    from bitfront.search.recipes.recipe import FinalResult, Recipe
+    from bitfront.search.recipes.final_training import FinalResult
+    from bitfront.search.recipes.recipe import Recipe
     from bitfront.search.results.results import Results
 
 # How long a driver may take to end.
@@ -257,7 +258,7 @@ def compare(args: Namespace) -> int:
 
 
 def export(args: Namespace) -> int:
-    from bitfront.search.recipes.recipe import may_save, recipe_of, save_beside
+    from bitfront.search.recipes.export import may_save, recipe_of, save_beside
 
     results = _results(args)
     if not results.front:
@@ -383,8 +384,9 @@ def _write_now(text: str) -> None:
 
 def train(args: Namespace) -> int:
     from bitfront.search.recipes.final_folder import folder_for, refuse_other
+    from bitfront.search.recipes.final_training import check_test_part, train_recipe
     from bitfront.search.recipes.finals import FILE
-    from bitfront.search.recipes.recipe import check_test_part, load_recipe, train_recipe
+    from bitfront.search.recipes.recipe import load_recipe
     from bitfront.search.recipes.training_progress import TrainingProgress
     from bitfront.search.session.interrupts import obey
 

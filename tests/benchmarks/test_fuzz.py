@@ -19,12 +19,12 @@ def bench(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _nothing_starts(monkeypatch, bench):
     from bitfront.search.cluster import tuner
-    from bitfront.search.recipes import recipe
+    from bitfront.search.recipes import final_training
     from bitfront.verbs import launch
 
     monkeypatch.chdir(bench.folder)
     for module, name in (
-        (recipe, "train_recipe"),
+        (final_training, "train_recipe"),
         (tuner, "run_trials"),
         (launch, "_summary"),
     ):
