@@ -68,6 +68,6 @@ def simulate(
         return [{"epoch": i, "val_accuracy": a} for i, a in enumerate(answer(entry), 1)]
 
     with tempfile.TemporaryDirectory() as folder:
-        session = Session(config, space, MemoryFolder(Path(folder)), tracker=None, quiet=True)
+        session = Session(config, space, MemoryFolder(Path(folder)), tracker=None)
         session.stopping = stopping or session.stopping
         return play(session, rows, workers, RayDesk(session, workers))

@@ -81,7 +81,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
     resources = session.config.resources
     started = connection.connect(address)
     try:
-        session.progress.wait("looking at what Ray has for the first trial")
+        session.progress.wait("looking at what Ray has for trials")
         _settle(session)
         searcher = LedgerSearcher(session, Room(session))
         storage = session.folder.path / "ray"

@@ -10,6 +10,7 @@ from typing import Any
 
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.environment import version_of
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.recipes.recipe import (
     FinalSettings,
     Provenance,
@@ -23,7 +24,7 @@ from bitfront.trainables.errors import UserError
 
 def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[int]) -> Recipe:
     """The recipe that trains the network of a complete trial."""
-    if entry.state != "complete":
+    if entry.state != TrialState.COMPLETE:
         raise UserError(f"trial {entry.id} is {entry.state}: only a complete one can be exported")
     task = entry.spec.task.model_copy(update={"data_dir": None})
     quality = results.config.quality.name

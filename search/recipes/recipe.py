@@ -14,8 +14,10 @@ from bitfront.search.config.source import read as read_yaml
 from bitfront.search.ledger.folder import NAME
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
-from bitfront.trainables.task import Strict, TrialSpec
-from bitfront.trainables.tasks import Kind, Metric, kind_of
+from bitfront.trainables.metrics import Metric
+from bitfront.trainables.settings import Strict
+from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.tasks import Kind, kind_of
 from bitfront.trainables.text_files import check_format, dump_yaml
 
 RECIPE_FORMAT = 1

@@ -28,7 +28,7 @@ from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.network import device_from_resources
 from bitfront.trainables.training.peers import Peers
-from bitfront.trainables.training.pretraining import StageCache
+from bitfront.trainables.training.pretraining import PretrainedCache
 
 Saved = Callable[[Path], None]
 
@@ -131,7 +131,7 @@ def train_seed(
         test,
         device_from_resources(gpus),
         validate_each_epoch=False,
-        stages=StageCache(Path(job.stages)),
+        pretrained=PretrainedCache(Path(job.stages)),
         peers=peers,
     )
     first = peers is None or peers.rank == 0

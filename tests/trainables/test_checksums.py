@@ -16,7 +16,7 @@ from bitfront.trainables import checksums
 from bitfront.trainables.selectors import SelectionSpec, select
 from bitfront.trainables.selectors.selection import stored
 from bitfront.trainables.training.checkpoints import load_state, save_state
-from bitfront.trainables.training.pretraining import StageCache, _stored, stage_spec
+from bitfront.trainables.training.pretraining import PretrainedCache, _stored, pretraining_spec
 from bitfront.trainables.worker.worker import STATE_FILE, Worker
 
 FLIPS = 150
@@ -101,10 +101,10 @@ def test_a_trial_tells_that_its_checkpoint_was_damaged(make_spec, tmp_path: Path
 
 def test_a_stage_with_one_bit_changed_is_not_used(make_spec, start, finish, tmp_path: Path) -> None:
     spec = make_spec("bnn", "W", model=SMALL, epochs=1, pretrain={"epochs": 1})
-    training = finish(start(spec, stages=StageCache(tmp_path)))
-    stage = stage_spec(spec)
+    training = finish(start(spec, pretrained=PretrainedCache(tmp_path)))
+    stage = pretraining_spec(spec)
     assert stage is not None
-    path = StageCache(tmp_path).path(stage, training.train)
+    path = PretrainedCache(tmp_path).path(stage, training.train)
     good, expected = path.read_bytes(), _stored(path)
     assert expected is not None
     for content in flipped(good):

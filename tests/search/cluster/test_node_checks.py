@@ -98,7 +98,7 @@ def test_sqlite_on_a_network_disk_is_told_of_and_needs_no_shared_memory(network,
     (network.parent / "tiny").mkdir()
     for root, journal in ((network, "delete"), (network.parent, "wal")):
         config, space = make_space()
-        session = Session(config, space, SearchFolder(root / "tiny"), None, quiet=True)
+        session = Session(config, space, SearchFolder(root / "tiny"), None)
         entry = session.ask()
         reader = LedgerReader(session.folder.ledger_url, config.name)
         reader.read()

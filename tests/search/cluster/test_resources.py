@@ -210,7 +210,7 @@ def test_auto_waits_for_gpus_that_an_autoscaler_may_bring():
 
 def test_what_was_measured_once_is_taken_up_on_a_cluster_without_nodes(make_space, tmp_path):
     config, space = make_space("resources.gpus=auto")
-    session = Session(config, space, SearchFolder(tmp_path), None, True)
+    session = Session(config, space, SearchFolder(tmp_path), None)
     session.ledger.note("gpu_share", {"gpus": 0.25, "peak": 1, "total": 8})
     session.settle_gpus(Cluster(({"CPU": 0.0},), grows=True, may_have={"GPU": 8}).offers_gpus)
     assert session.gpus == 0.25
@@ -218,7 +218,7 @@ def test_what_was_measured_once_is_taken_up_on_a_cluster_without_nodes(make_spac
 
 def test_auto_means_none_where_there_are_no_gpus(make_space, tmp_path):
     config, space = make_space("resources.gpus=auto")
-    session = Session(config, space, SearchFolder(tmp_path), None, True)
+    session = Session(config, space, SearchFolder(tmp_path), None)
     session.settle_gpus(Cluster((CPUS,)).has_gpus)
     assert session.gpus == 0.0
     assert needs(config.resources, session.gpus) == {"CPU": 1.0}

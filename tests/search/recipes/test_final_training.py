@@ -21,7 +21,8 @@ from bitfront.search.recipes import final_folder
 from bitfront.search.recipes.export import may_save, save_beside
 from bitfront.search.recipes.final_training import train_recipe
 from bitfront.search.recipes.recipe import FinalSettings, Recipe, save_recipe
-from bitfront.search.recipes.training_progress import EpochTold, TrainingProgress
+from bitfront.search.recipes.training_progress import EpochTold
+from bitfront.terminal.training_progress import TrainingProgress
 from bitfront.trainables import files, packed
 from bitfront.trainables.data import load_test, load_train
 from bitfront.trainables.errors import UserError
