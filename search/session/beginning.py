@@ -33,7 +33,7 @@ def forget_former(config: SearchConfig, folder: SearchFolder) -> None:
     """Before a search without trials gets another configuration: its study goes, and its run in
     MLflow, where an older version made one before the first trial."""
     from bitfront.search.ledger.ledger import forget_study, open_storage
-    from bitfront.search.tracking.runs import forget_search_run
+    from bitfront.search.tracking.extra_runs import forget_search_run
 
     forget_study(open_storage(folder.ledger_url), folder.name)
     if config.tracking.enabled:
