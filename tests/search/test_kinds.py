@@ -12,7 +12,9 @@ from bitfront.search.config.schema import ConfigError, from_source
 from bitfront.search.config.source import parse
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.recipes.recipe import load_recipe, recipe_of, save_recipe, train_recipe
+from bitfront.search.recipes.export import recipe_of
+from bitfront.search.recipes.final_training import train_recipe
+from bitfront.search.recipes.recipe import load_recipe, save_recipe
 from bitfront.search.recipes.replay import replay_trial
 from bitfront.search.results.paper import PaperComparison
 from bitfront.search.results.results import Results
