@@ -1,6 +1,5 @@
-"""Plans: which layers of a network are binary. One letter a layer: F full precision, S full
-precision but pruned, W binary weights, B binary weights and activations, A with narrow accumulators
-too. What a plan does to a network is in `binary`."""
+"""Plans: which layers of a network are binary, one letter per layer. The letters are defined here
+and nowhere else. What a plan does to a network is in `layers.binary`."""
 
 from __future__ import annotations
 
@@ -13,17 +12,33 @@ from bitfront.trainables.errors import UserError
 if TYPE_CHECKING:
     from torch import nn
 
-LEVELS = {
-    "F": "full precision",
-    "S": "full precision, pruned",
-    "W": "binary weights",
-    "B": "binary weights and activations",
-    "A": "binary weights and activations, narrow accumulators",
+
+@dataclass(frozen=True)
+class Level:
+    """What a letter of a plan stands for. `distance`: how far it is from full precision, in steps;
+    a pruned layer is nearer to it than to a binary one."""
+
+    letter: str
+    meaning: str
+    weight_bits: int
+    input_bits: int
+    distance: float
+
+
+BY_LETTER = {
+    level.letter: level
+    for level in (
+        Level("F", "full precision", 32, 32, 0.0),
+        Level("S", "full precision, pruned", 32, 32, 0.4),
+        Level("W", "binary weights", 1, 32, 1.0),
+        Level("B", "binary weights and activations", 1, 1, 2.0),
+        Level("A", "binary weights and activations, narrow accumulators", 1, 1, 3.0),
+    )
 }
-# How far a level is from full precision; a pruned layer is nearer to it than to a binary one.
-BINARY_STEPS = {"F": 0.0, "S": 0.4, "W": 1.0, "B": 2.0, "A": 3.0}
+LEVELS = {letter: level.meaning for letter, level in BY_LETTER.items()}
+BINARY_STEPS = {letter: level.distance for letter, level in BY_LETTER.items()}
 # The levels whose layers take binary inputs.
-BINARY_INPUTS = "BA"
+BINARY_INPUTS = "".join(letter for letter, level in BY_LETTER.items() if level.input_bits == 1)
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,7 @@ def datasets(args: Namespace) -> int:
 
 def cost(args: Namespace) -> int:
     from bitfront.trainables.cost import cost_table
+    from bitfront.trainables.costs import summed
     from bitfront.trainables.data import DATASETS
     from bitfront.trainables.models import MODELS
 
@@ -144,7 +145,7 @@ def cost(args: Namespace) -> int:
             "classes": classes,
             "plan": plan,
             "scale": args.scale,
-            "layers": [vars(row) for row in rows],
+            "layers": [row.describe() for row in rows],
             "totals": {**totals, "parameters": table.parameters},
             "training": vars(table.training_cost(plan, kept)),
             "full_precision": full,
@@ -157,9 +158,9 @@ def cost(args: Namespace) -> int:
             row.level if row.planned else f"{row.level} fixed",
             *([] if kept is None else [f"{row.kept:,}"]),
             f"{row.macs:,}",
-            f"{row.flops:,.0f}",
-            f"{100 * row.flops / full['flops']:.4f}",
-            f"{row.bytes:,}",
+            f"{row.costs['flops']:,.0f}",
+            f"{100 * row.costs['flops'] / full['flops']:.4f}",
+            f"{row.costs['bytes']:,}",
         ]
         for row in rows
     ]
@@ -170,7 +171,7 @@ def cost(args: Namespace) -> int:
     terminal.show(terminal.table(headers, lines, flexible=0))
     totals_rows = [
         [c, f"{totals[c]:,.0f}", f"{full[c]:,.0f}", f"{100 * totals[c] / full[c]:.2f}"]
-        for c in ("flops", "ops64", "bops", "bytes")
+        for c in (cost.name for cost in summed())
     ]
     terminal.show("")
     terminal.show(terminal.table(["total", "this plan", "full precision", "%"], totals_rows))

@@ -32,20 +32,13 @@ from bitfront.search.ledger.records import arranged
 from bitfront.search.results.settings import settings_of
 from bitfront.search.session.early_stopping import StoppingReport, report
 from bitfront.search.session.repeats import merged, probabilities
+from bitfront.trainables.costs import cost_labels
 from bitfront.trainables.errors import UserError, did_you_mean, quoted
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.registry import is_count
 from bitfront.trainables.text_files import MOST_YAML_BYTES, check_format, load_yaml, read_text
 
-COST_LABELS = {
-    "flops": "FLOPs, MixBin convention",
-    "flops_pct": "FLOPs, MixBin convention, % of the dearest FP network",
-    "flops_own_pct": "FLOPs, MixBin convention, % of the same network in FP",
-    "ops64": "OPs, Bi-Real convention (binary / 64)",
-    "bops": "bit operations",
-    "bytes": "bytes of the packed checkpoint",
-    "parameters": "parameters",
-}
+COST_LABELS = cost_labels()
 # The same where a search has one network.
 ONE_NETWORK = "FLOPs, MixBin convention, % of FP"
 OWN_SHARE = "flops_own_pct"

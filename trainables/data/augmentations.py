@@ -89,7 +89,8 @@ DEGREES, TRANSLATE, ZOOM = 15.0, 0.1, 0.1
 @AUGMENTATIONS.register("affine-flip")
 def affine_flip(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Each image turned by up to 15 degrees, shifted by up to a tenth of its size, scaled by up to
-    a tenth and mirrored half the time; what moves in is zero (RandomAffine, methods.md 4.1)."""
+    a tenth and mirrored half the time; what moves in is zero (RandomAffine, docs/methods.md
+    4.1)."""
     import torch
 
     _images_only("affine-flip", x)

@@ -1,5 +1,5 @@
 """Image sequences with one target each, for tracking: a box a frame, exemplar and search regions
-cut out around it (methods.md 4.7).
+cut out around it (docs/methods.md 4.7).
 
 Training sequences lie in GOT-10k's layout, test sequences in OTB's; both are a folder a sequence
 with its frames and a text file of boxes, and one reader serves them and VOT's polygons."""

@@ -11,8 +11,8 @@ from bitfront.trainables.layers.quantizers import CyclicActivation
 
 class Accumulator(nn.Module):
     """What an A layer makes of its sums: a wrapping accumulator of a few bits, the cyclic
-    activation, then the scale (methods.md 1.14). Counts overflows in evaluation, and in training
-    how far sums exceed the range where that is penalized."""
+    activation, then the scale (docs/methods.md 1.14). Counts overflows in evaluation, and in
+    training how far sums exceed the range where that is penalized."""
 
     def __init__(self, bits: int, slope: float, penalized: bool = False) -> None:
         super().__init__()

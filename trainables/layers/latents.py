@@ -1,5 +1,5 @@
-"""What a latent means to the methods that have an optimizer of their own (methods.md 2 and 3): the
-weight a layer multiplies with in training, in evaluation, and what its latent hears back."""
+"""What a latent means to the methods that have an optimizer of their own (docs/methods.md 2 and 3):
+the weight a layer multiplies with in training, in evaluation, and what its latent hears back."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class _TanhIdentity(torch.autograd.Function):
 
 
 class MirroredWeight(Latent):
-    """w = tanh(beta a) (BMD, methods.md 3.5)."""
+    """w = tanh(beta a) (BMD, docs/methods.md 3.5)."""
 
     def trained(self, latent: Tensor) -> Tensor:
         return _TanhIdentity.apply(latent, self.shared.value)
@@ -143,7 +143,7 @@ def _mean_of(ctx: Any, p: Tensor, beta: float) -> Tensor:
 
 class _ReleasedMeanField(torch.autograd.Function):
     """w = tanh(beta (u_2 - u_1) / 2) with the Jacobian I - p p' of PMF's released code in place of
-    diag(p) - p p' (methods.md 2.7): it hears gradients at the corners too."""
+    diag(p) - p p' (docs/methods.md 2.7): it hears gradients at the corners too."""
 
     @staticmethod
     def forward(ctx: Any, plus: Tensor, minus: Tensor, beta: float) -> Tensor:
@@ -208,7 +208,7 @@ LARGEST_NOISE = 8.0591
 
 
 class RelaxedSample(torch.autograd.Function):
-    """F = tanh((lam + delta) / tau) with logistic noise delta, B = s / N (methods.md 2.2).
+    """F = tanh((lam + delta) / tau) with logistic noise delta, B = s / N (docs/methods.md 2.2).
 
     Where |lam| is so large that no noise changes its sign, F is the sign and B is 1 / tau
     exactly. At tiny tau that is nearly everywhere, so only the other weights are drawn."""
@@ -273,7 +273,7 @@ class SampledWeight(Latent):
         draws = self.shared.draws
         if draws is None or self.training:
             return super().forward(latent)
-        # 2 Bernoulli(sigmoid(2 lam)) - 1, methods.md 2.3.
+        # 2 Bernoulli(sigmoid(2 lam)) - 1, docs/methods.md 2.3.
         eps = torch.rand(latent.shape, generator=draws, device=latent.device)
         return sign(torch.sigmoid(2 * latent) - eps.clamp_(EDGE, 1 - EDGE))
 
@@ -283,7 +283,7 @@ class StochasticWeight(Latent):
 
     @torch.no_grad()
     def start(self, latent: Tensor) -> None:
-        """p = clip(0.5 + 0.5 w / max |w|, 0.05, 0.95) (methods.md 2.8)."""
+        """p = clip(0.5 + 0.5 w / max |w|, 0.05, 0.95) (docs/methods.md 2.8)."""
         largest = latent.abs().max().clamp_min(1e-12)
         latent.copy_(torch.logit((0.5 + 0.5 * latent / largest).clamp_(0.05, 0.95)))
 
@@ -320,7 +320,7 @@ def normal_outputs(layer: nn.Module, x: Tensor, mean: Tensor, bias: Tensor | Non
 
 class Averaged(nn.Module):
     """Predicts with the mean over draws of a network's binary weights, the same ones for every
-    batch (methods.md 2.3). `combine` makes one output of many."""
+    batch (docs/methods.md 2.3). `combine` makes one output of many."""
 
     def __init__(
         self,

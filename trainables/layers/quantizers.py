@@ -1,5 +1,5 @@
 """Forward-backward quantizer pairs: what a binary layer multiplies with (F) and what its latent
-hears back (B), methods.md 1.2. Annealed values come in as arguments; schedules live elsewhere.
+hears back (B), docs/methods.md 1.2. Annealed values come in as arguments; schedules live elsewhere.
 
 The functions below the table read like the paper and are what the tests hold the rest against.
 The autograd functions compute the same in as few passes over memory as torch allows: on a CPU
@@ -18,29 +18,29 @@ from torch.autograd.function import once_differentiable
 
 
 def sign(x: Tensor) -> Tensor:
-    """sign with sign(0) = +1 (methods.md 0.1); torch.sign would make a third level. Adding 0
+    """sign with sign(0) = +1 (docs/methods.md 0.1); torch.sign would make a third level. Adding 0
     turns -0.0 into +0.0, so that copysign treats both zeros alike. One buffer serves both."""
     out = x.detach() + 0.0
     return torch.copysign(x.new_ones(()), out, out=out)
 
 
 def sign_swish(w: Tensor, mu: float) -> Tensor:
-    """SS_mu(w) = x (1 - t^2) + t with x = mu w / 2, t = tanh x (methods.md 1.4)."""
+    """SS_mu(w) = x (1 - t^2) + t with x = mu w / 2, t = tanh x (docs/methods.md 1.4)."""
     x = 0.5 * mu * w
     t = torch.tanh(x)
     return x * (1 - t * t) + t
 
 
 def sign_swish_slope(w: Tensor, mu: float) -> Tensor:
-    """SS'_mu(w) = mu (1 - x t)(1 - t^2) (methods.md 1.4)."""
+    """SS'_mu(w) = mu (1 - x t)(1 - t^2) (docs/methods.md 1.4)."""
     x = 0.5 * mu * w
     t = torch.tanh(x)
     return mu * (1 - x * t) * (1 - t * t)
 
 
 def piecewise_linear(w: Tensor, rho: float, varrho: float) -> Tensor:
-    """L_rho^varrho, the sign with a ramp of width 1 - rho that starts at varrho (methods.md 1.3).
-    It is odd, so one line serves both sides; the ramp is gone once rho is 1."""
+    """L_rho^varrho, the sign with a ramp of width 1 - rho that starts at varrho (docs/methods.md
+    1.3). It is odd, so one line serves both sides; the ramp is gone once rho is 1."""
     if rho >= 1:
         return sign(w)
     start = min(1.0, varrho)
@@ -48,7 +48,7 @@ def piecewise_linear(w: Tensor, rho: float, varrho: float) -> Tensor:
 
 
 def triangle_slope(w: Tensor, height: float, edge: float) -> Tensor:
-    """height max(0, edge - |w|): the slope of Bi-Real and R-BNN (methods.md 1.5, 1.6)."""
+    """height max(0, edge - |w|): the slope of Bi-Real and R-BNN (docs/methods.md 1.5, 1.6)."""
     return w.abs().sub_(edge).clamp_max_(0).mul_(-height)
 
 
@@ -67,7 +67,7 @@ def r_bnn_triangle(t: float) -> tuple[float, float]:
 
 
 def ede_shape(t: float) -> tuple[float, float]:
-    """(k, t) of the error decay estimator k tanh(t w), k = max(1/t, 1) (methods.md 1.7)."""
+    """(k, t) of the error decay estimator k tanh(t w), k = max(1/t, 1) (docs/methods.md 1.7)."""
     return max(1 / t, 1.0), t
 
 
@@ -164,7 +164,7 @@ class Identity(torch.autograd.Function):
 
 
 class PiecewiseLinear(torch.autograd.Function):
-    """F = L_rho^varrho, B = 1: the slope of L is not used (methods.md 1.13)."""
+    """F = L_rho^varrho, B = 1: the slope of L is not used (docs/methods.md 1.13)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, rho: float, varrho: float) -> Tensor:
@@ -210,7 +210,7 @@ class TrianglePrimitive(torch.autograd.Function):
 
 class ShiftedSign(torch.autograd.Function):
     """F = sign(w - a) with a learnable shift a, B = the triangle at w - a; the shift hears
-    -sum of what w hears (methods.md 1.8)."""
+    -sum of what w hears (docs/methods.md 1.8)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, height: float, edge: float, shift: Tensor) -> Tensor:
@@ -273,7 +273,8 @@ def _as_it_is(value: float) -> tuple[float, ...]:
 class Pair:
     """A quantizer pair. `arguments` makes of the annealed value what the function takes. `soft`
     says that F is not the sign during training, so that evaluation with the sign is a different
-    network than the one trained (methods.md 6.4). A shifted pair takes a learnable shift too."""
+    network than the one trained (docs/methods.md 6.4). A shifted pair takes a learnable shift
+    too."""
 
     function: type[torch.autograd.Function]
     soft: bool = False
@@ -310,7 +311,8 @@ PAIRS: dict[str, Pair] = {
 }
 
 
-# --- the accumulator of level A, methods.md 1.9 -------------------------------------------------
+# --- the accumulator of level A, docs/methods.md 1.9
+# -------------------------------------------------
 
 
 def wrapped(z: Tensor, bits: int) -> Tensor:

@@ -45,7 +45,7 @@ def fan_in(weight: Tensor) -> int:
 
 class _PopUp(torch.autograd.Function):
     """w * mask forward; backward the mask is the identity of |s|: grad * w * sign(s), which is
-    grad * slope (methods.md 5.1)."""
+    grad * slope (docs/methods.md 5.1)."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, product: Tensor, slope: Tensor) -> Tensor:
@@ -106,7 +106,7 @@ class RandomSubnetwork(nn.Module):
     @property
     def constant(self) -> float:
         """|w|: 1, or the Kaiming constant sqrt(2 / fan_in), the fan scaled by the kept or by the
-        pruned share where the method says so and something is left of it (methods.md 5.2)."""
+        pruned share where the method says so and something is left of it (docs/methods.md 5.2)."""
         if self.magnitude == "binary":
             return 1.0
         share = self.kept / self.frozen.numel()
@@ -192,8 +192,8 @@ class SparseWeight(nn.Module):
 
 class SignedConnections(SparseWeight):
     """Bayesian connectivity sampling: weight k is sign_k max(theta_k, 0) with a fixed random sign
-    and is there while theta_k > 0; in binary sign_k alone (methods.md 5.8). The layer's parameter
-    is theta."""
+    and is there while theta_k > 0; in binary sign_k alone (docs/methods.md 5.8). The layer's
+    parameter is theta."""
 
     signs: Tensor
     FIRST = 1e-5
@@ -237,7 +237,7 @@ class ScoredWeight(SparseWeight):
 
     @torch.no_grad()
     def start_scores(self, latent: Tensor) -> None:
-        """sqrt(6 / fan_in) w / max |w| (methods.md 5.8)."""
+        """sqrt(6 / fan_in) w / max |w| (docs/methods.md 5.8)."""
         largest = latent.abs().max().clamp_min(1e-12)
         self.scores.copy_(math.sqrt(6 / fan_in(latent)) * latent / largest)
         self.popped.forget()

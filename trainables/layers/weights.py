@@ -26,8 +26,8 @@ PER_CHANNEL = ("channel", "power2", "learned")
 
 
 def mean_magnitude(w: Tensor, scale: str) -> Tensor | None:
-    """mean |w| over the scale group, without gradient (methods.md 1.8, 1.11); as a power of two
-    for `power2` (methods.md 1.7)."""
+    """mean |w| over the scale group, without gradient (docs/methods.md 1.8, 1.11); as a power of
+    two for `power2` (docs/methods.md 1.7)."""
     if scale == "none":
         return None
     dims = tuple(range(w.dim())) if scale == "layer" else tuple(range(1, w.dim()))
@@ -36,7 +36,7 @@ def mean_magnitude(w: Tensor, scale: str) -> Tensor | None:
 
 
 class Standardized(nn.Module):
-    """(w - mean) / std per output channel (methods.md 1.7): as many +1 as -1, about."""
+    """(w - mean) / std per output channel (docs/methods.md 1.7): as many +1 as -1, about."""
 
     def forward(self, latent: Tensor) -> Tensor:
         dims = tuple(range(1, latent.dim()))
@@ -46,7 +46,7 @@ class Standardized(nn.Module):
 
 class Rotated(nn.Module):
     """The standardized weight w turned towards the corners of the cube: w + |sin angle| (R1' w R2
-    - w), every output channel seen as a matrix; the angle is learnable (methods.md 1.6)."""
+    - w), every output channel seen as a matrix; the angle is learnable (docs/methods.md 1.6)."""
 
     ROUNDS = 3
     left: Tensor

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-    from bitfront.trainables.layers.accumulators import Accumulator
     from bitfront.trainables.layers.binary import BinaryLayer
     from bitfront.trainables.layers.latents import Averaged
 
@@ -47,6 +46,7 @@ class Method:
         self.layers: list[BinaryLayer] = []
         self.learning_rate = 0.0  # of the step, before its hooks are called
         self.examples = 1
+        self._before: list[Tensor] = []
 
     @property
     def soft(self) -> bool:
@@ -123,6 +123,7 @@ class Method:
 
     def before_epoch(self) -> None:
         """Called before the first step of every epoch."""
+        self._before = [layer.hard_parts()[0] for layer in self.layers]
 
     def before_step(self, fraction: float) -> None:
         """Called before every optimizer step with the fraction of the phase that has passed."""
@@ -144,8 +145,8 @@ class Method:
         """Called with the metrics of all epochs so far, after each."""
 
     def diagnose(self) -> dict[str, float]:
-        """What is worth knowing of the latents at the end of an epoch."""
-        return {}
+        """Numbers that tell how training goes, after an epoch: those of `layers.diagnostics`."""
+        return layers.diagnose(self.layers, self._before) if self._before else {}
 
     @classmethod
     def describe(cls) -> dict[str, Any]:
@@ -158,24 +159,6 @@ class Method:
             "levels": list(cls.levels),
             "params": {name: param.describe() for name, param in cls.params.items()},
         }
-
-
-class LatentMethod(Method):
-    """A method whose binary layers keep latents; it says after each epoch what became of them."""
-
-    def __init__(self, given: dict[str, Any] | None = None) -> None:
-        super().__init__(given)
-        self._accumulators: list[Accumulator] = []
-        self._signs: list[Tensor] = []
-
-    def before_epoch(self) -> None:
-        self._signs = [layer.hard_parts()[0] for layer in self.layers]
-
-    def diagnose(self) -> dict[str, float]:
-        """methods.md 1.16: the share of weights that changed sign in this epoch, that hear nearly
-        nothing (|B| < 1e-3), and the mean |F - sign|; of A layers the share of sums that overflowed
-        in validation."""
-        return layers.diagnose(self.layers, self._signs, self._accumulators)
 
 
 METHODS: Registry[type[Method]] = Registry("method", package=__package__)

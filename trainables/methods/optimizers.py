@@ -1,6 +1,7 @@
 """Methods with an optimizer of their own for the binary weights: BayesBiNN and its baselines
-(methods.md 2), BNEW and its baselines (methods.md 3). Layers in full precision keep the task's
-optimizer. Each can begin with a phase of real weights in [-1, 1], binary inputs as planned."""
+(docs/methods.md 2), BNEW and its baselines (docs/methods.md 3). Layers in full precision keep the
+task's optimizer. Each can begin with a phase of real weights in [-1, 1], binary inputs as
+planned."""
 
 from __future__ import annotations
 

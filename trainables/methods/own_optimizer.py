@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.trainables import layers
-from bitfront.trainables.methods.base import LatentMethod
+from bitfront.trainables.methods.base import Method
 from bitfront.trainables.parameters import Choice, Float, Param
 from bitfront.trainables.training.schedules.phases import Phase
 
@@ -48,7 +48,7 @@ def _begins_real(share: float) -> dict[str, Param]:
     }
 
 
-class OwnOptimizer(LatentMethod):
+class OwnOptimizer(Method):
     """A method whose latents have their own optimizer."""
 
     family = "optimizers"

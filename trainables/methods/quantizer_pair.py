@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.trainables import layers
-from bitfront.trainables.methods.base import LatentMethod
+from bitfront.trainables.methods.base import Method
 from bitfront.trainables.parameters import Choice, Float, Int, Param, Value
 from bitfront.trainables.training.schedules.phases import Phase
 from bitfront.trainables.training.schedules.values import Schedule
@@ -16,6 +16,7 @@ from bitfront.trainables.training.schedules.values import Schedule
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from bitfront.trainables.layers.accumulators import Accumulator
     from bitfront.trainables.layers.quantizers import Pair
     from bitfront.trainables.layers.weights import Annealed
 
@@ -87,7 +88,7 @@ def declared_schedule(values: dict[str, Value], name: str) -> Schedule:
     return Schedule(start, end, str(values[f"{name}_shape"]), until=until)
 
 
-class QuantizerPair(LatentMethod):
+class QuantizerPair(Method):
     """Latents through one (F, B) pair, inputs of B and A layers through the same one."""
 
     family = "pcpp"
@@ -100,6 +101,7 @@ class QuantizerPair(LatentMethod):
         super().__init__(given)
         self._schedule = self._make_schedule()
         self._annealed: Annealed | None = None
+        self._accumulators: list[Accumulator] = []
 
     def _make_schedule(self) -> Schedule:
         return Schedule(1.0, 1.0, "constant")
@@ -109,7 +111,7 @@ class QuantizerPair(LatentMethod):
 
     @property
     def annealed(self) -> Annealed:
-        """The one annealed value that weights and activations share (methods.md 1.9)."""
+        """The one annealed value that weights and activations share (docs/methods.md 1.9)."""
         if self._annealed is None:
             self._annealed = layers.Annealed(self.pair(), self._schedule.at(0.0))
         return self._annealed

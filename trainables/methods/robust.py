@@ -1,6 +1,6 @@
-"""What robust pruning is compared with (methods.md 5.8): adversarial training of the whole network,
-and methods that prune while they train it. Each makes full-precision networks (level F or S) and
-binary ones (level W), the latter by BinaryConnect."""
+"""What robust pruning is compared with (docs/methods.md 5.8): adversarial training of the whole
+network, and methods that prune while they train it. Each makes full-precision networks (level F or
+S) and binary ones (level W), the latter by BinaryConnect."""
 
 from __future__ import annotations
 

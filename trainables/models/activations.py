@@ -1,4 +1,4 @@
-"""Activations of partly binary networks (methods.md 4.1, 4.6)."""
+"""Activations of partly binary networks (docs/methods.md 4.1, 4.6)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class BinReLU(nn.Module):
 
 
 class RPReLU(nn.Module):
-    """PReLU with a learnable shift per channel before and after it (methods.md 1.8)."""
+    """PReLU with a learnable shift per channel before and after it (docs/methods.md 1.8)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Networks of BayesBiNN and LR-net (methods.md 2.4, 2.8, 2.12): no biases, batch norm without
+"""Networks of BayesBiNN and LR-net (docs/methods.md 2.4, 2.8, 2.12): no biases, batch norm without
 learned numbers. Their papers make every layer binary: `task.binarize: all`."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Siamese trackers: one backbone embeds an exemplar and a search region, their correlation says
-where the target is (methods.md 4.7)."""
+where the target is (docs/methods.md 4.7)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SiamFC(nn.Module):
     sequence, the correlation has no weights.
 
     The stem is not padded; every stage is, and gives up one cell at each edge for it, so that
-    exemplar and search features differ by a whole number of cells (methods.md 4.7)."""
+    exemplar and search features differ by a whole number of cells (docs/methods.md 4.7)."""
 
     def __init__(
         self,

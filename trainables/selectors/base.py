@@ -1,6 +1,6 @@
 """What a selector is: an order in which layers turn binary; and the budget rules that stop it
-(methods.md 4.4, 4.8). Selectors that look at a trained network are declared here like the others;
-what they compute is in the torch modules beside this one."""
+(docs/methods.md 4.4, 4.8). Selectors that look at a trained network are declared here like the
+others; what they compute is in the torch modules beside this one."""
 
 from __future__ import annotations
 
@@ -45,6 +45,8 @@ class Selector:
     the plan of a budget is the beginning of it."""
 
     name: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """names of before, which YAML files and ledgers may have"""
     doc: ClassVar[str]
     params: ClassVar[dict[str, Param]] = {}
     trained: ClassVar[bool] = False

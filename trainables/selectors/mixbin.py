@@ -1,6 +1,6 @@
-"""MixBin's selectors and its expensive reference, declared (methods.md 4.1, 4.2, 4.8). Every one
-starts from a network trained once and converts its layers one by one. The paper's formulas are not
-to be had; the default switches are those of least regret in benchmarks/selectors.py."""
+"""MixBin's selectors and its expensive reference, declared (docs/methods.md 4.1, 4.2, 4.8). Every
+one starts from a network trained once and converts its layers one by one. The paper's formulas are
+not to be had; the default switches are those of least regret in benchmarks/selectors.py."""
 
 from __future__ import annotations
 

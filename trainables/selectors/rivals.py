@@ -1,4 +1,4 @@
-"""MixBin's rivals as layer selectors, declared (methods.md 4.5)."""
+"""MixBin's rivals as layer selectors, declared (docs/methods.md 4.5)."""
 
 from __future__ import annotations
 

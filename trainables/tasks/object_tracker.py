@@ -1,5 +1,5 @@
 """Tracking with a trained siamese network, many sequences side by side, and how good it was.
-The tracker and its constants are those of SiamFC with three scales (methods.md 4.7)."""
+The tracker and its constants are those of SiamFC with three scales (docs/methods.md 4.7)."""
 
 from __future__ import annotations
 

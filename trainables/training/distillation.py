@@ -1,6 +1,6 @@
 """The loss of a training run: that of its kind of task, or for classification what a teacher in
-full precision adds to it (methods.md 1.11 protocol 4, 1.15, 3.4). Any method and model can learn
-from logits; similarities and hidden states are those of transformers."""
+full precision adds to it (docs/methods.md 1.11 protocol 4, 1.15, 3.4). Any method and model can
+learn from logits; similarities and hidden states are those of transformers."""
 
 from __future__ import annotations
 

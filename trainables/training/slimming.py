@@ -1,6 +1,6 @@
-"""Network slimming, the structured-pruning baseline of MixBin (methods.md 4.5): a full-precision
-network trained with an L1 penalty on its batch-norm scales loses the channels of the smallest ones
-until it meets a budget, and is trained again without them.
+"""Network slimming, the structured-pruning baseline of MixBin (docs/methods.md 4.5): a
+full-precision network trained with an L1 penalty on its batch-norm scales loses the channels of the
+smallest ones until it meets a budget, and is trained again without them.
 
 Its cost is counted as a plan's is, with the output channels a layer has left: n MACs and e output
 elements become (n + 3e) times the kept share. Inputs count in full: with a shortcut around every
@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bitfront.trainables.cost import PER_ELEMENT, CostTable, task_cost_table
+from bitfront.trainables.cost import CostTable, task_cost_table
+from bitfront.trainables.costs.flops import PER_ELEMENT
 from bitfront.trainables.data import Part, in_order
 from bitfront.trainables.methods import Method
 from bitfront.trainables.task import Task, TrialSpec

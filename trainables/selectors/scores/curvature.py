@@ -1,5 +1,5 @@
 """How much binary weights hurt, from the curvature of the loss at a full-precision network: the
-scores of HAWQ-V2 and of the loss-aware bit allocation (methods.md 4.5)."""
+scores of HAWQ-V2 and of the loss-aware bit allocation (docs/methods.md 4.5)."""
 
 from __future__ import annotations
 

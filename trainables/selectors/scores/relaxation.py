@@ -1,5 +1,5 @@
 """BNAS as a layer selector: every layer is a mixture of its binary and its full-precision version,
-with shares that are learnt beside the weights (methods.md 4.5)."""
+with shares that are learnt beside the weights (docs/methods.md 4.5)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What trained selectors work with: a network trained once whose layers can be switched between
 binary and full precision with the same latent weights, and the scores MixBin makes from it
-(methods.md 4.2, 4.8)."""
+(docs/methods.md 4.2, 4.8)."""
 
 from __future__ import annotations
 
@@ -316,7 +316,7 @@ class Scoring:
     # --- the others -------------------------------------------------------------------------------
 
     def train_every_candidate(self, epochs: int, examples: int) -> Ranking:
-        """Greedy from full precision to binary, a training a candidate (methods.md 4.1)."""
+        """Greedy from full precision to binary, a training a candidate (docs/methods.md 4.1)."""
         images = self.examples(examples)
         left = list(range(self.layers))
         order: list[int] = []

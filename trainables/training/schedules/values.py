@@ -45,7 +45,8 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Steps:
-    """`start`, multiplied by `factor` at each of the fractions `at_fractions` (methods.md 4.1)."""
+    """`start`, multiplied by `factor` at each of the fractions `at_fractions` (docs/methods.md
+    4.1)."""
 
     start: float
     at_fractions: tuple[float, ...] = (0.5, 0.75)
@@ -56,6 +57,6 @@ class Steps:
 
 
 def fraction(step: int, steps: int) -> float:
-    """t / (T - 1): 0 at the first optimizer step, 1 at the last (methods.md 0.1). A run of one
+    """t / (T - 1): 0 at the first optimizer step, 1 at the last (docs/methods.md 0.1). A run of one
     step is at its start: at the end of a decay the learning rate would be 0."""
     return step / (steps - 1) if steps > 1 else 0.0
