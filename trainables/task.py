@@ -1,5 +1,6 @@
-"""What a trial trains, as plain validated data: the task, the point of the space and the seed.
-A search YAML, a ledger entry and a recipe all carry these models; nothing here knows torch."""
+"""What a trial trains, as plain validated data: the task, one point of the space and the seed. A
+search YAML, a ledger entry and a recipe all carry these models. The parts of a task are in
+`settings`; torch is not imported here."""
 
 from __future__ import annotations
 
@@ -147,7 +148,8 @@ class TrialSpec(Strict):
 
 
 def _what_it_starts_from(pretrain: PretrainSpec, content: dict[str, Any]) -> dict[str, Any]:
-    """The part of `pretrain` that makes a difference, under its key; nothing end-to-end."""
+    """The part of `pretrain` that makes a difference, under its key; {} where training is
+    end-to-end."""
     if not pretrain.active:
         return {}
     checkpoint = pretrain.sha256 or pretrain.checkpoint
@@ -159,7 +161,7 @@ def _what_it_starts_from(pretrain: PretrainSpec, content: dict[str, Any]) -> dic
 
 
 def _whom_it_learns_from(distill: dict[str, Any]) -> dict[str, Any]:
-    """The part of `distill` that makes a difference, under its key; nothing without a teacher."""
+    """The part of `distill` that makes a difference, under its key; {} without a teacher."""
     if distill["kind"] == "none":
         return {}
     teacher = distill["sha256"] or old_word(distill["teacher"])

@@ -20,10 +20,10 @@ from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.files import replacing, write_atomically
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Domain
+from bitfront.trainables.progress import report, reporting_to
 from bitfront.trainables.selectors import Selection, SelectionSpec, select
 from bitfront.trainables.selectors.base import flops_saved
 from bitfront.trainables.selectors.selection import store, stored
-from bitfront.trainables.telling import heard_by, tell
 
 Note = Callable[[str], None]
 
@@ -137,9 +137,9 @@ def _select(
 
     torch.set_num_threads(threads)
     name = str(spec["selector"])
-    with heard_by(lambda text: board.write(name, f"{name}: {text}")):
+    with reporting_to(lambda text: board.write(name, f"{name}: {text}")):
         found = select(
-            SelectionSpec.model_validate(spec), pretrained=Path(stages), gpus=gpus, note=tell
+            SelectionSpec.model_validate(spec), pretrained=Path(stages), gpus=gpus, note=report
         )
     board.erase(name)
     return found.model_dump(mode="json")

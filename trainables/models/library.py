@@ -23,7 +23,7 @@ IMAGE_SIZE = parameter(
 ATTENTION_NORM = parameter(
     False,
     Choice((False, True)),
-    "one more LayerNorm behind the projection of every attention (docs/methods.md 1.11, protocol 2)",
+    "one more LayerNorm after the projection of every attention (docs/methods.md 1.11)",
 )
 TIMM_PARAMS = {
     "image_size": IMAGE_SIZE,

@@ -25,9 +25,9 @@ from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import DATASETS, Part, in_order
 from bitfront.trainables.files import opened
 from bitfront.trainables.models import build_model
+from bitfront.trainables.progress import report
 from bitfront.trainables.settings import PretrainSpec
 from bitfront.trainables.task import Task, TrialSpec
-from bitfront.trainables.telling import tell
 from bitfront.trainables.tensor_files import write_tensors
 from bitfront.trainables.training.checkpoint_files import (
     Fit,
@@ -170,7 +170,7 @@ def pretrain(
         if state is not None:
             load_state(run, state, lambda text: print(f"{state.name}: {text}", file=sys.stderr))
         while not run.done:
-            tell(f"pretraining, epoch {run.epochs_done + 1} of {spec.task.epochs}")
+            report(f"pretraining, epoch {run.epochs_done + 1} of {spec.task.epochs}")
             run.epoch()
             if state is not None:
                 save_state(run, state)

@@ -13,8 +13,8 @@ from torch.nn.functional import cross_entropy
 from bitfront.trainables.data import in_order
 from bitfront.trainables.layers.quantizers import sign
 from bitfront.trainables.layers.weights import mean_magnitude
+from bitfront.trainables.progress import report
 from bitfront.trainables.selectors.scores.scoring import MeanLoss, Scoring
-from bitfront.trainables.telling import tell
 
 # A second derivative keeps the graph of the first: less at a time.
 HESSIAN_BATCH = 128
@@ -51,7 +51,7 @@ def hutchinson_traces(
     ]
     traces = [0.0] * len(weights)
     for place, (x, y) in enumerate(batches, 1):
-        tell(f"curvature, batch {place} of {len(batches)}")
+        report(f"curvature, batch {place} of {len(batches)}")
         loss = loss_of(model(x), y) * len(y) / examples
         gradients = torch.autograd.grad(loss, weights, create_graph=True)
         for probe, vs in enumerate(signs):

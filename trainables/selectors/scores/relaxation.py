@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bitfront.trainables.methods import Method, build_method
+from bitfront.trainables.progress import report
 from bitfront.trainables.selectors.base import flops_saved
 from bitfront.trainables.selectors.scores.scoring import Scoring
-from bitfront.trainables.telling import tell
 from bitfront.trainables.training.loop import Training
 
 
@@ -83,7 +83,7 @@ def full_precision_preference(
     training.method = SharesToo(mixed, method, penalty * saved / saved.sum(), lr)
     scoring.note(f"mixed training: {spec.task.epochs} epochs, both versions of every layer")
     while not training.done:
-        tell(f"mixed training, epoch {training.epochs_done + 1} of {spec.task.epochs}")
+        report(f"mixed training, epoch {training.epochs_done + 1} of {spec.task.epochs}")
         training.epoch()
     # Both versions of a layer are computed in every step.
     scoring.training_epochs += spec.task.epochs

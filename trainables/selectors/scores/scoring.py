@@ -17,6 +17,7 @@ from torch.nn.utils import parametrize
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import Part, in_order
 from bitfront.trainables.parameters import Value
+from bitfront.trainables.progress import report
 from bitfront.trainables.selectors.base import (
     Note,
     Ranking,
@@ -29,7 +30,6 @@ from bitfront.trainables.selectors.base import (
 from bitfront.trainables.settings import LossSpec
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tasks import kind_of
-from bitfront.trainables.telling import tell
 from bitfront.trainables.training.checkpoint_files import load_weights, weights_of
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.network import Network, device_from_resources
@@ -275,7 +275,7 @@ class Scoring:
         now = self._loss(net, images)
         changes = {}
         for place, index in enumerate(left, 1):
-            tell(f"scoring layer {place} of {len(left)}, {self.layers - len(left)} converted")
+            report(f"scoring layer {place} of {len(left)}, {self.layers - len(left)} converted")
             net.flip(index)
             with kept_statistics(net.model):
                 self._recalibrate(net)
@@ -324,7 +324,7 @@ class Scoring:
         while len(left) > 1:
             losses = {}
             for place, index in enumerate(left, 1):
-                tell(f"candidate {place} of {len(left)} for place {len(order) + 1}")
+                report(f"candidate {place} of {len(left)} for place {len(order) + 1}")
                 chosen = {*order, index}
                 plan = "".join(self.spec.level if i in chosen else "F" for i in range(self.layers))
                 losses[index] = self.mean_loss(self.trained(plan, epochs).model, images)

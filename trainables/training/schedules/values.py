@@ -1,5 +1,6 @@
-"""Values that change during training, written in fractions of it: fewer epochs rescale the
-schedule. Used for learning rates, quantizer sharpness, temperatures and pruning strengths."""
+"""Values that change during training, as functions of the fraction of training that has passed:
+with fewer epochs the schedule is rescaled. Used for learning rates, quantizer sharpness,
+temperatures and pruning strengths."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Each shape maps the fraction of training that has passed, in [0, 1], to the share of the way
-# from the first value to the last one.
+# Each shape maps the fraction of training that has passed, in [0, 1], to the share of the way from
+# the first value to the last one.
 SHAPES: dict[str, Callable[[float], float]] = {
     "constant": lambda f: 0.0,
     "linear": lambda f: f,
