@@ -207,7 +207,7 @@ def _traced(
 ) -> LayerTrace:
     conv = layer.weight.dim() == 4
     kind = "conv" if conv else ("classifier" if last else "linear")
-    inputs: int = layer.in_channels if conv else layer.in_features  # type: ignore[union-attr, assignment]
+    inputs: int = layer.in_channels if conv else layer.in_features  # type: ignore[assignment]
     weight = layer.weight
     return LayerTrace(name, kind, *counts, weight.numel(), weight.shape[0], inputs, planned)
 

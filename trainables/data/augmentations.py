@@ -32,8 +32,8 @@ def crop_margin(height: int, width: int) -> int:
 def crop_flip_index(
     n: int, height: int, width: int, generator: torch.Generator, device: torch.device | str
 ) -> torch.Tensor:
-    """(n, height * width): for each pixel of n images, shifted at random and mirrored half the
-    time, its place in the image with a margin around it."""
+    """(n, height * width): for each pixel of n images that are shifted at random and mirrored half
+    the time, its index in the image with a margin around it."""
     import torch
 
     pad = crop_margin(height, width)
@@ -81,8 +81,7 @@ def cut_out(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return gathered(zero_pad(x, (pad,) * 4), index, x.shape)
 
 
-# RandomAffine as TinyImageNet networks are trained with it. D0 names it without its ranges: these
-# are ours.
+# RandomAffine, with which MixBin trains on TinyImageNet. The paper gives no ranges: these are ours.
 DEGREES, TRANSLATE, ZOOM = 15.0, 0.1, 0.1
 
 

@@ -1,8 +1,9 @@
-"""Image sequences with one target each, for tracking: a box a frame, exemplar and search regions
-cut out around it (docs/methods.md 4.7).
+"""Image sequences with one target each, for object tracking: a box per frame, exemplar and search
+regions cut out around it (docs/methods.md 4.7).
 
-Training sequences lie in GOT-10k's layout, test sequences in OTB's; both are a folder a sequence
-with its frames and a text file of boxes, and one reader serves them and VOT's polygons."""
+Training sequences are in the layout of GOT-10k, test sequences in that of OTB; both have one folder
+per sequence with its frames and a text file of boxes. One reader serves them and the polygons of
+VOT."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ Cut = tuple[int, int, float, float, float]
 
 
 def exemplar_size(search_size: int) -> int:
-    """127 for 255."""
+    """The side of an exemplar: 127 for search regions of 255."""
     return search_size // 2
 
 
@@ -127,7 +128,7 @@ class Sequences(Part):
                 shift, stretch = shift * 0, stretch * 0
             sides = context_side(item.boxes[[first, second], 2:]) * (1 + stretch.numpy())
             centres = item.boxes[[first, second], :2] + item.boxes[[first, second], 2:] / 2
-            scale = sides[1] / small  # pixels of the frame a pixel of the region
+            scale = sides[1] / small  # pixels of the frame per pixel of the region
             where = centres[1] + shift.numpy() * scale
             exemplars.append((index, int(first), *centres[0].tolist(), float(sides[0])))
             searches.append((index, int(second), *where.tolist(), float(scale * large)))

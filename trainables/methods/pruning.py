@@ -1,6 +1,6 @@
-"""Pruned networks: edge-popup finds a binary one inside frozen random weights (docs/methods.md
-5.1); robust scratch tickets are the same with other defaults. Masks are made in `sparse`, the
-number of weights a layer keeps in `pruning`."""
+"""Pruned networks: edge-popup finds a binary network in frozen random weights (docs/methods.md
+5.1); robust scratch tickets do the same with other defaults. Masks are in `layers.sparse`, the
+number of weights a layer keeps in `layers.pruning`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXPONENT = Param(
 
 
 class Pruned(Method):
-    """Methods that leave as many weights of each planned layer as is settled before training."""
+    """Methods that keep a number of weights per planned layer that is known before training."""
 
     family = "pruning"
     paper = ROBUST
@@ -87,14 +87,15 @@ FAN = Param(
 
 
 class RandomWeights(Pruned):
-    """Frozen random signs; only scores are trained, and the greatest of them say what is kept."""
+    """Frozen random signs; only scores are trained, and the weights with the greatest |score| are
+    kept."""
 
     levels = "FW"
     from_weights = False
 
     @property
     def magnitude(self) -> str:
-        """binary: 1; else the fan of the Kaiming constant."""
+        """`binary`: |w| = 1; else the fan of the Kaiming constant."""
         return "binary" if self.values.get("init") == "binary" else str(self.values["fan"])
 
     @property

@@ -1,5 +1,5 @@
-"""The methods with a latent weight, a forward quantizer F and a backward quantizer B share this:
-w* <- w* - eta B(w*) g(F(w*))."""
+"""What methods share that have a latent weight w*, a forward quantizer F and a backward quantizer
+B: w* <- w* - eta B(w*) g(F(w*)) (docs/methods.md 1.1)."""
 
 from __future__ import annotations
 
@@ -68,8 +68,7 @@ def clamp(default: bool) -> Param:
 
 
 def scheduled(name: str, start: Param, end: Param, shape: str = "linear") -> dict[str, Param]:
-    """The four parameters of a value that is annealed, as the `schedule` form of the YAML wants
-    them."""
+    """The four parameters of an annealed value, as the `schedule` form of the YAML expects them."""
     return {
         f"{name}_start": start,
         f"{name}_end": end,
@@ -83,13 +82,13 @@ def scheduled(name: str, start: Param, end: Param, shape: str = "linear") -> dic
 
 
 def declared_schedule(values: dict[str, Value], name: str) -> Schedule:
-    """The path that the four parameters of `scheduled` describe."""
+    """The schedule that the four parameters of `scheduled` describe."""
     start, end, until = (float(values[f"{name}_{part}"]) for part in ("start", "end", "until"))
     return Schedule(start, end, str(values[f"{name}_shape"]), until=until)
 
 
 class QuantizerPair(Method):
-    """Latents through one (F, B) pair, inputs of B and A layers through the same one."""
+    """Latents are quantized by one pair (F, B), inputs of B and A layers by the same one."""
 
     family = "pcpp"
     paper = PCPP
@@ -137,7 +136,7 @@ class QuantizerPair(Method):
         return layers.WeightQuantizer(self.annealed, self.scale, weight, self.before_sign(weight))
 
     def before_sign(self, weight: Tensor) -> nn.Module | None:
-        """What the latent goes through before it is quantized."""
+        """A module applied to the latent before it is quantized; None: nothing."""
         return None
 
     def input_quantizer(self, layer: nn.Module) -> nn.Module:
@@ -164,7 +163,7 @@ class QuantizerPair(Method):
             layer.quantizer.start(layer.latent.detach())  # type: ignore[operator]
 
     def value_at(self, fraction: float) -> float:
-        """The annealed value after so much of training."""
+        """The annealed value at this fraction of training."""
         return self._schedule.at(fraction)
 
     def before_step(self, fraction: float) -> None:

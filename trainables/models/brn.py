@@ -52,7 +52,7 @@ class PooledShortcut(nn.Module):
 
 class ReActBlock(nn.Module):
     """bias - (sign, by the plan) - 3x3 convolution - scale - BN - plus the shortcut - bias -
-    PReLU - bias, everything a channel (docs/methods.md 3.3)."""
+    PReLU - bias, everything per channel (docs/methods.md 3.3)."""
 
     def __init__(self, inside: int, out: int, bias_layers: bool, act: str, scale: bool) -> None:
         super().__init__()
@@ -158,7 +158,7 @@ class PreActivationBlock(nn.Module):
         active = F.relu(self.norm1(x))
         around = x
         if self.shortcut is not None:
-            # Every `stride`th pixel, as in `networks.Projection`.
+            # Every `stride`th pixel, as in `residual.Projection`.
             around = self.shortcut(active[:, :, :: self.stride, :: self.stride])
         return around + self.conv2(F.relu(self.norm2(self.conv1(active))))
 

@@ -42,7 +42,7 @@ class ConvUnit(nn.Module):
 
 class Projection(nn.Module):
     """The strided 1x1 convolution of a shortcut, as a 1x1 convolution of every `stride`th pixel:
-    the same numbers without the kernel that `training.memory_format` warns of."""
+    the same numbers without the kernel that `training.network.memory_format` avoids."""
 
     def __init__(self, inside: int, out: int, stride: int) -> None:
         super().__init__()

@@ -85,10 +85,10 @@ class SiamFC(nn.Module):
 
 def respond(exemplars: Tensor, searches: Tensor) -> Tensor:
     """How well each place of a search region matches its exemplar: features (n, c, h, w) and
-    (n, k, c, H, W), k regions an exemplar, to responses (n, k, H - h + 1, W - w + 1)."""
+    (n, k, c, H, W), k regions per exemplar, to responses (n, k, H - h + 1, W - w + 1)."""
     n, k, c, height, width = searches.shape
     stacked = searches.transpose(0, 1).reshape(k, n * c, height, width)
     scale = OUT_SCALE * FEATURES / exemplars[0].numel()
-    # One group an exemplar: each meets its own regions alone.
+    # One group per exemplar: each is correlated with its own regions only.
     responses = conv2d(stacked, exemplars * scale, groups=n)
     return torch.transpose(responses, 0, 1)

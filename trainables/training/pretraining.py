@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -241,7 +242,7 @@ def pretrained_weights(run: Run, spec: TrialSpec) -> dict[str, Tensor]:
     train, validation = run.train, run.validation
     if spec.task.dataset != run.spec.task.dataset:
         train, validation = search_data(spec.task)
-    start: Start = type(run)
+    start = cast(Start, type(run))  # another run of the same class
     if run.pretrained is None:
         return weights_of(pretrain(start, spec, train, validation, run.device).model)
     return run.pretrained.weights(start, spec, train, validation, run.device)

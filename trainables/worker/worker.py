@@ -39,7 +39,7 @@ class Worker(tune.Trainable):
     `reset_config`.
 
     Faults are results, not exceptions: Ray would end the actor, and the seconds it took to import
-    torch would be lost. Only a process that dies is an error to Ray. """
+    torch would be lost. Only a process that dies is an error to Ray."""
 
     def setup(self, config: dict[str, Any], lent: dict[str, list[Any]] | None = None) -> None:
         """`lent`: references to datasets in Ray's object store, where a node holds them once for
