@@ -40,7 +40,7 @@ class ObjectTracking(Kind):
     def evaluate(self, model: nn.Module, part: Any) -> dict[str, float]:
         import torch
 
-        from bitfront.trainables.tasks.object_tracker import measure, track
+        from bitfront.trainables.tasks.trackers.siamfc import measure, track
 
         model.eval()
         with torch.no_grad():

@@ -42,8 +42,8 @@ from bitfront.trainables.selectors import SelectionSpec
 from bitfront.trainables.selectors.scores.scoring import Scoring, Switchable
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.tasks import KINDS, kind_of
-from bitfront.trainables.tasks.object_tracker import locate, measure, overlap, track
 from bitfront.trainables.tasks.object_tracking import balanced_logistic
+from bitfront.trainables.tasks.trackers.siamfc import locate, measure, overlap, track
 from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.network import Network
