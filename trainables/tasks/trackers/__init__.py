@@ -1,1 +1,1 @@
-"""What follows an object through a sequence of images, with torch; the kind of task is beside it."""
+"""What follows an object through a sequence of images; the kind of task is `object_tracking`."""
