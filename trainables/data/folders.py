@@ -112,7 +112,7 @@ def _read(name: str, folder: str, train: bool, data_dir: Path | None) -> Any:
     return torch.stack([decode(file, info.shape[-1]) for file in files]), y
 
 
-def _info(name: str, folder: str, size: int, classes: int, **told: Any) -> DatasetInfo:
+def _info(name: str, folder: str, size: int, classes: int, **more: Any) -> DatasetInfo:
     declared: dict[str, Any] = {
         "train_size": 0,
         "test_size": 0,
@@ -128,7 +128,7 @@ def _info(name: str, folder: str, size: int, classes: int, **told: Any) -> Datas
         read_train=partial(_read, name, folder, True),
         read_test=partial(_read, name, folder, False),
         folder=f"{folder}/train",
-        **(declared | told),
+        **(declared | more),
     )
 
 

@@ -223,7 +223,7 @@ def _find_test(folder: str, data_dir: Path) -> str | None:
     return f"no sequences in {data_dir / folder} (folders with {TRUTH_FILES[0]})"
 
 
-def _info(name: str, train: str, test: str, size: int, **told: Any) -> DatasetInfo:
+def _info(name: str, train: str, test: str, size: int, **more: Any) -> DatasetInfo:
     return DatasetInfo(
         name=name,
         shape=(3, size, size),
@@ -235,7 +235,7 @@ def _info(name: str, train: str, test: str, size: int, **told: Any) -> DatasetIn
         folder=train,
         kind="object-tracking",
         find_test=partial(_find_test, test),
-        **told,
+        **more,
     )
 
 
@@ -248,7 +248,7 @@ DATASETS.add(
         SEARCH_SIZE,
         train_size=9_335,
         test_size=100,
-        source="Videos of moving things with a box a frame (Huang et al., 2019); tested on the "
+        source="Videos of moving things with one box per frame (Huang et al., 2019); tested on the "
         "sequences of OTB (Wu et al., 2015).",
         get_hint="unpack the train part of GOT-10k (got-10k.aitestunion.com) to DIR/got10k/train "
         "and the sequences of OTB to DIR/otb, a folder each",
@@ -278,8 +278,8 @@ def _declared(name: str) -> DatasetInfo:
         train_size=0,
         test_size=0,
         source="Image sequences with one target each, a user's own.",
-        get_hint=f"put a folder a sequence into DIR/{folder}/train and DIR/{folder}/test, its "
-        f"frames and {TRUTH_FILES[0]} (x,y,w,h a line) in it",
+        get_hint=f"put one folder per sequence into DIR/{folder}/train and DIR/{folder}/test, its "
+        f"frames and {TRUTH_FILES[0]} (x,y,w,h per line) in it",
     )
 
 

@@ -31,7 +31,7 @@ SCALE = Param(
     "none",
     Choice(("none", "layer", "channel", "power2", "learned")),
     "of the binary weights: none; mean |w| of the layer, of the output channel, or that as a "
-    "power of two; or learned, one an output channel",
+    "power of two; or learned, one per output channel",
 )
 
 

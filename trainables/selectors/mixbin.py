@@ -48,7 +48,7 @@ class MixBinLoss(Selector):
 @SELECTORS.register
 class MixBinGrad(Selector):
     name = "mixbin-grad"
-    doc = "mixbin-loss to first order: a backward pass instead of a loss a layer"
+    doc = "mixbin-loss to first order: one backward pass instead of one loss per layer"
     trained = True
     params: ClassVar = {
         "direction": DIRECTION,
