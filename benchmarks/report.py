@@ -55,7 +55,7 @@ def made_up_search(folder: Path, trials: int) -> SearchFolder:
     write_atomically(source, SEARCH)
     configured = config.load(source, [f"search.trials={trials}"], place.name)
     write_atomically(place.config_file, configured.dump())
-    session = Session(configured, build_space(configured), place, tracker=None, quiet=True)
+    session = Session(configured, build_space(configured), place, tracker=None)
     rng = random.Random(0)
     while (entry := session.ask()) is not None:
         _train(session, entry, rng)

@@ -79,7 +79,7 @@ def drive(
     place.path.mkdir(parents=True)
     place.config_file.write_text(config.dump())
     tracker = Tracker(config, place.identity, place.path.parent) if tracked else None
-    session = Session(config, build_space(config), place, tracker, quiet=True)
+    session = Session(config, build_space(config), place, tracker)
     if tracker is not None:
         tracker.start([])
     rows: list[Row] = []
@@ -165,7 +165,8 @@ def run_on_ray(folder: Path, trials: int, slots: int) -> Row:
     from benchmarks.overhead import completed, start_ray
     from bitfront.search.config.schema import from_source
     from bitfront.search.config.source import parse
-    from bitfront.verbs.launch import launch, prepare
+    from bitfront.search.session.preparation import prepare
+    from bitfront.verbs.launch import launch
     from testbed.near_empty import NearEmpty
 
     settings = [f"search.trials={trials}", "search.sampler=random"]
@@ -193,7 +194,8 @@ def efficiency(folder: Path, trials: int, slots: int) -> Row:
     from benchmarks.overhead import completed, start_ray
     from bitfront.search.config.schema import from_source
     from bitfront.search.config.source import parse
-    from bitfront.verbs.launch import launch, prepare
+    from bitfront.search.session.preparation import prepare
+    from bitfront.verbs.launch import launch
     from testbed.near_empty import SECONDS, Busy
 
     settings = [f"search.trials={trials}", f"resources.concurrent={slots}"]

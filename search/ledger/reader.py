@@ -31,6 +31,7 @@ from bitfront.search.ledger.records import (
     study_notes,
     study_objectives,
 )
+from bitfront.search.ledger.states import OPTUNA_OPEN
 from bitfront.search.urls import sqlite_path, sqlite_uri, with_driver
 from bitfront.trainables.errors import UserError, first_line
 
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 ROLLBACK = b"\x01"
 # What a file says that a driver has made but not written to yet.
 NOT_YET = "no such table"
-OPEN = ("RUNNING", "WAITING")
 # What comes of rows that are not as they were written: wrong types, bad JSON, missing keys.
 DAMAGED = (
     ValueError,
@@ -137,7 +137,7 @@ class LedgerReader:
         for record in fresh:
             self._entries[record.number] = self._entry(record)
             self._last = max(self._last, record.trial_id)
-            if record.state in OPEN:
+            if record.state in OPTUNA_OPEN:
                 self._open_trials.add(record.trial_id)
             else:
                 self._open_trials.discard(record.trial_id)
@@ -156,7 +156,7 @@ class LedgerReader:
 
     def _is_new(self, record: Record) -> bool:
         known = self._entries.get(record.number)
-        return known is None or (known.ended is None and record.state not in OPEN)
+        return known is None or (known.ended is None and record.state not in OPTUNA_OPEN)
 
     def _stamp(self) -> tuple[tuple[int, ...], ...] | None:
         """What changes when a SQLite ledger is written to; () where there is no file, None where

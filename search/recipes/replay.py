@@ -9,6 +9,7 @@ from typing import Any
 
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import list_searches, stages_folder
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import Results
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.metrics import Metric
@@ -92,7 +93,7 @@ def replay_trial(
     from bitfront.trainables.training.parts import search_data
     from bitfront.trainables.training.pretraining import PretrainedCache
 
-    if entry.state != "complete":
+    if entry.state != TrialState.COMPLETE:
         raise UserError(f"trial {entry.id} is {entry.state}: only a complete one can be replayed")
     threads = max(1, int(results.config.resources.cpus))
     torch.set_num_threads(threads)

@@ -12,10 +12,8 @@ from typing import Any
 from bitfront.search.cluster.board import Board
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import SearchFolder, selections_folder, stages_folder
-from bitfront.search.ledger.ledger import recorded
-from bitfront.search.samplers.registry import middle
 from bitfront.search.session.status_line import StatusLine, duration
-from bitfront.spaces.space import Space
+from bitfront.spaces.space import Space, middle, recorded
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.files import replacing, write_atomically
 from bitfront.trainables.methods import METHODS

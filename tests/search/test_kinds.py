@@ -2,6 +2,7 @@
 figures, recipe, final training, replay."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -16,6 +17,8 @@ from bitfront.search.results.paper import PaperComparison
 from bitfront.search.results.results import Results
 from bitfront.search.session.selection import needed
 from bitfront.search.session.session import Session
+from bitfront.terminal.comparisons import paper_text
+from bitfront.terminal.progress import Progress
 from bitfront.terminal.summary import front_summary
 from bitfront.trainables import packed
 from bitfront.trainables.files import write_atomically
@@ -67,7 +70,10 @@ def test_the_kind_of_task_decides_what_is_optimized_by_default():
     [
         ("objectives={val_accuracy: max}", "objectives.val_accuracy: unknown key, did you mean"),
         ("objectives={flops: min}", "name one of val_auc, val_precision, val_loss as well"),
-        ("task.model=cresnet20", "cresnet20 is for classification, moving-shapes for object-tracking"),
+        (
+            "task.model=cresnet20",
+            "cresnet20 is for classification, moving-shapes for object-tracking",
+        ),
         ("task.dataset=digits", "siamfc is for object-tracking, digits for classification"),
         ("task.augmentation=crop-flip", "crop-flip is for single images"),
         ("task.dataset=sequences:mine:8", "a search region of at least 31 pixels"),
@@ -107,7 +113,7 @@ def test_rows_of_a_paper_are_held_against_the_auc(pursuit, monkeypatch):
     comparison = PaperComparison(pursuit)
     best = max(entry.metrics["val_auc"] for entry in pursuit.front)
     assert comparison.rows()[0]["ours"]["value"] == best
-    text = comparison.text()
+    text = paper_text(comparison)
     assert f"{100 * best:.2f}" in text
     assert "val_auc (hard-binarized), %" in " ".join(text.split())
 
@@ -116,7 +122,9 @@ def searched(config, folder: SearchFolder) -> Results:
     """All trials of a search of one epoch, trained here without Ray."""
     folder.path.mkdir()
     write_atomically(folder.config_file, config.dump())
-    session = Session(config, build_space(config), folder, None, quiet=True)
+    session = Session(
+        config, build_space(config), folder, None, progress=partial(Progress, quiet=True)
+    )
     while (entry := session.ask()) is not None:
         training = Training(entry.spec, *search_data(entry.spec.task))
         metrics = training.epoch()

@@ -26,7 +26,8 @@ COSTS.register(
     Cost(
         "flops",
         label="FLOPs, MixBin convention",
-        doc="MACs + 3 per output element; B 1/64, W 1/2 of the MACs; the classifier is not counted",
+        doc="MixBin convention, MACs + 3 per output element; B 1/64, W 1/2 of the MACs; the "
+        "classifier is not counted",
         of_layer=flops,
         place=0,
     )

@@ -48,9 +48,7 @@ class Watched:
         self.folder = SearchFolder(root / "tiny")
         self.folder.path.mkdir(parents=True)
         write_atomically(self.folder.config_file, self.config.dump())
-        self.session = Session(
-            self.config, build_space(self.config), self.folder, tracker=None, quiet=True
-        )
+        self.session = Session(self.config, build_space(self.config), self.folder, tracker=None)
         self.ended = 0
         self.process = None
         self.url = ""

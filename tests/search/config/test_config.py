@@ -216,7 +216,7 @@ def test_end_to_end_and_fine_tuning_can_be_searched(make_space):
 
 
 def test_a_checkpoint_is_known_by_what_is_in_it(make_config, weights, tmp_path):
-    from bitfront.verbs.launch import differences
+    from bitfront.search.session.preparation import differences
 
     one = make_config(f"task.pretrain={weights}")
     moved = tmp_path / "moved.pt"

@@ -66,7 +66,7 @@ class Received:
         )
         folder = SearchFolder(self.root / name)
         write_atomically(folder.config_file, config.dump())
-        session = Session(config, build_space(config), folder, None, quiet=True)
+        session = Session(config, build_space(config), folder, None)
         for _ in range(TRIALS):
             end(session)
         with closing(sqlite3.connect(folder.path / "ledger.db")) as ledger:

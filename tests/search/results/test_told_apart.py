@@ -43,7 +43,7 @@ def make_session(make_space, tmp_path):
         folder = SearchFolder(tmp_path / "tiny")
         write_atomically(folder.config_file, config.dump())
         made = tracker and tracker(config, folder.identity, tmp_path)
-        return Session(config, space, folder, made, quiet=True)
+        return Session(config, space, folder, made)
 
     return make
 

@@ -35,7 +35,7 @@ def begin(make_space, tmp_path):
         config, space = make_space(f"name={name}", "search.trials=30", *assignments)
         folder = SearchFolder(tmp_path / name)
         write_atomically(folder.config_file, config.dump())
-        return Session(config, space, folder, None, quiet=True), folder
+        return Session(config, space, folder, None), folder
 
     return begin_
 

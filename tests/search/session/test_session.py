@@ -15,7 +15,7 @@ def finished(config, path):
     folder = SearchFolder(path / config.name)
     folder.path.mkdir()
     folder.config_file.write_text(config.dump())
-    session = Session(config, build_space(config), folder, None, quiet=True)
+    session = Session(config, build_space(config), folder, None)
     entry = session.ask()
     trial = Worker(config=session.trial_config(entry))
     result = {"done": False}

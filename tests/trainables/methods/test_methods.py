@@ -545,7 +545,7 @@ def test_rho_crosses_1_after_9_91_percent_of_training() -> None:
 
 
 def toy_step(name: str, params: dict, latent: float = 0.4, lr: float = 0.1) -> float:
-    """One step of the loop's hooks on the loss (w - 0.3)^2 / 2 (methods.md 1.1)."""
+    """One step of the loop's hooks on the loss (w - 0.3)^2 / 2 (docs/methods.md 1.1)."""
     from bitfront.trainables.layers.binary import apply_plan
     from bitfront.trainables.plan import PlanLayer
 

@@ -1,5 +1,5 @@
 """Claims about selectors: every registered one passes the same conformance suite, and the fixed
-ones reproduce the printed rows of methods.md 4.3 and 4.4."""
+ones reproduce the printed rows of docs/methods.md 4.3 and 4.4."""
 
 from __future__ import annotations
 

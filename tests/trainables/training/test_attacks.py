@@ -1,5 +1,5 @@
 """Claims about attacks: those we train with are the library's; the perturbations ATTA keeps follow
-their images; robust accuracy names its attack and disturbs nothing (methods.md 5.5, 5.12)."""
+their images; robust accuracy names its attack and disturbs nothing (docs/methods.md 5.5, 5.12)."""
 
 from __future__ import annotations
 

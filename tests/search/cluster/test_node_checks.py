@@ -4,17 +4,16 @@ import sqlite3
 
 import pytest
 
-from bitfront.search.cluster.doctor import _disk
-from bitfront.search.cluster.node_probe import NodeProbe
-from bitfront.search.cluster.nodes import (
+from bitfront.search.cluster.doctor import _disk, check_ledger
+from bitfront.search.cluster.node_checks import (
     Node,
     _answers,
     _clock,
     _versions,
     check_cluster,
-    check_ledger,
     check_storage,
 )
+from bitfront.search.cluster.node_probe import NodeProbe
 from bitfront.search.ledger.disks import file_system_of, network_disk
 
 
@@ -99,7 +98,7 @@ def test_sqlite_on_a_network_disk_is_told_of_and_needs_no_shared_memory(network,
     (network.parent / "tiny").mkdir()
     for root, journal in ((network, "delete"), (network.parent, "wal")):
         config, space = make_space()
-        session = Session(config, space, SearchFolder(root / "tiny"), None, quiet=True)
+        session = Session(config, space, SearchFolder(root / "tiny"), None)
         entry = session.ask()
         reader = LedgerReader(session.folder.ledger_url, config.name)
         reader.read()
