@@ -56,7 +56,7 @@ def settle(
     done = {spec.fingerprint(): stored(spec, kept) for spec in specs}
     for selection in done.values():
         assert selection is not None
-        note(selection.told())
+        note(selection.summary())
         write_selection(selection, folder.path)
 
     def found(spec: SelectionSpec) -> Selection:

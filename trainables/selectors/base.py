@@ -138,7 +138,7 @@ class Selection(Strict):
         selector = self.spec.build()
         return selector.plan(table, self.order, budget_pct, rule, level, seed)
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """One line that says what the selection took."""
         return (
             f"{self.spec.selector} on {self.spec.task.dataset}: "
