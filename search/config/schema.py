@@ -18,6 +18,7 @@ from bitfront.search.config.mistakes import mistakes
 from bitfront.search.config.source import Source
 from bitfront.search.front import Objective
 from bitfront.search.urls import canonical, know, with_secrets, without_secrets
+from bitfront.trainables.costs import cost_names
 from bitfront.trainables.errors import UserError, did_you_mean, quoted
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.parameters import Value
@@ -34,7 +35,7 @@ METRICS = metric_names()
 # Of search.yaml; version 0.1 wrote none.
 SEARCH_FORMAT = 1
 # `flops_pct` is of the dearest full-precision network of the space, `flops_own_pct` of the trial's.
-COSTS = ("flops", "flops_pct", "flops_own_pct", "ops64", "bops", "bytes", "parameters")
+COSTS = cost_names()
 # The dearest full-precision network itself should count, so the reference point lies beyond it.
 REFERENCE_FACTOR = 1.1
 SAMPLERS = ("free-cost", "gp", "nsga2", "random", "tpe", "tpe-independent")
