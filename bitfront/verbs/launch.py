@@ -13,8 +13,9 @@ from typing import Any
 from bitfront.search import named
 from bitfront.search.cluster import head
 from bitfront.search.cluster.resources import check_here
-from bitfront.search.config.schema import MLFLOW_RUN, SearchConfig, from_source
-from bitfront.search.config.source import parse
+from bitfront.search.config.load import load_text
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.settle import MLFLOW_RUN
 from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.folder import (
     LEDGER,
@@ -31,6 +32,7 @@ from bitfront.search.session.interrupts import asked_to_end, ending_gently
 from bitfront.search.session.status_line import StatusLine
 from bitfront.search.tracking.notes import SMALL_FRONT, note_of
 from bitfront.search.urls import canonical, redacted, with_whole_path, without_secrets
+from bitfront.spaces.space import Space
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.summary import front_summary, next_commands
 from bitfront.trainables.errors import UserError
@@ -52,11 +54,11 @@ MAY_CHANGE = (
 WORTH_TELLING = 100
 
 
-def fetched(config: SearchConfig, root: Path) -> SearchConfig:
-    """The configuration with a checkpoint of an MLflow run as a file here, checked like one."""
+def fetched(config: SearchConfig, space: Space, root: Path) -> tuple[SearchConfig, Space]:
+    """The search with a checkpoint of an MLflow run as a file here, checked like one."""
     checkpoint = config.task.pretrain.checkpoint
     if checkpoint is None or not checkpoint.startswith(MLFLOW_RUN):
-        return config
+        return config, space
     from bitfront.search.tracking.runs import fetch_artifact, tracking_uri
 
     run = checkpoint.removeprefix(MLFLOW_RUN).partition("/")[0]
@@ -64,8 +66,9 @@ def fetched(config: SearchConfig, root: Path) -> SearchConfig:
         raise UserError(f"{checkpoint}: not an artifact of a run, write {MLFLOW_RUN}RUN/FILE")
     folder = stages_folder(root) / "mlflow" / run
     path = fetch_artifact(checkpoint, tracking_uri(config, root), folder)
-    here = from_source(parse(config.dump(), "search.yaml"), [f"task.pretrain.checkpoint={path}"])
-    return here.model_copy(update={"tracking": config.tracking, "storage": config.storage})
+    here, space = load_text(config.dump(), assignments=[f"task.pretrain.checkpoint={path}"])
+    places = {"tracking": config.tracking, "storage": config.storage}
+    return here.model_copy(update=places), space
 
 
 def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> SearchFolder:
@@ -156,6 +159,7 @@ def check_start(config: SearchConfig, address: str | None, line: StatusLine) -> 
 @ending_gently()
 def launch(
     config: SearchConfig,
+    space: Space,
     folder: SearchFolder,
     address: str | None,
     quiet: bool = False,
@@ -185,7 +189,7 @@ def launch(
                 write_atomically(folder.config_file, config.dump())
                 (folder.path / "exhausted").unlink(missing_ok=True)
             with head.concluding(partial(_end_without_ray, folder, quiet)):
-                complete = _drive(config, folder, address, line, warm_start, beginning)
+                complete = _drive(config, space, folder, address, line, warm_start, beginning)
         except BaseException:
             if not beginning.begun:
                 beginning.undo()
@@ -229,6 +233,7 @@ def _tell_lost(folder: SearchFolder) -> None:
 
 def _drive(
     config: SearchConfig,
+    space: Space,
     folder: SearchFolder,
     address: str | None,
     line: StatusLine,
@@ -236,7 +241,6 @@ def _drive(
     beginning: Beginning,
 ) -> bool:
     line.wait("preparing the search")
-    from bitfront.search.config.space import build_space
     from bitfront.search.session.preview import quick_estimate
     from bitfront.search.session.selection import settle, start_points
     from bitfront.search.session.session import Session
@@ -246,7 +250,7 @@ def _drive(
     tracker = None
     if config.tracking.enabled:
         tracker = Tracker(config, folder.identity, folder.path.parent)
-    space = settle(config, build_space(config), folder, address, line.say, line)
+    space = settle(config, space, folder, address, line.say, line)
     first = start_points(space)
     if warm_start is not None:
         first += carried_points(warm_start, space)
@@ -258,7 +262,7 @@ def _drive(
         tracker.front(session.front_metrics())
     how = f"{session.ended} trials done, " if session.ended else ""
     line.say(f"search {config.name}: {how}{max(0, left)} to go, in {folder.path}")
-    for text in starting_point(config):
+    for text in starting_point(space):
         line.say(text)
     complete = False
     try:
@@ -287,15 +291,14 @@ def _drive(
     return complete
 
 
-def starting_point(config: SearchConfig) -> list[str]:
+def starting_point(space: Space) -> list[str]:
     """What trials that do not train end-to-end start from, and what that costs once."""
-    from bitfront.search.config.space import stage_epochs
     from bitfront.trainables.training.pretraining import check_checkpoint
 
     lines = []
-    if config.task.pretrain.checkpoint is not None:
-        lines.append(check_checkpoint(config.task).text())
-    epochs = stage_epochs(config)
+    if space.task.pretrain.checkpoint is not None:
+        lines.append(check_checkpoint(space.task).text())
+    epochs = space.pretraining_lengths()
     if epochs:
         told = " or ".join(str(n) for n in epochs)
         lines.append(f"trials start from {told} epochs in full precision, trained once and shared")

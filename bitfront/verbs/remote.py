@@ -31,8 +31,8 @@ def submit(args: Namespace) -> int:
 def _checked(args: Namespace, file: Path) -> str:
     """The name of the search. Its YAML is checked here, before anything is sent; where it names
     files or data of the cluster, only the head can."""
-    from bitfront.search.config import schema as config
     from bitfront.search.config import source as yaml_source
+    from bitfront.search.config.load import load
 
     source = yaml_source.read(file)
     name = args.name or source.data.get("name") or file.stem
@@ -45,7 +45,7 @@ def _checked(args: Namespace, file: Path) -> str:
     assignments = list(args.set or [])
     if args.trials is not None:
         assignments.append(f"search.trials={args.trials}")
-    return config.load(file, assignments, args.name).name
+    return load(file, assignments, args.name)[0].name
 
 
 def logs(args: Namespace) -> int:

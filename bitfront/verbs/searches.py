@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bitfront.search.ledger import folder as home
 from bitfront.search.session.interrupts import acknowledged
 from bitfront.search.session.status_line import StatusLine
+from bitfront.spaces.ready_made import search_file
 from bitfront.terminal import tables as terminal
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import refuse_link
@@ -28,27 +29,28 @@ if TYPE_CHECKING:
     from bitfront.search.ledger.folder import SearchFolder
     from bitfront.search.recipes.recipe import FinalResult, Recipe
     from bitfront.search.results.results import Results
+    from bitfront.spaces.space import Space
 
 # How long a driver may take to end.
 STOP_SECONDS = 120.0
 
 
-def _config(args: Namespace) -> SearchConfig:
-    from bitfront.search.config import schema as config
+def _loaded(args: Namespace) -> tuple[SearchConfig, Space]:
+    from bitfront.search.config.load import load
 
     assignments = list(args.set or [])
     if args.data_dir:
         assignments.append(f"task.data_dir={whole_path(args.data_dir)}")
     if args.trials is not None:
         assignments.append(f"search.trials={args.trials}")
-    return config.load(config.locate(args.search), assignments, args.name)
+    return load(search_file(args.search), assignments, args.name)
 
 
-def _caution(config: SearchConfig) -> None:
+def _caution(config: SearchConfig, space: Space) -> None:
     """What the user may not have meant, on standard error: output for machines stays as it is."""
     from bitfront.search.config.cautions import cautions
 
-    for text in cautions(config):
+    for text in cautions(config, space):
         print(terminal.filled(f"warning: {text}"), file=sys.stderr, flush=True)
 
 
@@ -72,26 +74,18 @@ def run(args: Namespace) -> int:
     with _status_line(args) as line:
         from bitfront.verbs.launch import check_start, fetched, launch, prepare
 
-        config = _config(args)
-        _caution(config)
+        config, space = _loaded(args)
+        _caution(config, space)
         warm = _results(args, args.warm_start) if args.warm_start else None
         root = home.home(args.home)
         if warm is not None and not warm.front:
             raise UserError(f"search '{warm.config.name}' has no front to start from")
         if warm is not None and warm.folder.path == root / config.name:
             raise UserError(f"--warm-start {args.warm_start}: a search cannot start from itself")
-        config = fetched(config, root)
+        config, space = fetched(config, space, root)
         check_start(config, args.address, line)
         folder = prepare(config, root, args.ledger or os.environ.get(home.LEDGER) or None)
-        return launch(config, folder, args.address, args.quiet, warm, line)
-
-
-def _checked_again(config: SearchConfig) -> SearchConfig:
-    """A stored configuration, validated as if it were read from its file."""
-    from bitfront.search.config.schema import from_source
-    from bitfront.search.config.source import parse
-
-    return from_source(parse(config.dump(), "search.yaml"))
+        return launch(config, space, folder, args.address, args.quiet, warm, line)
 
 
 def resume(args: Namespace) -> int:
@@ -103,12 +97,13 @@ def resume(args: Namespace) -> int:
 
 
 def _continue(config: SearchConfig, folder: SearchFolder, args: Namespace, line: StatusLine) -> int:
+    from bitfront.search.config.load import load_text
     from bitfront.verbs.launch import check_places, check_start, launch
 
-    config = _checked_again(config)
+    config, space = load_text(config.dump())  # checked as if it were read from its file
     check_places(config, folder)
     check_start(config, args.address, line)
-    return launch(config, folder, args.address, args.quiet, line=line)
+    return launch(config, space, folder, args.address, args.quiet, line=line)
 
 
 def extend(args: Namespace) -> int:
@@ -133,8 +128,8 @@ def extend(args: Namespace) -> int:
 
 
 def validate(args: Namespace) -> int:
-    config = _config(args)
-    _caution(config)
+    config, space = _loaded(args)
+    _caution(config, space)
     if args.json:
         terminal.show_json({"valid": True, "config": config.open_data()})
     else:
@@ -145,15 +140,15 @@ def validate(args: Namespace) -> int:
 def preview(args: Namespace) -> int:
     from bitfront.search.session.preview import preview_search
 
-    config = _config(args)
-    _caution(config)
+    config, space = _loaded(args)
+    _caution(config, space)
     rehearsed = getattr(args, "rehearse", False)  # `run --dry-run` has no such option
-    report = preview_search(config, timed=not rehearsed)
+    report = preview_search(config, space, timed=not rehearsed)
     if rehearsed:
         from bitfront.search.session.rehearsal import rehearse, telling_of
 
         with telling_of(config.search.trials) as ended:
-            report.rehearsal = rehearse(config, ended=ended)
+            report.rehearsal = rehearse(config, space, ended=ended)
     if args.json:
         terminal.show_json(report.as_json())
     else:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from bitfront.search.config.schema import PaperRow, SearchConfig
-from bitfront.search.config.space import build_space
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.results.paper import SAME_COST, PaperComparison
@@ -116,6 +115,7 @@ def _wrapped(line: str) -> str:
 
 def rehearse(
     config: SearchConfig,
+    space: Space,
     failures: float = 0.0,
     ended: Callable[[Session], None] = lambda session: None,
 ) -> Rehearsal:
@@ -124,7 +124,6 @@ def rehearse(
     # Checkpoints of trials that are none must not be looked for where those of others are.
     config = config.model_copy(update={"storage": None})
     seed = config.search.seed
-    space = build_space(config)
     made_up = sorted({spec.selector for spec in needed(config, space)})
     space = space.settled(made_up_selection, seed)
     workers = min(config.resources.concurrent or WORKERS, WORKERS)
