@@ -12,9 +12,6 @@ from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Evaluation
 from bitfront.trainables.tasks import KINDS, METRIC_NAMES, Kind, Metric, kind_of
 
-ROBUST = "val_robust_"
-"""what the name of robust accuracy under an attack begins with"""
-
 
 def _cost_names() -> tuple[str, ...]:
     """The costs by convention, with the flops in percent beside the flops, and the parameters."""
@@ -55,6 +52,11 @@ def direction(objective: str) -> str:
     return "max" if known and known[0].maximize else "min"
 
 
-def attacks() -> tuple[str, ...]:
-    """The attacks that robust accuracy can be measured under."""
-    return get_args(Evaluation)
+def attacks() -> dict[str, str]:
+    """The attacks that robust accuracy can be measured under, by the name of the metric."""
+    return {f"val_robust_{name}": name for name in get_args(Evaluation)}
+
+
+def measured_at_end() -> set[str]:
+    """The names of the metrics that are measured after the last epoch only."""
+    return {metric for metric, attack in attacks().items() if attack == "autoattack"}

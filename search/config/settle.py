@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bitfront.search.config.errors import Problems
-from bitfront.search.config.known import ROBUST, attacks
+from bitfront.search.config.known import attacks
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.urls import canonical
 from bitfront.spaces.ready_made import teacher_file
@@ -80,7 +80,7 @@ def _with_measured_attacks(task: Task, config: SearchConfig) -> Task:
     """Robust accuracy that is optimized or compared with a paper is measured."""
     names = {*config.objectives, *([config.paper.metric] if config.paper is not None else [])}
     measured = task.attack.evaluate
-    missing = [a for a in attacks() if f"{ROBUST}{a}" in names and a not in measured]
+    missing = [a for metric, a in attacks().items() if metric in names and a not in measured]
     attack = task.attack.model_copy(update={"evaluate": [*measured, *missing]})
     return task.model_copy(update={"attack": attack})
 

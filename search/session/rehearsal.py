@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bitfront.search.config.known import measured_at_end
 from bitfront.search.config.schema import PaperRow, SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.ledger import Ledger
@@ -40,7 +41,6 @@ CURVE_POINTS = 12
 BEST, WORST = 0.85, 0.25
 POINT_SPREAD, SEED_SPREAD = 0.01, 0.005
 TERMINAL_SECONDS = 0.5
-MEASURED_AT_END = "val_robust_autoattack"
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class Curves:
         learned = min(max(learned + rng.gauss(0, SEED_SPREAD), 0.01), 0.99)
         row: dict[str, Any] = {"epoch": epoch}
         for name, (chance, ideal) in self._ranges.items():
-            if name != MEASURED_AT_END or epoch == last:
+            if name not in measured_at_end() or epoch == last:
                 row[name] = chance + learned * (ideal - chance)
         return row
 

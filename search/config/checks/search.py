@@ -4,15 +4,21 @@ limits and the rows of a paper. `checks.task` is about the task, `checks.space` 
 from __future__ import annotations
 
 from bitfront.search.config.errors import Problems
-from bitfront.search.config.known import COSTS, METRICS, ROBUST, direction, metrics_of, shares
+from bitfront.search.config.known import (
+    COSTS,
+    METRICS,
+    attacks,
+    direction,
+    measured_at_end,
+    metrics_of,
+    shares,
+)
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import HOME_FILES, is_name
 from bitfront.trainables.errors import UserError, did_you_mean
 
 # What a plan draws once per trial, for the rows of a paper to ask for.
 PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
-# The attack that is measured only when a trial ends.
-LAST_ATTACK = "autoattack"
 
 
 def samplers() -> list[str]:
@@ -63,11 +69,13 @@ def _check_objectives(config: SearchConfig, metrics: tuple[str, ...], problems: 
     elif not unknown and not set(given) & set(metrics):
         message = f"nothing to learn: name one of {', '.join(metrics)} as well"
         problems.add(("objectives",), message)
-    if f"{ROBUST}{LAST_ATTACK}" in given and config.search.early_stopping is not None:
+    late = sorted(set(given) & measured_at_end())
+    if late and config.search.early_stopping is not None:
+        attack, other = attacks()[late[0]], [m for m in attacks() if m not in measured_at_end()]
         problems.add(
             ("search", "early_stopping"),
-            f"trials are compared midway, but {LAST_ATTACK} is measured at their end: take "
-            f"{ROBUST}pgd20 as the objective",
+            f"trials are compared midway, but {attack} is measured at their end: take "
+            f"{', '.join(other[:-1])} or {other[-1]} as the objective",
         )
 
 
