@@ -34,6 +34,7 @@ from benchmarks.mangling import (
     mangled_json,
     mangled_yaml,
 )
+from bitfront.search.ledger.states import TrialState
 
 COUNTS = {"yamls": 10_000, "sets": 2_000, "packed": 1_000, "stored": 1_000, "ledgers": 300}
 QUICK = {"yamls": 300, "sets": 100, "packed": 60, "stored": 40, "ledgers": 30}
@@ -317,15 +318,11 @@ def _make_packed(folder: Path) -> None:
 def _make_searches(home: Path, folder: Path) -> None:
     """A search with made-up results and everything a folder can hold, and a healthy one."""
     from bitfront.search.config.load import load_text
-    from bitfront.search.ledger.folder import (
-        SearchFolder,
-        selections_folder,
-        stages_folder,
-        write_atomically,
-    )
+    from bitfront.search.ledger.folder import SearchFolder, selections_folder, stages_folder
     from bitfront.search.ledger.ledger import Ledger
     from bitfront.search.recipes.finals import FinalTraining, note_finals
     from bitfront.search.session.selection import write_selection
+    from bitfront.trainables.files import write_atomically
     from bitfront.trainables.selectors import SelectionSpec, select
     from bitfront.trainables.selectors.selection import store
 
@@ -343,11 +340,15 @@ def _make_searches(home: Path, folder: Path) -> None:
                 for e in range(1, 4)
             ]
             if number == 4:
-                ledger.tell(entry.id, "failed", failure="nan", message="made up", history=curve[:1])
+                ledger.tell(
+                    entry.id, TrialState.FAILED, failure="nan", message="made up", history=curve[:1]
+                )
             elif number == 6:
-                ledger.tell(entry.id, "pruned", {**curve[1], "stopped_at": 0.3}, curve[:2])
+                ledger.tell(
+                    entry.id, TrialState.STOPPED, {**curve[1], "stopped_at": 0.3}, curve[:2]
+                )
             elif number < 9:
-                ledger.tell(entry.id, "complete", curve[-1], curve)
+                ledger.tell(entry.id, TrialState.COMPLETE, curve[-1], curve)
         ledger.storage.remove_session()
         ledger.storage._backend.engine.dispose()  # type: ignore[attr-defined]
         assert here.identity
@@ -481,19 +482,19 @@ def complaint(code: int, out: str, error: str) -> str | None:
 
 def nothing_starts(kind: str) -> None:
     """`resume` and `train` end where training would begin."""
-    from bitfront.search.recipes import recipe
     from bitfront.trainables.errors import UserError
+    from bitfront.verbs.final import train
 
     def would_train(*args: Any, **kwargs: Any) -> Any:
         raise UserError("would train")
 
-    recipe.train_recipe = would_train
+    train.train_recipe = would_train
     if kind in ("stored", "ledgers"):
         from bitfront.search.cluster import tuner
         from bitfront.verbs import launch
 
         tuner.run_trials = would_train
-        launch._summary = lambda folder, quiet: ({}, "")
+        launch.draw_pictures = lambda results: {}
 
 
 def try_case(bench: Bench, kind: str, seed: int, number: int) -> tuple[list[Finding], int]:

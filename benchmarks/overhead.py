@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
+from bitfront.search.ledger.states import TrialState
 
 SEARCH = """\
 name: overhead
@@ -101,7 +102,7 @@ def completed(place: Any, trials: int) -> list[Any]:
     from bitfront.search.ledger.ledger import read_entries
 
     entries = read_entries(place.ledger_url, place.name)
-    lost = [e for e in entries if e.state != "complete"]
+    lost = [e for e in entries if e.state != TrialState.COMPLETE]
     if lost or len(entries) != trials:
         why = f": {lost[0].failure}: {lost[0].message}" if lost else ""
         raise RuntimeError(f"{len(entries)} of {trials} trials, {len(lost)} not complete{why}")
@@ -111,7 +112,8 @@ def completed(place: Any, trials: int) -> list[Any]:
 def run_bitfront(folder: Path, trials: int, at_once: int, profile: bool = False) -> Timing:
     """The path of `bitfront run`: session, Ray Tune, ledger on disk, MLflow on SQLite."""
     import bitfront.search.cluster.tuner  # sets what Ray reads when it is imported  # noqa: F401
-    from bitfront.verbs.launch import launch, prepare
+    from bitfront.search.session.preparation import prepare
+    from bitfront.verbs.launch import launch
 
     config, space = loaded(folder, trials, at_once)
     start_ray(at_once)

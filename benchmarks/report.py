@@ -22,8 +22,9 @@ from typing import Any
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
 from bitfront.search.config.load import load
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
+from bitfront.trainables.files import write_atomically
 
 SEARCH = """\
 name: made-up
@@ -53,7 +54,7 @@ def made_up_search(folder: Path, trials: int) -> SearchFolder:
     write_atomically(source, SEARCH)
     config, space = load(source, [f"search.trials={trials}"], place.name)
     write_atomically(place.config_file, config.dump())
-    session = Session(config, space, place, tracker=None, quiet=True)
+    session = Session(config, space, place, tracker=None)
     rng = random.Random(0)
     while (entry := session.ask()) is not None:
         _train(session, entry, rng)

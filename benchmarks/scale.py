@@ -77,7 +77,7 @@ def drive(
     place.path.mkdir(parents=True)
     place.config_file.write_text(config.dump())
     tracker = Tracker(config, place.identity, place.path.parent) if tracked else None
-    session = Session(config, space, place, tracker, quiet=True)
+    session = Session(config, space, place, tracker)
     if tracker is not None:
         tracker.start([])
     rows: list[Row] = []
@@ -162,13 +162,14 @@ def run_on_ray(folder: Path, trials: int, slots: int) -> Row:
     import bitfront.search.cluster.tuner as tuner
     from benchmarks.overhead import completed, start_ray
     from bitfront.search.config.load import load_text
-    from bitfront.verbs.launch import launch, prepare
+    from bitfront.search.session.preparation import prepare
+    from bitfront.verbs.launch import launch
     from testbed.near_empty import NearEmpty
 
     settings = [f"search.trials={trials}", "search.sampler=random"]
     config, space = load_text(SEARCH, "scale.yaml", [*settings, f"resources.concurrent={slots}"])
     start_ray(slots)
-    tuner.Trial = NearEmpty  # type: ignore[misc, assignment]
+    tuner.Worker = NearEmpty  # type: ignore[misc, assignment]
     place = prepare(config, folder)
     cpu, began = time.process_time(), time.perf_counter()
     launch(config, space, place, None, quiet=True)
@@ -189,13 +190,14 @@ def efficiency(folder: Path, trials: int, slots: int) -> Row:
     import bitfront.search.cluster.tuner as tuner
     from benchmarks.overhead import completed, start_ray
     from bitfront.search.config.load import load_text
-    from bitfront.verbs.launch import launch, prepare
+    from bitfront.search.session.preparation import prepare
+    from bitfront.verbs.launch import launch
     from testbed.near_empty import SECONDS, Busy
 
     settings = [f"search.trials={trials}", f"resources.concurrent={slots}"]
     config, space = load_text(SEARCH, "scale.yaml", settings)
     start_ray(slots)
-    tuner.Trial = Busy  # type: ignore[misc, assignment]
+    tuner.Worker = Busy  # type: ignore[misc, assignment]
     place = prepare(config, folder)
     launch(config, space, place, None, quiet=True)
     entries = completed(place, trials)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from bitfront.dashboards.figures.front import FrontPoint, Labels
 from bitfront.search.front import Objective
+from bitfront.search.ledger.states import TrialState
 
 T = TypeVar("T")
 
@@ -57,7 +58,7 @@ class TrialView:
 
     id: str
     number: int
-    state: str
+    state: TrialState
     method: str
     plan: str
     network: str

@@ -10,7 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from bitfront.search.cluster.tuner import LedgerSearcher, make_scheduler
+from bitfront.search.cluster.searcher import LedgerSearcher
+from bitfront.search.cluster.tuner import make_scheduler
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.session.early_stopping import EarlyStopping
@@ -67,6 +68,6 @@ def simulate(
         return [{"epoch": i, "val_accuracy": a} for i, a in enumerate(answer(entry), 1)]
 
     with tempfile.TemporaryDirectory() as folder:
-        session = Session(config, space, MemoryFolder(Path(folder)), tracker=None, quiet=True)
+        session = Session(config, space, MemoryFolder(Path(folder)), tracker=None)
         session.stopping = stopping or session.stopping
         return play(session, rows, workers, RayDesk(session, workers))

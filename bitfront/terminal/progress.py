@@ -1,5 +1,6 @@
 """What a person sees while trials run: a bar and how long it will take, trials that end as lines
-above it; plain lines where the output is no terminal."""
+above it; plain lines where the output is no terminal. How long it takes is estimated in
+`bitfront.search.session.eta`."""
 
 from __future__ import annotations
 
@@ -7,57 +8,23 @@ import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.states import TrialState
+from bitfront.search.session.eta import Eta
 from bitfront.search.session.status_line import StatusLine, duration
 from bitfront.terminal.plans import FORMS, by_stage
 
 if TYPE_CHECKING:
     from bitfront.search.session.session import Session
 
-__all__ = ["Progress", "duration"]
-
 # Between two lines about the whole search, where every trial has its own.
 LINE_SECONDS = 10.0
-# Ray and the imports of two workers, measured on two cores.
-START_SECONDS = 15.0
 BAR_WIDTH = 24
 PLAN_WIDTH = 20
 METHOD_WIDTH = 9
 
 
-class Eta:
-    """How long the rest takes. An estimate made before the first trial counts as one trial on each
-    slot would; what is measured counts from the first report, when the workers have warmed up."""
-
-    def __init__(self) -> None:
-        self.trial_seconds: float | None = None
-        self.slots = 1
-        self._first: tuple[float, float] | None = None
-
-    def expect(self, trial_seconds: float | None, slots: int) -> None:
-        self.trial_seconds, self.slots = trial_seconds, max(1, slots)
-
-    def report(self, now: float, done: float) -> None:
-        """`done` trials at the time `now`; a trial that runs is a part of one."""
-        if self._first is None:
-            self._first = now, done
-
-    def seconds(self, now: float, started: float, done: float, budget: float) -> float | None:
-        left = budget - done
-        if left <= 0:
-            return 0.0
-        # As if that many trials had been seen to take as long as they were expected to.
-        seen = float(self.slots) if self.trial_seconds is not None else 0.0
-        taken = self.trial_seconds or 0.0
-        if self._first is None:
-            start = max(0.0, START_SECONDS - (now - started))
-            return start + left * taken / seen if seen else None
-        since, before = self._first
-        trials = done - before + seen
-        return left * (now - since + taken) / trials if trials > 0 else None
-
-
 class Progress:
-    """Told of every change; decides itself when to show it."""
+    """The progress of a session: it is called on every change and decides when to show it."""
 
     def __init__(
         self,
@@ -97,6 +64,10 @@ class Progress:
     def wait(self, text: str) -> None:
         self.status.wait(text)
 
+    def expect(self, trial_seconds: float | None, slots: int) -> None:
+        """How long a trial is expected to take, and how many run at once."""
+        self.eta_model.expect(trial_seconds, slots)
+
     def changed(
         self,
         ended: Entry | None = None,
@@ -135,9 +106,9 @@ class Progress:
         """A trial that ended, within 80 columns."""
         quality = self.session.config.quality
         told = f"stopped {entry.costs['flops_pct']:7.1f} % flops"
-        if entry.state == "failed":
+        if entry.state == TrialState.FAILED:
             told = f"failed: {entry.failure}"
-        elif entry.state == "complete":
+        elif entry.state == TrialState.COMPLETE:
             value = quality.text(entry.metrics.get(quality.name), 1)
             told = f"{value:>7} {entry.costs['flops_pct']:7.1f} % flops"
         method = entry.spec.method[:METHOD_WIDTH]
@@ -155,15 +126,19 @@ class Progress:
         best, front, share = self._facts
         times = f"{duration(time.monotonic() - self._started)}, ETA {duration(self.eta())}"
         if self._running and not self._reported:
-            return f"first trial: {self._waiting()}, {times}"
+            return f"{self._first()}: {self._waiting()}, {times}"
         return (
             f"{s.ended}/{s.budget} trials, {s.running} running, {s.failed} failed"
             f" | best {best} | front {front} | hypervolume {share:.1f} %"
             f" | {times}"
         )
 
+    def _first(self) -> str:
+        """What the first report of this turn will be about."""
+        return "next trials" if self.session.ended else "first trial"
+
     def _waiting(self) -> str:
-        """What keeps the first trial from reporting."""
+        """What keeps the first trial of this turn from reporting."""
         told = self.session.board.read() if self._running else []
         return "; ".join(told) or "workers start"
 
@@ -180,7 +155,7 @@ class Progress:
         told = f"{s.ended}/{s.budget} trials, {passed}, about {duration(self.eta())} left"
         row.add_row(bar, Text(told))
         if not self._reported:
-            return Group(row, Text(f"first trial: {self._waiting()} ..."))
+            return Group(row, Text(f"{self._first()}: {self._waiting()} ..."))
         best, front, share = self._facts
         failed = f", {s.failed} failed" if s.failed else ""
         below = (

@@ -1,18 +1,19 @@
-"""A search in the terminal: its front, its state, what comes next. Every line fits the width."""
+"""The front of a search as a table with what it was measured against. Every line fits the width;
+the states of searches are in `status`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import Results
 from bitfront.search.results.settings import columns, in_a_line, settings_of, varying
 from bitfront.terminal import tables as terminal
+from bitfront.terminal.next_commands import after_search
 from bitfront.terminal.plans import FORMS, by_stage, letters
-from bitfront.terminal.progress import duration
 from bitfront.terminal.tables import count, measured, short
-from bitfront.trainables.errors import UserError
-from bitfront.trainables.tasks import Metric
+from bitfront.trainables.metrics import Metric
 
 COST_HEADS = {"flops_pct": "flops %", "flops_own_pct": "own %"}
 # Left out last where there is no room: they tell points apart.
@@ -146,7 +147,7 @@ def front_summary(results: Results, wide: bool = False, colours: bool = False) -
         f"{name} {value:.4g}"
         for name, value in zip(config.objectives, results.reference, strict=True)
     )
-    done = results.counts()["complete"]
+    done = results.counts()[TrialState.COMPLETE]
     told = [
         f"hypervolume {100 * results.hypervolume_share:.2f} % of the box from the reference "
         f"({reference}) to a perfect, free network",
@@ -216,80 +217,25 @@ def _filled(text: str) -> str:
     return terminal.filled(text, "")
 
 
-def next_commands(results: Results) -> str:
-    name = results.config.name
-    commands = [
-        (f"bitfront ui {name}", "all runs in MLflow"),
-        (f"bitfront dashboard {name}", "look around in a browser"),
-        (f"bitfront export {name} --budget 40%", "a point as recipe.yaml"),
-        ("bitfront train recipe.yaml", "final training"),
-    ]
-    if results.state_without_driver == "interrupted":
-        commands.insert(0, (f"bitfront resume {name}", "continue where it stopped"))
-    longest = max(len(command) for command, _ in commands)
-    lines = [f"  {command.ljust(longest)}   {what}" for command, what in commands]
-    if max(map(len, lines)) > terminal.width():  # a command is there to be copied
-        lines = [terminal.filled(f"  {command}") for command, _ in commands]
-    return "\n".join(["Next:", *lines])
+def show_end(results: Results, complete: bool) -> None:
+    """Print how a turn at a search ended: its front, what failed, the commands that come next."""
+    terminal.show("")
+    if not complete:
+        terminal.show("Interrupted: running trials keep their last checkpoint.")
+    elif results.space_exhausted:
+        terminal.show(exhausted_text(results))
+    failures = results.failures()
+    if failures:
+        listed = ", ".join(f"{count} {reason}" for reason, count in failures.items())
+        terminal.show(f"Failed trials: {listed} (bitfront status {results.config.name} --json)")
+    terminal.show(front_summary(results, colours=terminal.coloured()))
+    terminal.show("")
+    terminal.show(after_search(results))
 
 
-STATUS_HEADERS = ["search", "state", "trials", "run", "failed", "best", "front", "hv %", "time"]
-# Left out first where the names of searches are long.
-STATUS_OPTIONAL = (3, 6, 8)
-
-
-def status_row(results: Results) -> list[str]:
-    s = results.status_json()
-    trials = s["trials"]
-    started = [e.started for e in results.entries if e.started]
-    ended = [e.ended for e in results.entries if e.ended]
-    spent = duration(max(ended) - min(started)) if started and ended else "-"
-    done = trials["complete"] + trials["pruned"] + trials["failed"]
-    return [
-        s["search"],
-        s["state"],
-        f"{done}/{s['budget']}",
-        str(trials["running"]),
-        str(trials["failed"]),
-        results.config.quality.number(results.best, 1),
-        str(s["front"]),
-        terminal.percent(s["hypervolume_share"]),
-        spent,
-    ]
-
-
-def failure_lines(results: Results, most: int = 3) -> list[str]:
-    """How many trials failed for what, and the last ones with their messages."""
-    failed = [e for e in results.entries if e.state == "failed"]
-    if not failed:
-        return []
-    listed = ", ".join(f"{n} {reason}" for reason, n in results.failures().items())
-    lines = [f"{results.config.name}: failed trials: {listed}"]
-    for entry in failed[-most:]:
-        first = ((entry.message or "").splitlines() or [""])[0]
-        lines.append(f"  {entry.id} {entry.failure}: {first}")
-    return [terminal.shortened(line, terminal.width()) for line in lines]
-
-
-def status_table(found: list[tuple[str, Results | UserError]], colours: bool = False) -> str:
-    """A row a search; a search that cannot be read has a sentence below."""
-    dashes = ["-"] * (len(STATUS_HEADERS) - 2)
-    rows = [
-        [name, "broken", *dashes] if isinstance(each, UserError) else status_row(each)
-        for name, each in found
-    ]
-    lines = [
-        terminal.table(
-            STATUS_HEADERS,
-            rows,
-            flexible=0,
-            optional=STATUS_OPTIONAL,
-            paint={1: terminal.painted_state} if colours else {},
-        )
-    ]
-    for name, each in found:
-        if isinstance(each, UserError):
-            lines.append(_filled(f"{name}: {each.message}"))
-        else:
-            lines += failure_lines(each)
-    return "\n".join(lines)
+def exhausted_text(results: Results) -> str:
+    """That nothing new is left in the space, and how many trials there are, where that is known."""
+    count = results.different_trials
+    if count is None:
+        return "No other point of the space that satisfies the limits was found."
+    return f"All {count} different trials of the space that satisfy the limits have been tried."

@@ -11,11 +11,13 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bitfront.search.ledger.entry import Entry
 from bitfront.search.urls import redacted
-from bitfront.trainables.tasks import Metric
+
+if TYPE_CHECKING:
+    from bitfront.search.ledger.entry import Entry
+    from bitfront.trainables.metrics import Metric
 
 NUMERIC = set("0123456789.,%-+ ")
 COLOURS = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
@@ -24,18 +26,18 @@ STATE_COLOURS = {"running": "cyan", "complete": "green", "interrupted": "yellow"
 
 
 def width() -> int:
+    """Columns of the terminal; 80 where there is none."""
     return shutil.get_terminal_size((80, 24)).columns
 
 
 def show(text: str) -> None:
-    print(redacted(text))
+    """Print a text as it is, without secrets, and at once wherever the output goes."""
+    print(redacted(text), flush=True)
 
 
 def say(text: str) -> None:
-    """Sentences, each line of them wrapped at the terminal's width, and shown at once wherever the
-    output goes."""
+    """Print sentences, each line of them wrapped at the terminal's width."""
     show("\n".join(filled(line) for line in text.split("\n")))
-    sys.stdout.flush()
 
 
 def show_json(data: Any) -> None:
@@ -231,3 +233,8 @@ def expectation(entry: Entry, quality: Metric, noise: float | None) -> str:
         f"{mean} ({basis})\n  trained again, expect within {within} of it: twice the seed noise of "
         "this search"
     )
+
+
+def defaults(params: Mapping[str, Mapping[str, Any]]) -> str:
+    """Described parameters in a line, `depth=20, width=16`."""
+    return ", ".join(f"{name}={described['default']}" for name, described in params.items())

@@ -1,1 +1,2 @@
-"""The verbs of the command line: the options and the action of each, side by side."""
+"""The verbs of the command line: a file per verb in the folders of this package, which are the
+groups of `bitfront --help`. What several verbs share lies beside the folders."""

@@ -16,6 +16,7 @@ from bitfront.dashboards.figures.style import (
     noted,
 )
 from bitfront.dashboards.view import SearchView, TrialView
+from bitfront.search.ledger.states import TrialState
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -86,7 +87,7 @@ def rungs_figure(view: SearchView, title: str) -> go.Figure:
         finished = [
             t
             for t in view.trials
-            if t.state == "complete" and share in t.rungs and view.quality.name in t.values
+            if t.state == TrialState.COMPLETE and share in t.rungs and view.quality.name in t.values
         ]
         shown = spread_out(finished, MOST_RUNG_POINTS)
         for spared, name in ((False, "ran on"), (True, "control: would have stopped here")):

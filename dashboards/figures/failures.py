@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bitfront.dashboards.figures.style import axis, framed, look, markup, noted
 from bitfront.dashboards.view import SearchView
+from bitfront.search.ledger.states import TrialState
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -32,7 +33,7 @@ class Reason:
 
 def reasons(view: SearchView) -> list[Reason]:
     """The most frequent first."""
-    failed = [t for t in view.trials if t.state == "failed"]
+    failed = [t for t in view.trials if t.state == TrialState.FAILED]
     found = []
     for name, count in Counter(t.failure or "error" for t in failed).most_common():
         own = [t for t in failed if (t.failure or "error") == name]
@@ -47,7 +48,7 @@ def failures_figure(view: SearchView, title: str) -> go.Figure:
 
     figure = go.Figure()
     names = [reason.name for reason in reasons(view)]
-    failed = [t for t in view.trials if t.state == "failed"]
+    failed = [t for t in view.trials if t.state == TrialState.FAILED]
     for i, method in enumerate(view.methods):
         counts = Counter(t.failure or "error" for t in failed if t.method == method)
         if counts:

@@ -10,6 +10,7 @@ from bitfront.dashboards.figures.curves import spread_out
 from bitfront.dashboards.figures.front import FrontPoint
 from bitfront.dashboards.figures.style import DOMINATED, INK, axis, framed, look, markup, noted
 from bitfront.dashboards.view import SearchView, TrialView
+from bitfront.search.ledger.states import TrialState
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -82,7 +83,7 @@ def coordinates_figure(view: SearchView, title: str) -> go.Figure:
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    finished = [t for t in view.trials if t.state == "complete"]
+    finished = [t for t in view.trials if t.state == TrialState.COMPLETE]
     names = [*_varying(finished), view.cost.name, view.quality.name]
     scales = {name: _Scale([_drawn(t, name) for t in finished]) for name in names}
     if not finished:

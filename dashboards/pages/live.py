@@ -24,6 +24,7 @@ from bitfront.dashboards.pages.live_figures import (
 from bitfront.dashboards.pages.page import asset
 from bitfront.dashboards.pages.report import LEVELS, tiles, trial_data
 from bitfront.dashboards.view import SearchView, TrialView
+from bitfront.search.ledger.states import TrialState
 
 if TYPE_CHECKING:
     from dash import Dash
@@ -313,7 +314,7 @@ def _callbacks(app: Dash, source: Source) -> None:
         trial = None if isinstance(view, str) else view.by_id.get(chosen or "")
         if trial is None or isinstance(view, str):
             return HINT, [], [], True, no_update
-        if ctx.triggered_id == "seen" and trial.state != "running" and _is_old(trial):
+        if ctx.triggered_id == "seen" and trial.state != TrialState.RUNNING and _is_old(trial):
             return [no_update] * 5
         json = _json(curve_figure(view, trial), f"{view.name} {trial.id}")
         told = _told(view, trial)
@@ -362,7 +363,7 @@ def _tiles(view: SearchView) -> Any:
     from dash import html
 
     shown = tiles(view)
-    if view.counts["running"]:
+    if view.counts[TrialState.RUNNING]:
         shown["running"] = str(view.counts["running"])
     return html.Dl(
         [html.Div([html.Dt(name), html.Dd(text)]) for name, text in shown.items()],
@@ -374,7 +375,7 @@ def _trial_rows(view: SearchView) -> Any:
     """The newest trials, those that run first."""
     from dash import html
 
-    newest = sorted(view.trials, key=lambda t: (t.state != "running", -t.number))
+    newest = sorted(view.trials, key=lambda t: (t.state != TrialState.RUNNING, -t.number))
     measured = [view.quality.short, view.cost.short]
     head = ["trial", "state", "method", "settings", *measured, "time", "plan"]
     rows = [
@@ -397,7 +398,7 @@ def _trial_rows(view: SearchView) -> Any:
 def _trial_row(view: SearchView, trial: TrialView) -> list[str]:
     quality = trial.values.get(view.quality.name)
     seconds = trial.seconds
-    if trial.state == view.state == "running" and trial.started is not None:
+    if trial.state == view.state == TrialState.RUNNING and trial.started is not None:
         seconds = time.time() - trial.started
     state = f"failed: {trial.failure}" if trial.failure else trial.state
     return [

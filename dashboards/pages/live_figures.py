@@ -18,6 +18,7 @@ from bitfront.dashboards.figures.pairs import pair_figures
 from bitfront.dashboards.figures.style import DOMINATED, axis, framed, look, markup, noted
 from bitfront.dashboards.pages.report import pair_points
 from bitfront.dashboards.view import SearchView, TrialView
+from bitfront.search.ledger.states import TrialState
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -35,7 +36,7 @@ TABS = {
     "failures": "Failures",
     "trials": "Trials",
 }
-STATES = ("complete", "pruned", "running", "failed")
+STATES = (TrialState.COMPLETE, TrialState.STOPPED, TrialState.RUNNING, TrialState.FAILED)
 
 
 def tabs_of(view: SearchView) -> dict[str, str]:
@@ -43,7 +44,7 @@ def tabs_of(view: SearchView) -> dict[str, str]:
     left_out = set()
     if len(view.objectives) < 3:
         left_out.add("pairs")
-    if not view.counts["failed"]:
+    if not view.counts[TrialState.FAILED]:
         left_out.add("failures")
     return {key: title for key, title in TABS.items() if key not in left_out}
 
@@ -74,7 +75,7 @@ def tab_figures(
 ) -> list[go.Figure]:
     """`importance` is asked for only where it is shown: it takes a moment."""
     if tab == "front":
-        return [live_front(view, stopped="pruned" in states)]
+        return [live_front(view, stopped=TrialState.STOPPED in states)]
     if tab == "pairs":
         labels = [objective.label for objective in view.objectives]
         return list(pair_figures(pair_points(view), labels).values())
@@ -101,7 +102,9 @@ def live_front(view: SearchView, stopped: bool) -> go.Figure:
     # A range that changes with every trial would undo a zoom.
     figure.update_layout(xaxis={"range": None}, yaxis={"range": None})
     ended = [
-        t for t in view.trials if t.state == "pruned" and t.curve and view.cost.name in t.values
+        t
+        for t in view.trials
+        if t.state == TrialState.STOPPED and t.curve and view.cost.name in t.values
     ]
     if stopped and ended:
         figure.layout.annotations = ()
@@ -134,7 +137,10 @@ def curve_figure(view: SearchView, trial: TrialView) -> go.Figure:
             hovertemplate="epoch %{x}: %{y:.4g}<extra></extra>",
         )
     else:
-        noted(figure, "its curve comes when it ends" if trial.state == "running" else "no curve")
+        noted(
+            figure,
+            "its curve comes when it ends" if trial.state == TrialState.RUNNING else "no curve",
+        )
     return framed(
         figure,
         "",

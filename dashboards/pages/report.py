@@ -18,6 +18,7 @@ from bitfront.dashboards.figures.overlay import Overlay, overlay_figure
 from bitfront.dashboards.figures.pairs import PairPoint, pair_figures
 from bitfront.dashboards.pages.page import page, placed
 from bitfront.dashboards.view import SearchView, TrialView
+from bitfront.search.ledger.states import TrialState
 
 # A table of more rows is for the CSV; trials beyond these are not in the panel of a click.
 MOST_ROWS = 60
@@ -147,7 +148,7 @@ def _understood(view: SearchView, importance: Mapping[str, float]) -> list[Secti
                 _caption(words[:1].upper() + words[1:]) + placed(rungs_figure(view, ""), "rungs"),
             )
         )
-    if view.counts["failed"]:
+    if view.counts[TrialState.FAILED]:
         found.append(("failures", "Failures", _failures(view)))
     return found
 
@@ -213,7 +214,7 @@ def _description(view: SearchView) -> str:
 def tiles(view: SearchView) -> dict[str, str]:
     """A search at a glance."""
     counts = view.counts
-    ended = counts["complete"] + counts["pruned"] + counts["failed"]
+    ended = counts[TrialState.COMPLETE] + counts[TrialState.STOPPED] + counts[TrialState.FAILED]
     best = [p.accuracy for p in view.points]
     quality = (max if view.quality.maximize else min)(best, default=None)
     found = {
@@ -224,9 +225,9 @@ def tiles(view: SearchView) -> dict[str, str]:
         "hypervolume": f"{100 * view.hypervolume_share:.2f} %",
         "time": duration(view.seconds),
     }
-    if counts["pruned"]:
-        found["stopped early"] = str(counts["pruned"])
-    if counts["failed"]:
+    if counts[TrialState.STOPPED]:
+        found["stopped early"] = str(counts[TrialState.STOPPED])
+    if counts[TrialState.FAILED]:
         found["failed"] = str(counts["failed"])
     return found
 
@@ -286,7 +287,7 @@ def _overlay_table(overlay: Overlay) -> str:
     for i, view in enumerate(overlay.views):
         joint = overlay.contributed(i)
         share = f"{100 * overlay.share(view):.2f} %"
-        counts = [view.counts["complete"], len(view.front), len(joint)]
+        counts = [view.counts[TrialState.COMPLETE], len(view.front), len(joint)]
         rows.append([view.name, *counts, share, ", ".join(joint)])
     return _table(headers, rows, wide={5})
 
@@ -378,7 +379,7 @@ def trial_data(view: SearchView, trial: TrialView) -> dict[str, Any]:
         *((name, extra[name]) for name in ("sure %",) if name in extra),
         *((name, f"{v:.4g}" if isinstance(v, float) else str(v)) for name, v in _drawn(trial)),
     ]
-    done = trial.state == "complete"
+    done = trial.state == TrialState.COMPLETE
     command = f"bitfront export {view.name} --trial {trial.id}\nbitfront train recipe.yaml"
     return {
         "plan": trial.plan,

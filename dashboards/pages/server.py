@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,10 @@ from bitfront.dashboards.pages.live import Listed, live_app
 from bitfront.search.ledger import folder as home
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.optuna_log import silence
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.ports import check_free, url_of
 from bitfront.search.results.view import SearchReader
 from bitfront.search.urls import redacted
-from bitfront.terminal import tables as terminal
 from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class HomeSource:
         view = self.look(name)
         if isinstance(view, str):
             return {}
-        ended = view.counts["complete"]
+        ended = view.counts[TrialState.COMPLETE]
         before, shares = self._importance.get(name, (0, {}))
         if ended >= 1.2 * before:
             shares = importances(view)
@@ -89,18 +89,26 @@ def serve(
     port: int,
     open_browser: bool,
     names: Sequence[str] = (),
+    *,
+    say: Callable[[str], None],
 ) -> int:
-    """The live page, until ctrl-C."""
+    """Serve the live page until ctrl-C. `say` shows a line; the exit code."""
     if name is not None:
         home.find(root, name)
     app = live_app(HomeSource(root), name, host=host, names=names)
-    return _serve(app.server, "live page", host, port, open_browser)
+    return _serve(app.server, "live page", host, port, open_browser, say)
 
 
 def serve_optuna(
-    folder: SearchFolder, host: str, port: int, open_browser: bool, names: Sequence[str] = ()
+    folder: SearchFolder,
+    host: str,
+    port: int,
+    open_browser: bool,
+    names: Sequence[str] = (),
+    *,
+    say: Callable[[str], None],
 ) -> int:
-    """A ledger in optuna-dashboard, which cannot write to it either."""
+    """Serve a ledger in optuna-dashboard, which cannot write to it either. The exit code."""
     try:
         import optuna_dashboard
     except ImportError:
@@ -123,21 +131,26 @@ def serve_optuna(
         LedgerStorage(address, skip_compatibility_check=True, skip_table_creation=True)
     )
     app = guarded(optuna_dashboard.wsgi(storage), host, names)
-    return _serve(app, "optuna-dashboard", host, port, open_browser)
+    return _serve(app, "optuna-dashboard", host, port, open_browser, say)
 
 
-def _serve(app: Any, what: str, host: str, port: int, open_browser: bool) -> int:
+def _serve(
+    app: Any,
+    what: str,
+    host: str,
+    port: int,
+    open_browser: bool,
+    say: Callable[[str], None],
+) -> int:
     from werkzeug.serving import make_server
 
     check_free(host, port)  # werkzeug would end the process
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = make_server(host, port, app, threaded=True)
     if host not in LOOPBACK:
-        terminal.show(
-            f"warning: listening on {host}; the {what} has no login, put one in front of it"
-        )
+        say(f"warning: listening on {host}; the {what} has no login, put one in front of it")
     url = f"{url_of(host, server.server_port)}/"
-    terminal.show(f"{what}: {url}\nctrl-C ends it")
+    say(f"{what}: {url}\nctrl-C ends it")
     sys.stdout.flush()
     if open_browser and sys.stdout.isatty():
         webbrowser.open(url)

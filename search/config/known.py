@@ -1,16 +1,15 @@
 """The names that objectives, limits and rows of a paper may use, each looked up where it is
-declared: costs, metrics and attacks. Samplers are looked up in `checks.search`, since they know the
-schema."""
+declared: costs, metrics, attacks and samplers."""
 
 from __future__ import annotations
 
-from typing import get_args
-
+from bitfront.search.samplers.registry import SAMPLERS
 from bitfront.spaces.space import OWN_SHARE
+from bitfront.trainables.attacks import EVALUATION_ATTACKS
 from bitfront.trainables.cost import CONVENTIONS
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.task import Evaluation
-from bitfront.trainables.tasks import KINDS, METRIC_NAMES, Kind, Metric, kind_of
+from bitfront.trainables.metrics import Metric
+from bitfront.trainables.tasks import KINDS, Kind, kind_of, metric_names
 
 
 def _cost_names() -> tuple[str, ...]:
@@ -21,7 +20,7 @@ def _cost_names() -> tuple[str, ...]:
 
 # `flops_pct` is of the dearest full-precision network of the space, `flops_own_pct` of the trial's.
 COSTS = _cost_names()
-METRICS = tuple(METRIC_NAMES)
+METRICS = metric_names()
 """of all kinds of tasks"""
 
 
@@ -54,9 +53,19 @@ def direction(objective: str) -> str:
 
 def attacks() -> dict[str, str]:
     """The attacks that robust accuracy can be measured under, by the name of the metric."""
-    return {f"val_robust_{name}": name for name in get_args(Evaluation)}
+    return {attack.metric: name for name, attack in EVALUATION_ATTACKS.items()}
 
 
 def measured_at_end() -> set[str]:
     """The names of the metrics that are measured after the last epoch only."""
-    return {metric for metric, attack in attacks().items() if attack == "autoattack"}
+    return {attack.metric for _, attack in EVALUATION_ATTACKS.items() if not attack.every_epoch}
+
+
+def samplers() -> list[str]:
+    """The names of all samplers."""
+    return SAMPLERS.names()
+
+
+def adds_layer_costs(sampler: str) -> bool:
+    """Whether a sampler takes the cost of a plan for the sum of the costs of its layers."""
+    return SAMPLERS.get(sampler).adds_layer_costs

@@ -26,7 +26,7 @@ from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Choice
 from bitfront.trainables.plan import LEVELS
 from bitfront.trainables.selectors import RULES, SELECTORS
-from bitfront.trainables.task import Strict
+from bitfront.trainables.settings import Strict
 
 PLAN = ("space", "plan")
 START = ("search", "start_from")

@@ -15,8 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import annotated_types
 from pydantic import BaseModel
 
-from bitfront.search.config.checks.search import samplers
-from bitfront.search.config.known import COSTS, METRICS
+from bitfront.search.config.known import COSTS, METRICS, samplers
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.config.space import TASK_KEYS
 from bitfront.trainables.methods import METHODS

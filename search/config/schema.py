@@ -9,14 +9,16 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from bitfront.search.config.known import COSTS, default_quality
+from bitfront.search.config.known import COSTS, default_quality, samplers
 from bitfront.search.config.plans import StartSpec
 from bitfront.search.front import Objective
 from bitfront.search.urls import without_secrets
-from bitfront.trainables.errors import UserError, quoted
+from bitfront.trainables.errors import UserError, did_you_mean, quoted
+from bitfront.trainables.metrics import Metric
 from bitfront.trainables.parameters import Value
-from bitfront.trainables.task import Strict, Task
-from bitfront.trainables.tasks import Kind, Metric, kind_of
+from bitfront.trainables.settings import Strict
+from bitfront.trainables.task import Task
+from bitfront.trainables.tasks import Kind, kind_of
 from bitfront.trainables.text_files import dump_yaml, whole_path
 from bitfront.trainables.worker.log import LOG_MB
 from bitfront.trainables.worker.storage import is_url
@@ -76,6 +78,14 @@ class SearchSpec(Strict):
     """stop trials that rank low; `early_stopping: true` takes the defaults"""
     start_from: StartSpec | None = None
     """plans of a selector that are tried before any other point"""
+
+    @field_validator("sampler")
+    @classmethod
+    def _known_sampler(cls, name: str) -> str:
+        """A name from the registry of samplers."""
+        if name not in samplers():
+            raise ValueError(f"{quoted(name)} is not known, {did_you_mean(name, samplers())}")
+        return name
 
     @field_validator("early_stopping", mode="before")
     @classmethod

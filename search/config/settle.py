@@ -33,7 +33,7 @@ def settled(config: SearchConfig, problems: Problems) -> SearchConfig:
     task = _with_measured_attacks(task, config)
     pretrain = task.pretrain
     if pretrain.epochs or pretrain.binary_epochs or PRETRAINING & set(config.space):
-        task = task.with_settled_stage()
+        task = task.with_settled_pretraining()
     uri, storage = config.tracking.uri, config.storage
     tracking = config.tracking.model_copy(update={"uri": uri and canonical(uri)})
     places = {"tracking": tracking, "storage": storage and canonical(storage)}

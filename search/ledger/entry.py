@@ -11,19 +11,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from bitfront.search.ledger.folder import is_name
+from bitfront.search.ledger.states import OPTUNA_STATES, TrialState
 from bitfront.trainables.errors import UserError, quoted
 from bitfront.trainables.plan import LEVELS
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.text_files import LARGEST_INTEGER
 
-# By the names Optuna writes.
-STATES = {
-    "COMPLETE": "complete",
-    "PRUNED": "pruned",
-    "FAIL": "failed",
-    "RUNNING": "running",
-    "WAITING": "waiting",
-}
 # What is drawn of a plan besides its levels.
 PLAN_SETTINGS = ("plan.selector", "plan.budget", "plan.seed")
 
@@ -34,7 +27,7 @@ class Entry:
 
     id: str
     number: int
-    state: str
+    state: TrialState
     stored: TrialSpec | str | dict[str, Any]
     """its spec, or the JSON of it as long as nobody has looked"""
     costs: dict[str, float]
@@ -113,7 +106,7 @@ def stored_entry(
     return Entry(
         id=known["id"],
         number=number,
-        state=STATES[state],
+        state=OPTUNA_STATES[state],
         stored=known["spec"],
         costs=known["costs"],
         point=known["point"],

@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import optuna
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, create_trial
+from optuna.trial import TrialState as OptunaState
 
 from bitfront.search.config.bounds import reference_point, violations
+from bitfront.search.config.known import COSTS
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.disks import network_disk
-from bitfront.search.ledger.entry import STATES, Entry, stored_entry, without_plan
+from bitfront.search.ledger.entry import Entry, stored_entry, without_plan
 from bitfront.search.ledger.environment import environment
 from bitfront.search.ledger.networks import Networks
 from bitfront.search.ledger.optuna_log import silence
@@ -39,13 +41,15 @@ from bitfront.search.ledger.records import (
     check_ledger_format,
     objectives_in_order,
 )
-from bitfront.search.samplers.registry import Problem, distribution, make_sampler
+from bitfront.search.ledger.states import OPTUNA_STATES, TrialState
+from bitfront.search.samplers.problem import Problem, distribution
+from bitfront.search.samplers.registry import make_sampler
 from bitfront.search.session.interrupts import obey
 from bitfront.search.session.status_line import duration
 from bitfront.search.urls import sqlite_path, with_driver
 from bitfront.spaces.listing import every_point
-from bitfront.spaces.space import FreePlan, Space, random_value
-from bitfront.trainables.errors import UserError
+from bitfront.spaces.space import FreePlan, Space, random_value, recorded
+from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.parameters import Domain
 from bitfront.trainables.task import TrialSpec
 
@@ -107,7 +111,7 @@ class Ledger:
         )
         self.entries: dict[str, Entry] = {}
         # Kept, not counted anew: a long search asks for them at every turn.
-        self._counts: Counter[str] = Counter()
+        self._counts: Counter[TrialState] = Counter()
         self._open: dict[str, Entry] = {}
         self.explored = 0
         self._disk_ids: dict[str, int] = {}
@@ -119,7 +123,7 @@ class Ledger:
         # Why points that were proposed in this turn are no trials: `limits`, or `known`.
         self.refused: Counter[str] = Counter()
         self._problem = Problem(
-            space, config.front_objectives, self.reference, config.limits, self._is_new
+            space, config.front_objectives, self.reference, config.limits, COSTS, self._is_new
         )
         for trial in self.study.get_trials(deepcopy=False):
             self._remember(trial)
@@ -256,7 +260,7 @@ class Ledger:
         self.entries[entry.id] = entry
         self._counts[entry.state] += 1
         self.explored += entry.spec.seed == self.config.search.seed
-        if entry.state == "running":
+        if entry.state == TrialState.RUNNING:
             self._open[entry.id] = entry
 
     def interrupted(self) -> list[Entry]:
@@ -267,7 +271,7 @@ class Ledger:
         """Nobody trains the trial now: it is the next one that is asked for."""
         self._handed_out.discard(trial_id)
 
-    def count(self, *states: str) -> int:
+    def count(self, *states: TrialState) -> int:
         return sum(self._counts[state] for state in states)
 
     def ask(self) -> Entry | None:
@@ -349,7 +353,7 @@ class Ledger:
                 return entry, trial
             self.refused["limits" if broken else "known"] += 1
             # Forgotten by every sampler: what is not in the ledger must not steer the next ask.
-            self.mirror.tell(trial, state=TrialState.FAIL)
+            self.mirror.tell(trial, state=OptunaState.FAIL)
         return None
 
     @cached_property
@@ -384,7 +388,7 @@ class Ledger:
         return Entry(
             id=spec.fingerprint(self.config.name),
             number=number,
-            state="running",
+            state=TrialState.RUNNING,
             stored=spec,
             costs=self.space.costs(spec),
             point=point_of(spec, self.config.name),
@@ -410,7 +414,7 @@ class Ledger:
         if self.networks.learn(entry.spec.task):
             self.note("networks", self.networks.as_json())
         template = create_trial(
-            state=TrialState.RUNNING,
+            state=OptunaState.RUNNING,
             params=trial.params,
             distributions=trial.distributions,
             user_attrs={
@@ -433,24 +437,24 @@ class Ledger:
     def tell(
         self,
         trial_id: str,
-        state: str,
+        state: TrialState,
         metrics: dict[str, float] | None = None,
         history: list[dict[str, float]] | None = None,
         failure: str | None = None,
         message: str | None = None,
     ) -> Entry:
-        """End a trial: complete with full-fidelity values, pruned, or failed with a reason. Telling
-        twice changes nothing."""
+        """Record the end of a trial: complete with a value for every objective, stopped, or failed
+        with a reason. A second call for the same trial changes nothing."""
         entry = self.entries[trial_id]
-        if entry.state != "running":
+        if entry.state != TrialState.RUNNING:
             return entry
         measured, rows = dict(metrics or {}), list(history or [])
         values = None
-        if state == "complete":
+        if state == TrialState.COMPLETE:
             known = {**entry.costs, **measured}
             values = [float(known.get(name, math.nan)) for name in self.config.objectives]
             if not all(map(math.isfinite, values)):
-                state, failure, values = "failed", "nan", None
+                state, failure, values = TrialState.FAILED, "nan", None
         result = {
             "metrics": measured,
             "history": _columns(rows),
@@ -459,14 +463,14 @@ class Ledger:
             "lives": entry.lives,
         }
         disk = self._disk_ids[trial_id]
-        optuna_state = next(TrialState[s] for s, name in STATES.items() if name == state)
+        optuna_state = next(OptunaState[s] for s, name in OPTUNA_STATES.items() if name == state)
         # Before anything else: a trial whose end cannot be written has not ended.
         stored = values and arranged(values, list(self.config.objectives), self._order)
         self._persistently(lambda: self._ended(disk, optuna_state, stored, result))
         entry.metrics, entry.history, entry.values = measured, rows, values
         entry.failure, entry.message = failure, message
         entry.state, entry.ended = state, time.time()
-        self._counts["running"] -= 1
+        self._counts[TrialState.RUNNING] -= 1
         self._counts[state] += 1
         del self._open[trial_id]
         number = self._mirror_numbers[trial_id]
@@ -478,7 +482,7 @@ class Ledger:
         return entry
 
     def _ended(
-        self, disk: int, state: TrialState, values: list[float] | None, result: dict[str, Any]
+        self, disk: int, state: OptunaState, values: list[float] | None, result: dict[str, Any]
     ) -> None:
         """Write a trial's end; a second attempt finds what the first one may have done."""
         from optuna.exceptions import UpdateFinishedTrialError
@@ -509,9 +513,8 @@ def ledger_errors(name: str) -> Iterator[None]:
         yield
     except known as error:
         cause = error.__cause__ if isinstance(error, OptunaError) and error.__cause__ else error
-        reason = (str(cause).splitlines() or [""])[0]
         raise UserError(
-            f"the ledger of '{name}' cannot be read: {type(cause).__name__}: {reason}"
+            f"the ledger of '{name}' cannot be read: {first_line(cause, typed=True)}"
         ) from error
 
 
@@ -535,7 +538,7 @@ def persistently(
         except (StorageInternalError, OperationalError, InterfaceError) as error:
             cause = error.__cause__ if isinstance(error, StorageInternalError) else error
             passing = isinstance(cause, (InterfaceError, OperationalError))
-            reason = str(cause or error).splitlines()[0]
+            reason = first_line(cause or error)
             now = time.monotonic()
             if not passing or now + pause > deadline:
                 raise LedgerLostError(
@@ -600,7 +603,7 @@ def open_storage(url: str) -> BaseStorage:
                 storage = LedgerStorage(url, engine_kwargs=options)
             break
         except (SQLAlchemyError, ImportError, RuntimeError) as error:
-            reason = str(error).splitlines()[0]
+            reason = first_line(error)
             # Somebody else, perhaps a reader, is making the tables of a new ledger just now.
             race = isinstance(error, IntegrityError) or "already exists" in reason
             if not race or attempt + 1 == OPENING_ATTEMPTS:
@@ -653,18 +656,6 @@ def _drawing_from(trial: optuna.Trial) -> Any:
         return trial._suggest(name, distribution(domain))
 
     return draw
-
-
-def recorded(space: Space, draw: Any) -> dict[str, Any]:
-    """The parameters a walk of the space drew, by name."""
-    drawn: dict[str, Any] = {}
-
-    def record(name: str, domain: Domain) -> Any:
-        drawn[name] = draw(name, domain)
-        return drawn[name]
-
-    space.walk(record)
-    return drawn
 
 
 def _columns(history: Iterable[dict[str, float]]) -> dict[str, list[float | None]]:

@@ -31,8 +31,9 @@ from bitfront.search.ledger.records import (
     study_notes,
     study_objectives,
 )
+from bitfront.search.ledger.states import OPTUNA_OPEN
 from bitfront.search.urls import sqlite_path, sqlite_uri, with_driver
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 ROLLBACK = b"\x01"
 # What a file says that a driver has made but not written to yet.
 NOT_YET = "no such table"
-OPEN = ("RUNNING", "WAITING")
 # What comes of rows that are not as they were written: wrong types, bad JSON, missing keys.
 DAMAGED = (
     ValueError,
@@ -95,13 +95,13 @@ class LedgerReader:
                 with uncollected():
                     changed = self._read_recovered()
             except database_errors() as error:
-                reason = _reason(error)
+                reason = first_line(error)
                 if NOT_YET in reason:
                     return gone
                 raise UserError(f"the ledger of '{self.name}' cannot be read: {reason}") from None
             except DAMAGED as error:
                 raise UserError(
-                    f"the ledger of '{self.name}' is damaged: {_reason(error)}"
+                    f"the ledger of '{self.name}' is damaged: {first_line(error)}"
                 ) from None
             self._seen = stamp
             return changed or gone
@@ -112,7 +112,7 @@ class LedgerReader:
         try:
             return self._read()
         except database_errors() as error:
-            if RECOVERY not in _reason(error):
+            if RECOVERY not in first_line(error):
                 raise
         self._recovering = True
         return self._read()
@@ -137,7 +137,7 @@ class LedgerReader:
         for record in fresh:
             self._entries[record.number] = self._entry(record)
             self._last = max(self._last, record.trial_id)
-            if record.state in OPEN:
+            if record.state in OPTUNA_OPEN:
                 self._open_trials.add(record.trial_id)
             else:
                 self._open_trials.discard(record.trial_id)
@@ -156,7 +156,7 @@ class LedgerReader:
 
     def _is_new(self, record: Record) -> bool:
         known = self._entries.get(record.number)
-        return known is None or (known.ended is None and record.state not in OPEN)
+        return known is None or (known.ended is None and record.state not in OPTUNA_OPEN)
 
     def _stamp(self) -> tuple[tuple[int, ...], ...] | None:
         """What changes when a SQLite ledger is written to; () where there is no file, None where
@@ -257,10 +257,6 @@ def _checked_reference(stored: Any) -> list[float] | None:
 
 def _texts(stored: Any) -> dict[str, str]:
     return {str(key): str(value) for key, value in stored.items()}
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _stat(path: str) -> os.stat_result | None:

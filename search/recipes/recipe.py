@@ -19,7 +19,8 @@ from bitfront.search.config.mistakes import first_mistake
 from bitfront.search.config.source import Source
 from bitfront.search.config.source import read as read_yaml
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import NAME, write_atomically
+from bitfront.search.ledger.folder import NAME
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.recipes.final_folder import (
     RESULT,
     check_free,
@@ -28,11 +29,14 @@ from bitfront.search.recipes.final_folder import (
     seed_identity,
     trained_seeds,
 )
-from bitfront.search.recipes.training_progress import EpochTold, Shown, TrainingProgress
+from bitfront.search.recipes.training_progress import EpochTold, Lines, Shown, ShownTraining
 from bitfront.search.results.results import Results
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.task import Strict, TrialSpec
-from bitfront.trainables.tasks import Kind, Metric, kind_of
+from bitfront.trainables.files import write_atomically
+from bitfront.trainables.metrics import Metric
+from bitfront.trainables.settings import Strict
+from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.tasks import Kind, kind_of
 from bitfront.trainables.text_files import check_format, dump_yaml, read_json, whole_path
 
 if TYPE_CHECKING:
@@ -85,7 +89,7 @@ class Recipe(Strict):
 def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[int]) -> Recipe:
     from bitfront.search.ledger.environment import version_of
 
-    if entry.state != "complete":
+    if entry.state != TrialState.COMPLETE:
         raise UserError(f"trial {entry.id} is {entry.state}: only a complete one can be exported")
     task = entry.spec.task.model_copy(update={"data_dir": None})
     quality = results.config.quality.name
@@ -242,7 +246,7 @@ def train_recipe(
     stages: Path | None = None,
     workers: int | None = None,
     address: str | None = None,
-    progress: TrainingProgress | None = None,
+    progress: ShownTraining | None = None,
 ) -> FinalResult:
     """Train on train + validation for every seed, test, and write the packed networks. A seed
     that was interrupted goes on from its last epoch; one that is done is not trained again, and a
@@ -279,7 +283,7 @@ def train_recipe(
             else:
                 reached = recipe.quality.text(found.metrics[tested])
                 note(f"seed {job.spec.seed}: already trained, {reached} test")
-        view = progress or TrainingProgress(note)
+        view = progress or Lines(note)
         view.start(recipe, len(waiting))
         try:
             if workers is not None:
@@ -381,7 +385,7 @@ def train_seed(
     from bitfront.trainables.training.checkpoints import load_state, save_state
     from bitfront.trainables.training.loop import Training
     from bitfront.trainables.training.network import device_from_resources
-    from bitfront.trainables.training.pretraining import StageCache
+    from bitfront.trainables.training.pretraining import PretrainedCache
 
     if job.threads is not None:
         torch.set_num_threads(job.threads)
@@ -395,7 +399,7 @@ def train_seed(
         test,
         device_from_resources(gpus),
         validate_each_epoch=False,
-        stages=StageCache(Path(job.stages)),
+        pretrained=PretrainedCache(Path(job.stages)),
         peers=peers,
     )
     first = peers is None or peers.rank == 0

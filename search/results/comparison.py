@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +12,8 @@ from bitfront.search.front import (
     hypervolume,
     hypervolume_share,
 )
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import Results, ideal_point
-from bitfront.terminal import tables as terminal
 from bitfront.trainables.errors import UserError
 
 BUDGETS = (100, 80, 60, 40, 20, 10)
@@ -79,7 +78,7 @@ class Comparison:
                 "dataset": results.config.task.dataset,
                 "model": results.config.task.model.name,
                 "epochs": results.config.task.epochs,
-                "trials": results.counts()["complete"],
+                "trials": results.counts()[TrialState.COMPLETE],
                 "front": len(results.front),
                 "hypervolume": hypervolume(values, self.reference, self.objectives),
                 "hypervolume_share": hypervolume_share(
@@ -94,43 +93,3 @@ class Comparison:
             "full_flops": self.full_flops,
             **sides,
         }
-
-    def text(self) -> str:
-        report = self.as_json()
-        sides = [report["a"], report["b"]]
-        quality = self.a.config.quality
-        rows = [
-            _row("epochs a trial", [s["epochs"] for s in sides], "{:d}"),
-            _row("complete trials", [s["trials"] for s in sides], "{:d}"),
-            _row("points on the front", [s["front"] for s in sides], "{:d}"),
-            _row("of them on the joint front", [s["on_joint_front"] for s in sides], "{:d}"),
-            _row(
-                "hypervolume, % of the box", [100 * s["hypervolume_share"] for s in sides], "{:.2f}"
-            ),
-        ]
-        scale, form = (100, "{:.2f}") if quality.share else (1, "{:.4g}")
-        for budget in BUDGETS:
-            best = [s["best_under_budget"][str(budget)] for s in sides]
-            scaled = [None if b is None else scale * b for b in best]
-            head = f"best val {terminal.short(quality)} at <= {budget} % flops"
-            rows.append(_row(head, scaled, form))
-        reference = ", ".join(f"{k} {v:.4g}" for k, v in report["reference"].items())
-        heads = [
-            f"{letter}  {side['search']}: {side['dataset']}, {side['model']}"
-            for letter, side in zip("AB", sides, strict=True)
-        ]
-        lines = [textwrap.fill(h, terminal.width(), subsequent_indent="   ") for h in heads]
-        lines += ["", terminal.table(["", "A", "B", "B - A"], rows, flexible=0)]
-        lines.append(textwrap.fill(f"reference: {reference}", terminal.width()))
-        if self.full_flops is not None:
-            dearest = f"the dearest full-precision network of both, {self.full_flops:,.0f} flops"
-            lines.append(textwrap.fill(f"% flops: of {dearest}", terminal.width()))
-        return "\n".join(lines)
-
-
-def _row(head: str, values: list[Any], form: str) -> list[str]:
-    """Both numbers and their difference; a dash where one is missing."""
-    shown = ["-" if v is None else form.format(v) for v in values]
-    missing = any(v is None for v in values)
-    difference = "-" if missing else form.replace(":", ":+").format(values[1] - values[0])
-    return [head, *shown, difference]

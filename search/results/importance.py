@@ -8,6 +8,7 @@ from typing import Any
 
 from bitfront.dashboards.view import SearchView, TrialView
 from bitfront.search.ledger.optuna_log import silence
+from bitfront.search.ledger.states import TrialState
 
 LEAST_TRIALS = 10
 # The forest grows no wiser from more of them, only slower.
@@ -20,7 +21,9 @@ def importances(view: SearchView) -> dict[str, float]:
     import optuna
 
     silence()
-    finished = [t for t in view.trials if t.state == "complete" and view.quality.name in t.values]
+    finished = [
+        t for t in view.trials if t.state == TrialState.COMPLETE and view.quality.name in t.values
+    ]
     if len(finished) < LEAST_TRIALS:
         return {}
     step = -(-len(finished) // MOST_TRIALS)

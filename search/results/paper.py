@@ -3,17 +3,16 @@ answers it, with data and epochs of both sides stated."""
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from typing import Any
 
 from bitfront.search.config.schema import PaperRow, PaperSpec, SearchConfig
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import OWN_SHARE, Results
-from bitfront.terminal import tables as terminal
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.metrics import Metric
 from bitfront.trainables.models import MODELS
-from bitfront.trainables.tasks import Metric
 
 # Further apart in cost, two networks are not compared: ours is shown without a difference.
 SAME_COST = 5.0
@@ -45,7 +44,7 @@ class PaperComparison:
         near ones, or without a cost, the best."""
         pool = self.ours.front
         if row.where:
-            pool = [e for e in self.ours.entries if e.state == "complete"]
+            pool = [e for e in self.ours.entries if e.state == TrialState.COMPLETE]
         matching = [
             e
             for e in pool
@@ -109,46 +108,10 @@ class PaperComparison:
                 "model": config.task.model.model_dump(),
                 "epochs": config.task.epochs,
                 "metric": paper.metric,
-                "trials": self.ours.counts()["complete"],
+                "trials": self.ours.counts()[TrialState.COMPLETE],
             },
             "rows": self.rows(),
         }
-
-    def text(self) -> str:
-        config, paper = self.ours.config, self.paper
-        number = self.metric.number
-        rows = []
-        for told in self.rows():
-            theirs, ours = told["paper"], told["ours"] or {}
-            spread = f" ± {number(theirs['spread'])}" if theirs["spread"] is not None else ""
-            gap = number(told["difference"])
-            rows.append(
-                [
-                    theirs["label"],
-                    _cost(theirs["flops_pct"]),
-                    number(theirs["value"]) + spread,
-                    _cost(ours.get(OWN_SHARE)),
-                    number(ours.get("value")),
-                    gap if gap.startswith("-") else f"+{gap}",
-                    ours.get("trial", "-"),
-                ]
-            )
-        headers = ["row", "flops %", "paper", "flops %", "ours", "diff", "trial"]
-        unit = ", %" if self.metric.share else ""
-        epochs = f", {paper.epochs} epochs" if paper.epochs else ""
-        count = train_examples(config)
-        examples = "" if count is None else f"{count:,} training examples, "
-        heads = [
-            f"paper: {paper.title}, {paper.table}: {paper.dataset}, {paper.model}{epochs}, "
-            f"test set{unit}",
-            f"ours: search {config.name}: {config.task.dataset}, "
-            f"{examples}{config.task.model.name}, "
-            f"{config.task.epochs} epochs, {paper.metric} (hard-binarized){unit}",
-        ]
-        if paper.note:
-            heads.append(f"note: {paper.note}")
-        lines = [textwrap.fill(line, terminal.width(), subsequent_indent="  ") for line in heads]
-        return "\n".join([*lines, "", terminal.table(headers, rows, flexible=0)])
 
 
 def _only(given: Any) -> Any:
@@ -156,10 +119,6 @@ def _only(given: Any) -> Any:
     if isinstance(given, list):
         return given[0] if len(given) == 1 else None
     return None if isinstance(given, dict) else given
-
-
-def _cost(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 def train_examples(config: SearchConfig) -> int | None:

@@ -26,12 +26,13 @@ from bitfront.search.ledger.folder import SearchFolder, is_name, list_searches
 from bitfront.search.ledger.networks import Networks
 from bitfront.search.ledger.reader import LedgerReader
 from bitfront.search.ledger.records import arranged
+from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.settings import settings_of
 from bitfront.search.session.early_stopping import StoppingReport, report
 from bitfront.search.session.repeats import merged, probabilities
 from bitfront.trainables.errors import UserError, did_you_mean, quoted
+from bitfront.trainables.metrics import Metric
 from bitfront.trainables.registry import is_count
-from bitfront.trainables.tasks import Metric
 from bitfront.trainables.text_files import MOST_YAML_BYTES, check_format, load_yaml, read_text
 
 COST_LABELS = {
@@ -111,9 +112,9 @@ def _check_trials(entries: list[Entry], config: SearchConfig) -> None:
         wrong = None
         if not costs <= set(entry.costs) or entry.costs["flops_pct"] <= 0:
             wrong = "costs"
-        elif entry.state == "complete" and not metrics <= set(entry.metrics):
+        elif entry.state == TrialState.COMPLETE and not metrics <= set(entry.metrics):
             wrong = "metrics"
-        elif entry.state == "complete" and (
+        elif entry.state == TrialState.COMPLETE and (
             entry.values is None or len(entry.values) != len(config.objectives)
         ):
             wrong = "values"
@@ -230,10 +231,12 @@ class Results:
 
     def counts(self) -> dict[str, int]:
         found = Counter(entry.state for entry in self.entries)
-        return {s: found[s] for s in ("complete", "pruned", "failed", "running", "waiting")}
+        return {s: found[s] for s in TrialState}
 
     def failures(self) -> dict[str, int]:
-        return dict(Counter(e.failure or "error" for e in self.entries if e.state == "failed"))
+        return dict(
+            Counter(e.failure or "error" for e in self.entries if e.state == TrialState.FAILED)
+        )
 
     @property
     def state(self) -> str:
@@ -242,8 +245,8 @@ class Results:
     @property
     def state_without_driver(self) -> str:
         """What the search is once nobody works on it."""
-        ended = sum(e.state in ("complete", "pruned", "failed") for e in self.entries)
-        open_trials = any(e.state == "running" for e in self.entries)
+        ended = sum(e.state in ENDED for e in self.entries)
+        open_trials = any(e.state == TrialState.RUNNING for e in self.entries)
         if open_trials or (ended < self.config.search.trials and not self.space_exhausted):
             return "interrupted"
         return "complete"
@@ -290,10 +293,14 @@ class Results:
         }
 
     def status_json(self) -> dict[str, Any]:
+        state, trials = self.state, self.counts()
+        if state != "running":  # the trials of a driver that is gone wait for the next one
+            trials[TrialState.WAITING] += trials[TrialState.RUNNING]
+            trials[TrialState.RUNNING] = 0
         return {
             "search": self.config.name,
-            "state": self.state,
-            "trials": self.counts(),
+            "state": state,
+            "trials": trials,
             "budget": self.config.search.trials,
             "failures": self.failures(),
             "front": len(self.front),
@@ -314,9 +321,9 @@ class Results:
 
     @property
     def best(self) -> float | None:
-        """The best quality of any trial."""
+        """The best quality of a point, the mean over its seeds, as the front has it."""
         quality = self.config.quality
-        found = [e.metrics[quality.name] for e in self.entries if quality.name in e.metrics]
+        found = [e.metrics[quality.name] for e in self.points if quality.name in e.metrics]
         return (max if quality.maximize else min)(found, default=None)
 
     def quality_and(self, cost: str) -> tuple[list[list[float]], list[Objective]]:

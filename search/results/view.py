@@ -12,6 +12,7 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import LedgerReader
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import (
     COST_LABELS,
     Results,
@@ -21,7 +22,7 @@ from bitfront.search.results.results import (
 )
 from bitfront.search.results.settings import settings_of
 from bitfront.search.session.early_stopping import rung_epoch
-from bitfront.trainables.tasks import Metric
+from bitfront.trainables.metrics import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -244,7 +245,7 @@ class Growth:
         for entry in sorted(new, key=lambda e: (e.ended or 0.0, e.number)):
             self._counted.add(entry.id)
             share = self.steps[-1].share if self.steps else 0.0
-            if entry.state == "complete" and entry.values is not None:
+            if entry.state == TrialState.COMPLETE and entry.values is not None:
                 share = self._counted_in(entry.point, entry.values, share)
             seconds = (entry.ended or 0.0) - (self._first or 0.0)
             self.steps.append(HypervolumeStep(len(self._counted), seconds, share))

@@ -8,8 +8,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.files import write_atomically
 
 if TYPE_CHECKING:
     from bitfront.search.config.schema import SearchConfig

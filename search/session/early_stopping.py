@@ -11,6 +11,7 @@ from bitfront.search.config.known import COSTS
 from bitfront.search.config.schema import EarlyStoppingSpec
 from bitfront.search.front import Objective, layers
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.states import TrialState
 from bitfront.trainables.methods import METHODS
 
 Row = Mapping[str, float]
@@ -154,12 +155,12 @@ def report(
 ) -> StoppingReport:
     """From the trials of a search, as the ledger has them."""
     rule = EarlyStopping(spec, objectives)
-    ended = [e for e in entries if e.state in ("complete", "pruned")]
-    control = [e for e in ended if e.state == "complete" and rule.is_control(e)]
+    ended = [e for e in entries if e.state in (TrialState.COMPLETE, TrialState.STOPPED)]
+    control = [e for e in ended if e.state == TrialState.COMPLETE and rule.is_control(e)]
     spared = [e for e in control if "would_stop_at" in e.metrics]
     quality = next(o for o in objectives if o.name not in COSTS)
     return StoppingReport(
-        stopped=sum(e.state == "pruned" for e in ended),
+        stopped=sum(e.state == TrialState.STOPPED for e in ended),
         epochs_trained=sum(len(e.history) for e in ended),
         epochs_in_full=sum(e.spec.task.epochs for e in ended),
         control=len(control),

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from bitfront.search.config.bounds import cost_bounds, extreme_specs, feasible_share
 from bitfront.search.config.schema import SearchConfig
-from bitfront.search.session.status_line import duration
+from bitfront.search.session.eta import START_SECONDS
 from bitfront.spaces.space import Space
-from bitfront.terminal import tables as terminal
-from bitfront.terminal.progress import START_SECONDS
-from bitfront.trainables.task import PretrainSpec, TrialSpec
+from bitfront.trainables.settings import PretrainSpec
+from bitfront.trainables.task import TrialSpec
 
 if TYPE_CHECKING:
     from bitfront.search.session.rehearsal import Rehearsal
@@ -48,61 +47,10 @@ class Preview:
         del data["rehearsal"]
         return data if self.rehearsal is None else {**data, "rehearsal": self.rehearsal.as_json()}
 
-    def text(self) -> str:
-        size = "infinite" if self.points is None else terminal.count(self.points)
-        rows = [
-            [
-                name,
-                f"{a:,.4g}" if b < 1000 else f"{a:,.0f}",
-                f"{b:,.4g}" if b < 1000 else f"{b:,.0f}",
-            ]
-            for name, (a, b) in self.costs.items()
-            if name != "flops_own_pct" or self.several_networks
-        ]
-        told = [f"flops_pct: of the network in full precision, {self.full_flops:,.0f} flops"]
-        if self.several_networks:
-            dearest = "of the dearest network in full precision"
-            told = [f"flops_pct: {dearest}, {self.full_flops:,.0f} flops"]
-            told.append("flops_own_pct: of each network itself in full precision")
-        return "\n".join(
-            [
-                terminal.filled(
-                    f"search {self.search}: {self.trials} trials of a space with {size} points, "
-                    f"{self.layers} layers to plan at most"
-                ),
-                f"{100 * self.feasible_share:.0f} % of random points satisfy the limits",
-                "",
-                terminal.table(["cost", "least", "greatest"], rows),
-                *told,
-                "",
-                *map(terminal.filled, self._time()),
-                *([] if self.rehearsal is None else [self.rehearsal.text(), ""]),
-                "nothing was started",
-            ]
-        )
-
     @property
     def several_networks(self) -> bool:
+        """Whether the space has networks of different cost in full precision."""
         return self.costs["flops_pct"] != self.costs["flops_own_pct"]
-
-    def _time(self) -> list[str]:
-        if self.trial_seconds is None:
-            return []
-        low, high = self.trial_seconds
-        told = (
-            f"one trial: {low:.1f} to {high:.1f} s; {self.concurrent} at once; "
-            f"about {duration(self.eta_seconds)} in all"
-        )
-        return [told, *self._stage()]
-
-    def _stage(self) -> list[str]:
-        if not self.stage_epochs:
-            return []
-        told = " or ".join(str(n) for n in self.stage_epochs)
-        return [
-            f"of which {self.stage_seconds:.1f} s or less for {told} epochs in full precision, "
-            "trained once for each network"
-        ]
 
 
 def preview_search(config: SearchConfig, space: Space, timed: bool = True) -> Preview:
@@ -167,7 +115,7 @@ def quick_estimate(config: SearchConfig, space: Space) -> tuple[float | None, in
 
 def _full(spec: TrialSpec, epochs: int) -> TrialSpec:
     """The full-precision stage of that many epochs."""
-    task = spec.task.model_copy(update={**spec.task.stage_settings, "epochs": epochs})
+    task = spec.task.model_copy(update={**spec.task.pretraining_settings, "epochs": epochs})
     return TrialSpec(task=task, plan="F" * len(spec.plan))
 
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 
 import math
 import random
-import sys
 import tempfile
-import textwrap
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +15,7 @@ from bitfront.search.config.known import measured_at_end
 from bitfront.search.config.schema import PaperRow, SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.paper import SAME_COST, PaperComparison
 from bitfront.search.results.results import Results
 from bitfront.search.session.early_stopping import rung_epoch
@@ -26,8 +23,6 @@ from bitfront.search.session.selection import needed, start_points
 from bitfront.search.session.session import Session
 from bitfront.search.session.simulation import MemoryFolder, play
 from bitfront.spaces.space import Space
-from bitfront.terminal import tables as terminal
-from bitfront.terminal.progress import LINE_SECONDS
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.selectors import Selection, SelectionSpec
@@ -40,7 +35,6 @@ CURVE_POINTS = 12
 # How much of the way from chance to perfect, in full precision and for nothing at all.
 BEST, WORST = 0.85, 0.25
 POINT_SPREAD, SEED_SPREAD = 0.01, 0.005
-TERMINAL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -82,36 +76,6 @@ class Rehearsal:
         reasons = [asdict(row) for row in self.unanswered]
         return {**asdict(self), "unanswered": labels, "unanswered_rows": reasons}
 
-    def text(self) -> str:
-        head = f"rehearsal with made-up accuracies: {self.trials} of {self.asked} trials run"
-        lines = [head + (", then nothing new is left" if self.exhausted else "")]
-        if self.distinct is not None:
-            lines.append(f"  different trials within the limits: {self.distinct}")
-        elif self.exhausted:
-            lines.append("  the sampler and random tries found no other point within the limits")
-        if self.made_up_selectors:
-            names = ", ".join(self.made_up_selectors)
-            lines.append(f"  made up too, in place of training: the order of layers of {names}")
-        lines.append(
-            f"  {self.complete} complete, {self.stopped} stopped early, {self.failed} failed; "
-            f"{self.repeats} of them repeat a point with another seed"
-        )
-        lines.append(
-            f"  proposed but not run: {self.refused_by_limits} beyond a limit, {self.known} that "
-            "were known"
-        )
-        lines.append(f"  points on the front: {self.front}")
-        if self.rows:
-            answered = self.rows - len(self.unanswered)
-            lines.append(f"  rows of the paper that are answered: {answered} of {self.rows}")
-            lines += [f"    unanswered: {row.label}: {row.why}" for row in self.unanswered]
-        return "\n".join(_wrapped(line) for line in lines)
-
-
-def _wrapped(line: str) -> str:
-    indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.fill(line, terminal.width(), subsequent_indent=indent, break_on_hyphens=False)
-
 
 def rehearse(
     config: SearchConfig,
@@ -130,34 +94,12 @@ def rehearse(
     with tempfile.TemporaryDirectory() as root:
         folder = MemoryFolder(Path(root) / config.name)
         first = start_points(space)
-        session = Session(config, space, folder, tracker=None, quiet=True, first=first)
+        session = Session(config, space, folder, tracker=None, first=first)
         play(session, Curves(config, space, failures).rows, workers, ended=ended)
         results = Results.from_entries(
             folder, config, list(session.ledger.entries.values()), session.ledger.reference
         )
         return _report(session, results, made_up)
-
-
-@contextmanager
-def telling_of(trials: int) -> Iterator[Callable[[Session], None]]:
-    """Where a rehearsal takes longer than people wait without a word, how far it is: on one line
-    of a terminal, elsewhere a line now and then. Beside the output, which may be JSON."""
-    out = sys.stderr
-    shown, since = out.isatty(), time.monotonic()
-
-    def ended(session: Session) -> None:
-        nonlocal since
-        if time.monotonic() - since < (TERMINAL_SECONDS if shown else LINE_SECONDS):
-            return
-        since = time.monotonic()
-        text = f"rehearsing: {session.ended} of {trials} trials"
-        print(f"\r{text}" if shown else text, end="" if shown else "\n", file=out, flush=True)
-
-    try:
-        yield ended
-    finally:
-        if shown:
-            print("\r\033[K", end="", file=out, flush=True)
 
 
 def _report(session: Session, results: Results, made_up: list[str]) -> Rehearsal:
@@ -168,9 +110,9 @@ def _report(session: Session, results: Results, made_up: list[str]) -> Rehearsal
         asked=config.search.trials,
         exhausted=ledger.exhausted,
         distinct=None if ledger.listed is None else len(ledger.listed),
-        complete=ledger.count("complete"),
-        stopped=ledger.count("pruned"),
-        failed=ledger.count("failed"),
+        complete=ledger.count(TrialState.COMPLETE),
+        stopped=ledger.count(TrialState.STOPPED),
+        failed=ledger.count(TrialState.FAILED),
         repeats=len(ledger.entries) - ledger.explored,
         refused_by_limits=ledger.refused["limits"],
         known=ledger.refused["known"],
@@ -282,7 +224,7 @@ def _why_none(row: PaperRow, comparison: PaperComparison, ledger: Ledger) -> str
     def unlike(entry: Entry) -> list[str]:
         return [k for k, value in row.where.items() if comparison.value(entry, k) != value]
 
-    ran = [e for e in ledger.entries.values() if e.state == "complete"]
+    ran = [e for e in ledger.entries.values() if e.state == TrialState.COMPLETE]
     if not ran:
         return "no trial is complete"
     if ledger.every_entry is None or ledger.listed is None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from bitfront.search.config.known import COSTS
 from bitfront.search.front import Objective
 from bitfront.search.ledger.entry import Entry
-from bitfront.trainables.tasks import Metric
+from bitfront.search.ledger.states import TrialState
+from bitfront.trainables.metrics import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +32,7 @@ def by_point(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
     """Complete trials that differ in nothing but their seed, together."""
     found: dict[str, list[Entry]] = {}
     for entry in entries:
-        if entry.state == "complete" and entry.values is not None:
+        if entry.state == TrialState.COMPLETE and entry.values is not None:
             found.setdefault(entry.point, []).append(entry)
     return found
 

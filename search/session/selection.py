@@ -11,18 +11,11 @@ from typing import Any
 
 from bitfront.search.cluster.board import Board
 from bitfront.search.config.schema import SearchConfig
-from bitfront.search.ledger.folder import (
-    SearchFolder,
-    selections_folder,
-    stages_folder,
-    write_atomically,
-)
-from bitfront.search.ledger.ledger import recorded
-from bitfront.search.samplers.registry import middle
+from bitfront.search.ledger.folder import SearchFolder, selections_folder, stages_folder
 from bitfront.search.session.status_line import StatusLine, duration
-from bitfront.spaces.space import Space
+from bitfront.spaces.space import Space, middle, recorded
 from bitfront.trainables.cost import task_cost_table
-from bitfront.trainables.files import replacing
+from bitfront.trainables.files import replacing, write_atomically
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Domain
 from bitfront.trainables.selectors import Selection, SelectionSpec, select
@@ -144,7 +137,7 @@ def _select(
     name = str(spec["selector"])
     with heard_by(lambda text: board.write(name, f"{name}: {text}")):
         found = select(
-            SelectionSpec.model_validate(spec), stages=Path(stages), gpus=gpus, note=tell
+            SelectionSpec.model_validate(spec), pretrained=Path(stages), gpus=gpus, note=tell
         )
     board.erase(name)
     return found.model_dump(mode="json")

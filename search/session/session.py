@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bitfront.search.cluster.board import Board
@@ -15,16 +15,16 @@ from bitfront.search.front import Front, hypervolume_share
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder, stages_folder
 from bitfront.search.ledger.ledger import Ledger, ledger_errors
+from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.results import ideal_point
 from bitfront.search.session.early_stopping import EarlyStopping
+from bitfront.search.session.progress import Progress, Silent
 from bitfront.search.session.repeats import merged
-from bitfront.search.session.status_line import StatusLine
 from bitfront.search.tracking.notes import FRONT
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import redacted
 from bitfront.spaces.space import Space
-from bitfront.terminal.progress import Progress
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.files import discard, write_atomically
 from bitfront.trainables.worker import storage
 
@@ -38,17 +38,17 @@ class Session:
         space: Space,
         folder: SearchFolder,
         tracker: Tracker | None,
-        quiet: bool = False,
         first: Sequence[dict[str, Any]] = (),
-        line: StatusLine | None = None,
+        progress: Callable[[Session], Progress] = Silent,
     ) -> None:
+        """`first` are points to begin with; `progress` makes what shows this session to people,
+        which nothing does by default."""
         self.config = config
         self.folder = folder
         with ledger_errors(config.name):
             self.ledger = Ledger(folder.ledger_url, config, space, first, folder.owner)
         self.tracker = tracker
         self.front = Front(config.front_objectives)
-        self.best: float | None = None
         self._ideal = ideal_point(config)
         self._seeds: Counter[str] = Counter()
         spec = config.search.early_stopping
@@ -61,7 +61,7 @@ class Session:
             self._count(entry)
             if self.stopping is not None:
                 self.stopping.remember(entry)
-        self.progress = Progress(self, quiet, line=line)
+        self.progress: Progress = progress(self)
         self.ledger.say = self.progress.say
         self.board = Board(folder.identity)
         self.gpus = config.resources.whole_gpus
@@ -75,7 +75,7 @@ class Session:
 
     @property
     def ended(self) -> int:
-        return self.ledger.count("complete", "pruned", "failed")
+        return self.ledger.count(*ENDED)
 
     @property
     def done(self) -> float:
@@ -89,11 +89,20 @@ class Session:
 
     @property
     def failed(self) -> int:
-        return self.ledger.count("failed")
+        return self.ledger.count(TrialState.FAILED)
 
     @property
     def running(self) -> int:
-        return self.ledger.count("running")
+        return self.ledger.count(TrialState.RUNNING)
+
+    @property
+    def best(self) -> float | None:
+        """The best quality of a point of the front, the mean over its seeds; None before the first
+        complete trial."""
+        quality = self.config.quality
+        place = list(self.config.objectives).index(quality.name)
+        found = [values[place] for _, values in self.front.items]
+        return (max if quality.maximize else min)(found, default=None)
 
     @property
     def hypervolume_share(self) -> float:
@@ -181,7 +190,7 @@ class Session:
         if trial_id in self._stopped:
             metrics["stopped_at"] = self._stopped.pop(trial_id)
             history = self._curves.get(trial_id, [])
-            self._end(trial_id, "pruned", metrics=metrics, history=history)
+            self._end(trial_id, TrialState.STOPPED, metrics=metrics, history=history)
             return
         if trial_id in self._spared:
             metrics["would_stop_at"] = self._spared.pop(trial_id)
@@ -189,7 +198,7 @@ class Session:
         picture = json.loads(result.get("picture", "{}"))
         if self.tracker is not None and picture:
             self.tracker.picture(self.ledger.entries[trial_id], picture)
-        self._end(trial_id, "complete", metrics=metrics, history=history)
+        self._end(trial_id, TrialState.COMPLETE, metrics=metrics, history=history)
 
     def _note_damage(self, trial_id: str, result: dict[str, Any]) -> None:
         """A checkpoint that could not be used is told, and kept with the trial."""
@@ -210,7 +219,9 @@ class Session:
 
     def fail(self, trial_id: str, reason: str, message: str) -> None:
         history = self._curves.get(trial_id, [])
-        self._end(trial_id, "failed", history=history, failure=reason, message=redacted(message))
+        self._end(
+            trial_id, TrialState.FAILED, history=history, failure=reason, message=redacted(message)
+        )
 
     def comes_back(self, trial_id: str) -> bool:
         """Whether a trial whose worker died is asked for again: it has come further since another
@@ -226,7 +237,7 @@ class Session:
         self.ledger.hand_back(trial_id)
         return True
 
-    def _end(self, trial_id: str, state: str, **details: Any) -> None:
+    def _end(self, trial_id: str, state: TrialState, **details: Any) -> None:
         damaged = self._damaged.pop(trial_id, None)
         if damaged is not None:
             details["message"] = "; ".join(filter(None, [details.get("message"), damaged]))
@@ -247,12 +258,8 @@ class Session:
 
     def _count(self, entry: Entry) -> bool:
         """Enter a trial that ended; True when the front changed."""
-        quality = self.config.quality
-        value = entry.metrics.get(quality.name)
-        if entry.state != "complete" or entry.values is None:
+        if entry.state != TrialState.COMPLETE or entry.values is None:
             return False
-        if value is not None and (self.best is None or quality.better(value, self.best)):
-            self.best = value
         self._seeds[entry.point] += 1
         if self._seeds[entry.point] > 1:
             return self._recount()
@@ -337,9 +344,8 @@ def check_storage(place: str, called: str) -> None:
     try:
         storage.try_out(place)
     except Exception as error:  # every object store has faults of its own
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            redacted(f"storage {called} cannot be used: {reason}"),
+            redacted(f"storage {called} cannot be used: {first_line(error)}"),
             "it must let files be written, read, listed and deleted; "
             "of several nodes: bitfront doctor --address auto --storage PLACE",
         ) from None

@@ -6,10 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.ledger import recorded
 from bitfront.search.results.results import Results
-from bitfront.search.samplers.registry import middle
-from bitfront.spaces.space import FreePlan, Space
+from bitfront.spaces.space import FreePlan, Space, middle, recorded
 from bitfront.trainables.parameters import Domain
 from bitfront.trainables.plan import BINARY_STEPS
 

@@ -20,6 +20,7 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.environment import environment
 from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.session.repeats import merged
 from bitfront.search.tracking.extras import extras_of
 from bitfront.search.tracking.notes import FRONT, RUN, note_of
@@ -39,7 +40,11 @@ MOST_PICTURES = 40
 FrontMetrics = dict[str, dict[str, float]]
 """By trial, the metrics of a point of the front."""
 PARENT = "mlflow.parentRunId"
-STATUS = {"complete": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
+STATUS = {
+    TrialState.COMPLETE: "FINISHED",
+    TrialState.STOPPED: "KILLED",
+    TrialState.FAILED: "FAILED",
+}
 # What `trainables.pictures` makes, by its name.
 PICTURES: dict[str, Callable[[dict[str, Any], str, Path], Path]] = {
     "predictions": predictions_image,
@@ -157,7 +162,7 @@ class Mirror:
         tags = {
             "mlflow.runName": self.config.name,
             "mlflow.note.content": note_of(self.config, (), (), None),
-            "state": "running",
+            "state": TrialState.RUNNING,
             "bitfront.search": self.config.name,
             "bitfront.search_id": self.identity,
             "bitfront.kind": "search",

@@ -13,7 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -27,7 +27,6 @@ from bitfront.search.session.interrupts import held_back
 from bitfront.search.tracking.notes import REPORT
 from bitfront.search.tracking.runs import keeps_artifacts, tracking_uri
 from bitfront.search.urls import without_secrets
-from bitfront.terminal import tables as terminal
 from bitfront.trainables.errors import UserError
 
 START_SECONDS = 180
@@ -36,33 +35,42 @@ LOGIN = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKIN
 END_SECONDS = 10
 
 
-def serve(root: Path, folder: SearchFolder | None, host: str, port: int, open_browser: bool) -> int:
+def serve(
+    root: Path,
+    folder: SearchFolder | None,
+    host: str,
+    port: int,
+    open_browser: bool,
+    say: Callable[[str], None],
+) -> int:
+    """Open the run of a search, the newest by default, in the MLflow UI; with a tracking database
+    of files, a server is started for it, until ctrl-C. `say` shows a line. The exit code."""
     folder = folder or newest_readable(root)
     if folder is None:
         raise UserError(f"no search has been run in {root}", "start one: bitfront run")
     config = stored_config(folder)
     named.check("tracking", config.tracking.uri, config.name)
     uri = tracking_uri(config, root)
+    remote = uri.startswith(("http://", "https://"))
+    say("asking MLflow ..." if remote else "starting MLflow ...")
     path = run_path(uri, folder)
-    if uri.startswith(("http://", "https://")):
+    if remote:
         # The browser asks for a password itself: its command line is no place for one.
-        return _open(without_secrets(uri).rstrip("/") + path, open_browser)
+        return _open(without_secrets(uri).rstrip("/") + path, open_browser, say)
     if host not in ("127.0.0.1", "localhost", "::1"):
-        terminal.show(
-            f"warning: listening on {host}; MLflow has no login of its own, put one in front of it"
-        )
+        say(f"warning: listening on {host}; MLflow has no login of its own, put one in front of it")
     port = port or free_port(host)
     check_free(host, port)
     base = url_of(host, port)
     with _server(uri, host, port) as process:
         _wait_until_up(base, port, process)
         try:
-            _open(base + path, open_browser)
-            terminal.show("ctrl-C ends it")
+            _open(base + path, open_browser, say)
+            say("ctrl-C ends it")
             process.wait()
         except KeyboardInterrupt:
             return 0
-        terminal.show(f"the MLflow server ended: {process.last_line()}")
+        say(f"the MLflow server ended: {process.last_line()}")
         return 1
 
 
@@ -140,8 +148,8 @@ def run_path(uri: str, folder: SearchFolder) -> str:
     return f"{page}/artifacts/{REPORT}" if made else page
 
 
-def _open(url: str, open_browser: bool) -> int:
-    terminal.show(f"MLflow: {url}")
+def _open(url: str, open_browser: bool, say: Callable[[str], None]) -> int:
+    say(f"MLflow: {url}")
     if open_browser and sys.stdout.isatty():
         webbrowser.open(url)
     return 0

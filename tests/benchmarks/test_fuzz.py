@@ -19,14 +19,14 @@ def bench(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _nothing_starts(monkeypatch, bench):
     from bitfront.search.cluster import tuner
-    from bitfront.search.recipes import recipe
     from bitfront.verbs import launch
+    from bitfront.verbs.final import train
 
     monkeypatch.chdir(bench.folder)
     for module, name in (
-        (recipe, "train_recipe"),
+        (train, "train_recipe"),
         (tuner, "run_trials"),
-        (launch, "_summary"),
+        (launch, "draw_pictures"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name))  # put back afterwards
     nothing_starts("stored")
@@ -53,7 +53,7 @@ def test_the_fuzz_notices_tracebacks_escapes_and_long_messages(bench, monkeypatc
     long = UserError("")
     long.message = "x" * 200_000
     for error in (ValueError("a bug"), long, SystemExit(7)):
-        monkeypatch.setattr("bitfront.verbs.searches.validate", raising(error))
+        monkeypatch.setattr("bitfront.verbs.searching.validate.action", raising(error))
         ((found,), _) = try_case(bench, "yamls", SEED, case)
         told.append(found["wrong"])
     assert told[0] == "traceback: ValueError: a bug"

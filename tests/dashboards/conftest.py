@@ -96,7 +96,7 @@ def _example_view(name="example", shift=0.0, **changes):
                   failure="nan", message="the loss is nan", started=6.0, ended=7.0)
     )  # fmt: skip
     trials.append(
-        TrialView(f"{name[0]}07", 7, "pruned", "bnn", "BFBF", **common,
+        TrialView(f"{name[0]}07", 7, "stopped", "bnn", "BFBF", **common,
                   values={**costs, "val_accuracy": 0.2}, curve=[(1, 0.2)], rungs={0.3: 0.2},
                   stopped_at=0.3, started=7.0, ended=8.0)
     )  # fmt: skip

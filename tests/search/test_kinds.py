@@ -2,6 +2,7 @@
 figures, recipe, final training, replay."""
 
 import json
+from functools import partial
 
 import pytest
 
@@ -9,15 +10,18 @@ from bitfront.search.config.bounds import reference_point
 from bitfront.search.config.errors import ConfigError
 from bitfront.search.config.load import load_text
 from bitfront.search.config.space import build_space
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.recipes.recipe import load_recipe, recipe_of, save_recipe, train_recipe
 from bitfront.search.recipes.replay import replay_trial
 from bitfront.search.results.paper import PaperComparison
 from bitfront.search.results.results import Results
 from bitfront.search.session.selection import needed
 from bitfront.search.session.session import Session
+from bitfront.terminal.comparisons import paper_text
+from bitfront.terminal.progress import Progress
 from bitfront.terminal.summary import front_summary
 from bitfront.trainables import packed
+from bitfront.trainables.files import write_atomically
 from bitfront.trainables.selectors import select
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.parts import search_data
@@ -106,7 +110,7 @@ def test_rows_of_a_paper_are_held_against_the_auc(pursuit, monkeypatch):
     comparison = PaperComparison(pursuit)
     best = max(entry.metrics["val_auc"] for entry in pursuit.front)
     assert comparison.rows()[0]["ours"]["value"] == best
-    text = comparison.text()
+    text = paper_text(comparison)
     assert f"{100 * best:.2f}" in text
     assert "val_auc (hard-binarized), %" in " ".join(text.split())
 
@@ -115,7 +119,9 @@ def searched(config, folder: SearchFolder) -> Results:
     """All trials of a search of one epoch, trained here without Ray."""
     folder.path.mkdir()
     write_atomically(folder.config_file, config.dump())
-    session = Session(config, build_space(config), folder, None, quiet=True)
+    session = Session(
+        config, build_space(config), folder, None, progress=partial(Progress, quiet=True)
+    )
     while (entry := session.ask()) is not None:
         training = Training(entry.spec, *search_data(entry.spec.task))
         metrics = training.epoch()

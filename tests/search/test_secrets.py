@@ -13,10 +13,11 @@ from sqlalchemy import create_engine, make_url, text
 
 from bitfront import cli
 from bitfront.search import named
+from bitfront.search.cluster.doctor import check_ledger
 from bitfront.search.cluster.jobs import secret_free
-from bitfront.search.cluster.nodes import check_ledger
 from bitfront.search.ledger.folder import LEDGER, SearchFolder
 from bitfront.search.results.results import stored_config
+from bitfront.search.session.preparation import prepare
 from bitfront.search.session.session import Session
 from bitfront.search.tracking.runs import tracking_uri
 from bitfront.search.tracking.tracker import Tracker
@@ -29,7 +30,6 @@ from bitfront.search.urls import (
     without_secrets,
 )
 from bitfront.trainables.errors import UserError
-from bitfront.verbs.launch import prepare
 from testbed.rig import POSTGRES, Postgres, free_port, listens, tracking_server, wait_for
 
 SECRET = "hunter2"
@@ -175,7 +175,7 @@ def test_a_traceback_and_a_mistaken_option_are_shown_without_the_password(monkey
     def broken(args):
         raise RuntimeError(f"could not connect to {url} as {args.ledger!r}")
 
-    monkeypatch.setattr("bitfront.verbs.searches.front", broken)
+    monkeypatch.setattr("bitfront.verbs.results.front.action", broken)
     words = ["front", "tiny", "--ledger", url]
     monkeypatch.setattr(sys, "argv", ["bitfront", *words])
     assert cli.main(words) == 1
@@ -216,7 +216,7 @@ def test_postgresql_takes_awkward_passwords_and_keeps_none(make_space, tmp_path,
         assert SECRET not in "".join(str(c) for c in [*checks, wrong])
         config, space = make_space()
         folder = prepare(config, tmp_path / "home", urls[-1])
-        session = Session(config, space, folder, None, quiet=True)
+        session = Session(config, space, folder, None)
         entry = session.ask()
         session.fail(entry.id, "error", f"no connection to {urls[-1]}")
         assert files_with_secret(tmp_path) == []
@@ -241,7 +241,7 @@ def test_mlflow_prints_no_address_of_a_run_and_keeps_no_password(
         folder = SearchFolder(tmp_path / "home" / "tiny")
         folder.path.mkdir(parents=True)
         tracker = Tracker(config, "id", folder.path.parent)
-        session = Session(config, space, folder, tracker, quiet=True)
+        session = Session(config, space, folder, tracker)
         tracker.start([])
         row = {"epoch": 1, "val_accuracy": 0.5, "train_loss": 0.5}
         session.finish(session.ask().id, {**row, "history": [row]})

@@ -17,12 +17,12 @@ from bitfront.search.config.errors import ConfigError
 from bitfront.search.ledger.folder import LEDGER, SearchFolder, find, is_name
 from bitfront.search.ledger.ledger import entry_of
 from bitfront.search.results.results import Results, stored_config
+from bitfront.search.session.preparation import fetched, prepare
 from bitfront.search.tracking.mirror import Mirror
 from bitfront.search.tracking.runs import tracking_uri
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import canonical, redacted, with_secrets, without_secrets
 from bitfront.trainables.errors import UserError
-from bitfront.verbs.launch import fetched, prepare
 from testbed.rig import free_port, listens, wait_for
 
 SECRET = "hunter2"
@@ -86,7 +86,7 @@ def test_what_a_failed_trial_says_is_kept_without_secrets(make_space, tmp_path):
     from bitfront.search.session.session import Session
 
     config, space = make_space()
-    session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
+    session = Session(config, space, SearchFolder(tmp_path), None)
     trial = session.ask()
     session.fail(trial.id, "error", f"cannot read {TRACKING}")
     assert SECRET not in session.ledger.entries[trial.id].message

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration by itself: the name of the search, its sampler, objectives,
+"""What is wrong with a configuration by itself: the name of the search, its objectives,
 limits and the rows of a paper. `checks.task` is about the task, `checks.space` about the space."""
 
 from __future__ import annotations
@@ -21,21 +21,9 @@ from bitfront.trainables.errors import UserError, did_you_mean
 PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
 
 
-def samplers() -> list[str]:
-    """The names of all samplers."""
-    from bitfront.search.samplers.registry import SAMPLERS  # Optuna
-
-    return SAMPLERS.names()
-
-
 def check_config(config: SearchConfig, problems: Problems) -> None:
     """Everything that is wrong with the configuration by itself."""
     _check_name(config.name, problems)
-    known = samplers()
-    if config.search.sampler not in known:
-        sampler = config.search.sampler
-        message = f"'{sampler}' is not known, {did_you_mean(sampler, known)}"
-        problems.add(("search", "sampler"), message)
     try:
         metrics = metrics_of(config.kind)
     except UserError:  # the dataset is unknown, which is reported with the task

@@ -11,13 +11,16 @@ import pytest
 from bitfront import cli
 from bitfront.search.config.load import load_text
 from bitfront.search.config.source import parse
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.results.results import Results
 from bitfront.terminal import tables as terminal
+from bitfront.terminal.next_commands import after_search
 from bitfront.terminal.plans import by_stage, counts, letters, runs, totals
-from bitfront.terminal.summary import front_summary, front_table, next_commands, status_table
+from bitfront.terminal.status import status_table
+from bitfront.terminal.summary import front_summary, front_table
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.files import write_atomically
 
 QUICK = """\
 name: a-search-with-a-rather-long-name-of-its-own
@@ -217,7 +220,7 @@ def test_a_comparison_fits(searched, columns, kind, capsys):
 
 
 def test_next_commands_fit(searched, columns):
-    assert widest(next_commands(Results.of(searched["quick"]))) <= columns
+    assert widest(after_search(Results.of(searched["quick"]))) <= columns
 
 
 def test_colours_are_for_terminals_only(searched, monkeypatch, capsys):

@@ -11,8 +11,9 @@ import urllib.request
 import pytest
 
 from bitfront.search.config.load import load_text
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
+from bitfront.trainables.files import write_atomically
 
 TINY = """\
 name: tiny
@@ -45,7 +46,7 @@ class Watched:
         self.folder = SearchFolder(root / "tiny")
         self.folder.path.mkdir(parents=True)
         write_atomically(self.folder.config_file, self.config.dump())
-        self.session = Session(self.config, space, self.folder, tracker=None, quiet=True)
+        self.session = Session(self.config, space, self.folder, tracker=None)
         self.ended = 0
         self.process = None
         self.url = ""

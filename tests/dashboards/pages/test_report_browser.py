@@ -180,11 +180,13 @@ def tracked(tmp_path_factory):
 def _tracked_search(home: Path):
     """A search of six made-up trials through session, tracker and launcher; (experiment, run)."""
     from bitfront.search.config.load import load_text
-    from bitfront.search.ledger.folder import SearchFolder, write_atomically
+    from bitfront.search.ledger.folder import SearchFolder
+    from bitfront.search.session.launch import summarize
     from bitfront.search.session.session import Session
     from bitfront.search.session.status_line import StatusLine
     from bitfront.search.tracking.tracker import Tracker
-    from bitfront.verbs.launch import _summary
+    from bitfront.trainables.files import write_atomically
+    from bitfront.verbs.launch import shown_on
 
     text = (
         "name: shown\ntask: {dataset: digits, model: {name: mlp, depth: 5, width: 16}, epochs: 2}\n"
@@ -195,7 +197,7 @@ def _tracked_search(home: Path):
     folder = SearchFolder(home / "shown")
     write_atomically(folder.config_file, config.dump())
     tracker = Tracker(config, folder.identity, home)
-    session = Session(config, space, folder, tracker, quiet=True)
+    session = Session(config, space, folder, tracker)
     tracker.start([])
     for i in range(6):
         entry = session.ask()
@@ -205,7 +207,7 @@ def _tracked_search(home: Path):
     deadline = time.monotonic() + 200
     while tracker.behind and time.monotonic() < deadline:
         time.sleep(0.1)  # importing MLflow takes as long as the machine is busy
-    assert tracker.close("complete", *_summary(folder, StatusLine())) is None
+    assert tracker.close("complete", *summarize(folder, shown_on(StatusLine(), quiet=True))) is None
     return tracker.mirror.experiment_id, tracker.mirror.parent_id
 
 

@@ -184,7 +184,7 @@ def test_every_option_of_a_verb_goes_to_the_head(tmp_path, monkeypatch):
     """Options that only say where or how it is sent stay here."""
     from bitfront import cli
     from bitfront.search.cluster.jobs import run_words
-    from bitfront.verbs import remote as remote_verbs
+    from bitfront.verbs import on_head
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "away.yaml").write_text(YAML)
@@ -202,10 +202,10 @@ def test_every_option_of_a_verb_goes_to_the_head(tmp_path, monkeypatch):
         return 0, ""
 
     there = SimpleNamespace(home_of=lambda name: None, call=call)
-    monkeypatch.setattr(remote_verbs, "_head", lambda address: there)
+    monkeypatch.setattr(on_head, "head_at", lambda address: there)
     flags = ["--json", "--plot", "--wide", "--csv"]
     args = cli.build_parser().parse_args(["front", "x", *flags, "--address", "http://there"])
-    assert remote_verbs.there(args) == 0
+    assert on_head.on_head(args, [args.search]) == 0
     assert heard == [(["front", "x", *flags], None)]
 
 

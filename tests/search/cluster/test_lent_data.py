@@ -94,7 +94,7 @@ def test_a_node_reads_files_once_and_its_workers_share_the_memory(
         config, space = make_space(*given, *small)
         folder = SearchFolder(tmp_path / "one")
         folder.path.mkdir()
-        session = Session(config, space, folder, None, True)
+        session = Session(config, space, folder, None)
         tuner.run_trials(session)
         told = session.board.read()
     finally:

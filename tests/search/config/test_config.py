@@ -274,7 +274,7 @@ def test_end_to_end_and_fine_tuning_can_be_searched(make_space):
 
 
 def test_a_checkpoint_is_known_by_what_is_in_it(make_config, weights, tmp_path):
-    from bitfront.verbs.launch import differences
+    from bitfront.search.session.preparation import differences
 
     one = make_config(f"task.pretrain={weights}")
     moved = tmp_path / "moved.pt"
@@ -319,7 +319,7 @@ space:
     config, _ = load(path)
     assert config.task.loss.distill.teacher == "stage"
     path.write_text(text.replace(", pretrain: 2", ""))
-    with pytest.raises(ConfigError, match="no full-precision stage to learn from"):
+    with pytest.raises(ConfigError, match="no full-precision pretraining to learn from"):
         load(path)
     path.write_text(text.replace("bibert]", "biberd]"))
     with pytest.raises(ConfigError, match=r"loss\.distill\.kind: 'biberd'"):

@@ -12,9 +12,9 @@ from bitfront.search.config.bounds import violations
 from bitfront.search.ledger.ledger import Ledger, read_entries
 from bitfront.search.ledger.storage import LedgerStorage
 from bitfront.search.samplers.registry import SAMPLERS
+from bitfront.search.session.preparation import prepare
 from bitfront.spaces.listing import every_point
 from bitfront.trainables.errors import UserError
-from bitfront.verbs.launch import prepare
 from testbed.simulator import simulate
 
 
@@ -45,6 +45,11 @@ def drain(ledger, parallel=1):
         if not open_:
             return done
         done.append(finish(ledger, open_.pop(0)))
+
+
+def test_a_search_may_name_every_registered_sampler(make_config):
+    for name in SAMPLERS:
+        assert make_config(f"search.sampler={name}").search.sampler == name
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS.names())

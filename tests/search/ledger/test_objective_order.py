@@ -14,9 +14,9 @@ from bitfront.search.ledger.records import objectives_in_order
 from bitfront.search.results.comparison import Comparison
 from bitfront.search.results.results import Results
 from bitfront.search.results.view import SearchReader
+from bitfront.search.session.preparation import prepare
 from bitfront.trainables.errors import UserError
-from bitfront.verbs.launch import prepare
-from bitfront.verbs.pictures import _comparable
+from bitfront.verbs.pictures import comparable
 
 MODES = {"val_accuracy": "max", "flops": "min", "bytes": "min"}
 ORDERS = [
@@ -153,7 +153,7 @@ def test_searches_are_compared_by_the_names_of_their_objectives(begun):
     assert report == same
     views = [SearchReader(folder).read() for folder in (a, b)]
     views[1] = views[1].in_order(list(ORDERS[3]))
-    one, two = _comparable(views)
+    one, two = comparable(views)
     assert [x.name for x in one.objectives] == [x.name for x in two.objectives]
     for point in two.objective_values:
         entry = second.find(point)

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from bitfront.search import urls
-from bitfront.search.cluster.nodes import check_ledger
+from bitfront.search.cluster.doctor import check_ledger
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import SearchFolder, list_searches
 from bitfront.search.ledger.ledger import Ledger, LedgerLostError, read_entries
@@ -77,7 +77,7 @@ def test_runs_and_artifacts_are_in_the_home_whatever_it_is_called(make_space, tm
     folder = SearchFolder(root / "tiny")
     folder.path.mkdir(parents=True)
     tracker = Tracker(config, folder.identity, root)
-    session = Session(config, space, folder, tracker, quiet=True)
+    session = Session(config, space, folder, tracker)
     entry = session.ask()
     session.finish(entry.id, {"epoch": 3, "val_accuracy": 0.9, "val_loss": 0.1})
     # Without the thread, which has no time to lose where making the tables takes half a minute.
@@ -127,7 +127,7 @@ def test_a_ledger_that_is_lost_while_a_search_runs_is_noticed_and_kept(
     config, space = make_space("search.trials=6")
     folder = SearchFolder(tmp_path / "tiny")
     folder.path.mkdir()
-    session = Session(config, space, folder, None, quiet=True)
+    session = Session(config, space, folder, None)
     done, entry = session.ask(), session.ask()
     row = {"epoch": 1, "val_accuracy": 0.5, "val_loss": 1.0}
     session.finish(done.id, row)
@@ -151,14 +151,14 @@ def test_a_ledger_that_is_lost_while_a_search_runs_is_noticed_and_kept(
     assert states == {done.id: "complete", entry.id: "running"}
     with connected(folder.ledger_url) as query:
         assert next(iter(query("PRAGMA integrity_check", {})))[0] == "ok"
-    assert len(Session(config, space, folder, None, quiet=True).ledger.entries) == 2
+    assert len(Session(config, space, folder, None).ledger.entries) == 2
 
 
 def test_a_folder_that_is_gone_is_told_too(make_space, tmp_path):
     config, space = make_space("search.trials=6")
     folder = SearchFolder(tmp_path / "tiny")
     folder.path.mkdir()
-    session = Session(config, space, folder, None, quiet=True)
+    session = Session(config, space, folder, None)
     session.ask()
     folder.path.rename(tmp_path / "elsewhere")
     with pytest.raises(LedgerLostError, match="deleted") as lost:

@@ -16,9 +16,9 @@ import yaml
 from bitfront import cli
 from bitfront.search.cluster.doctor import _tracking
 from bitfront.search.config.space import build_space
-from bitfront.search.ledger.folder import SearchFolder, stages_folder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder, stages_folder
 from bitfront.search.session.session import Session
-from bitfront.trainables.files import discard, opened, replacing
+from bitfront.trainables.files import discard, opened, replacing, write_atomically
 from bitfront.trainables.training.checkpoints import save_state
 from bitfront.trainables.worker import storage
 
@@ -66,7 +66,7 @@ class Received:
         )
         folder = SearchFolder(self.root / name)
         write_atomically(folder.config_file, config.dump())
-        session = Session(config, build_space(config), folder, None, quiet=True)
+        session = Session(config, build_space(config), folder, None)
         for _ in range(TRIALS):
             end(session)
         with closing(sqlite3.connect(folder.path / "ledger.db")) as ledger:

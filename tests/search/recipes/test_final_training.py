@@ -27,7 +27,8 @@ from bitfront.search.recipes.recipe import (
     save_recipe,
     train_recipe,
 )
-from bitfront.search.recipes.training_progress import EpochTold, TrainingProgress
+from bitfront.search.recipes.training_progress import EpochTold
+from bitfront.terminal.training_progress import TrainingProgress
 from bitfront.trainables import packed
 from bitfront.trainables.data import load_test, load_train
 from bitfront.trainables.errors import UserError

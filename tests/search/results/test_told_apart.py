@@ -16,7 +16,7 @@ from bitfront.dashboards.figures.front import front_figure
 from bitfront.dashboards.figures.layers import layers_figure
 from bitfront.dashboards.pages.live import _trial_row
 from bitfront.dashboards.pages.report import report_html, trial_data
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.recipes.replay import find_trial
 from bitfront.search.results.results import Results
 from bitfront.search.results.settings import settings_of
@@ -27,6 +27,7 @@ from bitfront.search.tracking.runs import run_name
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.summary import front_summary, front_table
+from bitfront.trainables.files import write_atomically
 from bitfront.verbs.pictures import write_figures
 
 WIDTHS = ["space.model.width=[4, 16, 64]", "search.trials=40", "search.confirm=0.4"]
@@ -42,7 +43,7 @@ def make_session(make_space, tmp_path):
         folder = SearchFolder(tmp_path / "tiny")
         write_atomically(folder.config_file, config.dump())
         made = tracker and tracker(config, folder.identity, tmp_path)
-        return Session(config, space, folder, made, quiet=True)
+        return Session(config, space, folder, made)
 
     return make
 

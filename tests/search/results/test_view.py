@@ -6,13 +6,14 @@ import json
 import pytest
 
 from bitfront.cli import main
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.recipes.finals import FinalTraining, note_finals
 from bitfront.search.results.importance import LEAST_TRIALS, importances
 from bitfront.search.results.results import Results
 from bitfront.search.results.view import SearchReader, view_of
 from bitfront.search.session.session import Session
 from bitfront.search.tracking.extras import extras_of
+from bitfront.trainables.files import write_atomically
 
 MAGIC = {"pdf": b"%PDF", "png": b"\x89PNG", "svg": b"<?xml"}
 
@@ -34,7 +35,7 @@ def begin(make_space, tmp_path):
         config, space = make_space(f"name={name}", "search.trials=30", *assignments)
         folder = SearchFolder(tmp_path / name)
         write_atomically(folder.config_file, config.dump())
-        return Session(config, space, folder, None, quiet=True), folder
+        return Session(config, space, folder, None), folder
 
     return begin_
 

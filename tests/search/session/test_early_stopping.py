@@ -203,7 +203,7 @@ def open_session(make_space, tmp_path):
         config, space = make_space("search.trials=40", "task.epochs=10")
         search = config.search.model_copy(update={"early_stopping": EarlyStoppingSpec(**stopping)})
         config = config.model_copy(update={"search": search})
-        return Session(config, space, SearchFolder(tmp_path), tracker=None, quiet=True)
+        return Session(config, space, SearchFolder(tmp_path), tracker=None)
 
     return open_
 
@@ -238,7 +238,7 @@ def run(session, count):
     return found
 
 
-def test_a_stopped_trial_is_told_as_pruned_with_its_curve_and_is_on_no_front(
+def test_a_stopped_trial_is_recorded_as_stopped_with_its_curve_and_is_on_no_front(
     open_session, tmp_path
 ):
     session = open_session()
@@ -249,7 +249,7 @@ def test_a_stopped_trial_is_told_as_pruned_with_its_curve_and_is_on_no_front(
     stored = {e.id: e for e in read_entries(SearchFolder(tmp_path).ledger_url, "tiny")}
     for trial_id, entry in stored.items():
         end = quality_of(entry)
-        assert entry.state == ("pruned" if trial_id in stopped else "complete")
+        assert entry.state == ("stopped" if trial_id in stopped else "complete")
         assert [r["epoch"] for r in entry.history] == list(range(1, epochs[trial_id] + 1))
         assert entry.history[-1]["val_accuracy"] == pytest.approx(end * epochs[trial_id] / 10)
         assert entry.metrics.get("stopped_at") == (0.3 if trial_id in stopped else None)
@@ -280,7 +280,7 @@ def test_control_trials_run_to_the_end_and_say_what_would_have_been(open_session
 
 def test_without_early_stopping_nothing_is_given_up(make_space, tmp_path):
     config, space = make_space("search.trials=12", "task.epochs=10")
-    session = Session(config, space, MemoryFolder(tmp_path), tracker=None, quiet=True)
+    session = Session(config, space, MemoryFolder(tmp_path), tracker=None)
     assert set(run(session, 12).values()) == {10}
 
 
@@ -342,7 +342,7 @@ def test_the_report_counts_by_hand():
     ]
     others = [finished(1, 0.2, 0.9), finished(2, 0.3, 0.9, epochs=20)]
     stopped = [
-        entry_of(3 + i, 1, state="pruned", history=[row(e + 1, 0.1) for e in range(epochs)])
+        entry_of(3 + i, 1, state="stopped", history=[row(e + 1, 0.1) for e in range(epochs)])
         for i, epochs in enumerate((1, 3, 3))
     ]
     rest = [entry_of(7, 1, state="failed", history=[row(1, 0.1)] * 5), entry_of(8, 1)]

@@ -13,7 +13,7 @@ from bitfront.search.results.results import Results
 from bitfront.search.session.rehearsal import Curves, rehearse
 from bitfront.search.session.session import Session
 from bitfront.search.session.simulation import play
-from bitfront.verbs.launch import _exhausted
+from bitfront.terminal.summary import exhausted_text
 
 STOPPING = "search.early_stopping={rungs: [0.5], least: 4, control: 0}"
 PAPER = """\
@@ -105,12 +105,12 @@ def test_a_search_that_ends_early_says_what_it_knows_of_the_rest(
     folder = SearchFolder(tmp_path / "tiny")
     folder.path.mkdir()
     folder.config_file.write_text(config.dump())
-    session = Session(config, space, folder, tracker=None, quiet=True)
+    session = Session(config, space, folder, tracker=None)
     play(session, Curves(config, space).rows, workers=2)
     session.close()
     results = Results.of(folder)
     assert results.state == "complete"
-    assert _exhausted(results).startswith(said)
+    assert exhausted_text(results).startswith(said)
 
 
 def test_a_preview_tells_the_rehearsal_in_words(capsys):

@@ -5,12 +5,12 @@ import pytest
 from bitfront.search.front import Objective
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.ledger.ledger import Ledger, recorded
+from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.results.results import Results
-from bitfront.search.samplers.registry import middle
 from bitfront.search.session.repeats import MOST_SEEDS, cautious, merged, next_repeat, probabilities
 from bitfront.search.session.session import Session
 from bitfront.search.session.warm_start import carried_points, nearest_level
+from bitfront.spaces.space import middle, recorded
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tasks import kind_of
 
@@ -106,7 +106,7 @@ def test_the_running_front_is_that_of_the_means(make_space, tmp_path):
     config, space = make_space("search.trials=10", "search.confirm=0.5", "search.sampler=free-cost")
     folder = SearchFolder(tmp_path / "tiny")
     folder.path.mkdir()
-    session = Session(config, space, folder, None, quiet=True)
+    session = Session(config, space, folder, None)
     while (e := session.ask()) is not None:
         accuracy = 0.5 + 0.05 * e.spec.plan.count("F") - 0.2 * (e.spec.seed > 0)
         session.finish(e.id, {"epoch": 3, "val_accuracy": accuracy, "val_loss": 1.0})
@@ -163,7 +163,7 @@ def test_repeats_are_never_stopped_early(make_space, tmp_path):
     )
     folder = SearchFolder(tmp_path / "tiny")
     folder.path.mkdir()
-    session = Session(config, space, folder, None, quiet=True)
+    session = Session(config, space, folder, None)
     stopped = []
     while (e := session.ask()) is not None:
         accuracy = 0.5 + 0.01 * (e.number % 7)

@@ -22,7 +22,7 @@ from bitfront.spaces.space import SelectedPlan
 from bitfront.trainables.cost import cost_table, task_cost_table
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.selectors import select
-from bitfront.verbs.catalog import parse_plan
+from bitfront.verbs.plan_option import parse_plan
 
 SELECTED = """\
 name: selected

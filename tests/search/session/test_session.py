@@ -4,7 +4,7 @@ from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import Results
 from bitfront.search.session.session import Session
-from bitfront.trainables.worker.worker import Trial
+from bitfront.trainables.worker.worker import Worker
 
 # What Ray adds to every result.
 OF_RAY = {"training_iteration": 3, "time_total_s": 1.5, "pid": 7, "timestamp": 1, "date": "today"}
@@ -15,9 +15,9 @@ def finished(config, path):
     folder = SearchFolder(path / config.name)
     folder.path.mkdir()
     folder.config_file.write_text(config.dump())
-    session = Session(config, build_space(config), folder, None, quiet=True)
+    session = Session(config, build_space(config), folder, None)
     entry = session.ask()
-    trial = Trial(config=session.trial_config(entry))
+    trial = Worker(config=session.trial_config(entry))
     result = {"done": False}
     while not result["done"]:
         result = {**trial.step(), **OF_RAY}

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -19,9 +20,9 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import LedgerLostError, persistently, read_entries
 from bitfront.search.session.interrupts import acknowledged, ending_gently, handlers_restored
 from bitfront.search.session.session import Session
-from bitfront.search.session.status_line import StatusLine
+from bitfront.terminal.progress import Progress
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.worker.worker import Trial
+from bitfront.trainables.worker.worker import Worker
 from testbed.rig import POSTGRES, Postgres, small_disk
 
 NOBODY = 65534
@@ -103,9 +104,9 @@ def test_an_epoch_told_while_the_ledger_stays_away_ends_the_search_and_not_the_t
     make_space, tmp_path
 ):
     """Tune would take any other exception for the trial's own, and train it again."""
-    from bitfront.search.cluster.tuner import LedgerSearcher
+    from bitfront.search.cluster.searcher import LedgerSearcher
 
-    session = Session(*make_space(), SearchFolder(tmp_path), None, quiet=True)
+    session = Session(*make_space(), SearchFolder(tmp_path), None)
     searcher = LedgerSearcher(session, SimpleNamespace(free=lambda running: True))
     searcher.suggest("ray-1")
 
@@ -140,7 +141,7 @@ def test_a_trial_that_was_written_although_the_answer_was_lost_is_in_the_ledger_
     make_space, tmp_path
 ):
     config, space = make_space()
-    session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
+    session = Session(config, space, SearchFolder(tmp_path), None)
     create = session.ledger.storage.create_new_trial
     lost = OperationalError("commit", {}, Exception("the server closed the connection"))
 
@@ -164,7 +165,7 @@ def test_a_ledger_on_postgresql_outlives_restarts_of_the_server(make_space, tmp_
         folder = SearchFolder(tmp_path / "tiny")
         folder.path.mkdir()
         folder.set_ledger_url(server.url)
-        session = Session(config, space, folder, None, quiet=True)
+        session = Session(config, space, folder, None)
         for _ in range(3):
             entry = session.ask()
             server.stop()
@@ -184,13 +185,13 @@ def test_a_trial_on_a_full_disk_goes_on_without_its_checkpoint(make_space, tmp_p
     config, space = make_space()
     folder = SearchFolder(tmp_path / "tiny")
     folder.path.mkdir()
-    session = Session(config, space, folder, None, quiet=True)
+    session = Session(config, space, folder, None)
     said = []
     session.progress.say = said.append
     with small_disk(tmp_path / "tiny" / "trials", "1m") as disk:
         fill(disk)
         entry = session.ask()
-        trial = Trial(session.trial_config(entry))
+        trial = Worker(session.trial_config(entry))
         results = [trial.step() for _ in range(3)]
         assert not list(disk.rglob("*.part*"))
     assert [r["done"] for r in results] == [False, False, True]
@@ -207,7 +208,7 @@ def test_a_trial_on_a_full_disk_goes_on_without_its_checkpoint(make_space, tmp_p
 def test_a_ledger_on_a_full_disk_is_written_when_there_is_room_again(make_space, tmp_path):
     config, space = make_space()
     with small_disk(tmp_path / "tiny", "2m") as disk:
-        session = Session(config, space, SearchFolder(disk), None, quiet=True)
+        session = Session(config, space, SearchFolder(disk), None)
         entry = session.ask()
         fill(disk)
         room = threading.Timer(1.0, (disk / "filler").unlink)
@@ -224,7 +225,9 @@ def test_a_ledger_whose_disk_stays_full_says_so_while_it_waits(make_space, tmp_p
     config, space = make_space()
     with small_disk(tmp_path / "tiny", "2m") as disk:
         out = io.StringIO()
-        session = Session(config, space, SearchFolder(disk), None, line=StatusLine(out=out))
+        session = Session(
+            config, space, SearchFolder(disk), None, progress=partial(Progress, out=out)
+        )
         entry = session.ask()
         fill(disk)
         monkeypatch.setattr("bitfront.search.ledger.ledger.PATIENCE_SECONDS", 1.0)
@@ -303,7 +306,7 @@ def test_a_trial_that_comes_further_between_losses_has_all_its_lives_again(make_
     """Machines that are taken back again and again end no long trial; one that dies in the same
     epoch every time is ended."""
     config, space = make_space("resources.retries=2", "task.epochs=9")
-    session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
+    session = Session(config, space, SearchFolder(tmp_path), None)
     trial = session.ask().id
     for epoch in range(1, 7):
         session.report(trial, {"epoch": epoch, "val_accuracy": 0.5})
@@ -317,7 +320,7 @@ def test_a_trial_that_comes_further_between_losses_has_all_its_lives_again(make_
 
 
 def test_a_trial_that_begins_anew_has_no_epoch_twice(make_space, tmp_path):
-    session = Session(*make_space(), SearchFolder(tmp_path), None, quiet=True)
+    session = Session(*make_space(), SearchFolder(tmp_path), None)
     trial = session.ask().id
     for epoch in (1, 2, 1, 2, 3):
         session.report(trial, {"epoch": epoch, "val_accuracy": 0.5})
@@ -329,7 +332,7 @@ def test_a_trial_whose_end_cannot_be_written_keeps_its_checkpoint(
     make_space, tmp_path, monkeypatch
 ):
     config, space = make_space()
-    session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
+    session = Session(config, space, SearchFolder(tmp_path), None)
     entry = session.ask()
     state = session.folder.trial_folder(entry.id) / "state.pt"
     state.parent.mkdir(parents=True)
@@ -346,11 +349,11 @@ def test_a_trial_whose_end_cannot_be_written_keeps_its_checkpoint(
 
 
 def test_a_trial_whose_worker_died_is_asked_for_again_as_often_as_it_may(make_space, tmp_path):
-    from bitfront.search.cluster.tuner import LedgerSearcher, Searcher
+    from bitfront.search.cluster.searcher import LedgerSearcher, Searcher
     from bitfront.search.cluster.watcher import Watcher
 
     config, space = make_space("search.trials=1", "resources.retries=1")
-    session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
+    session = Session(config, space, SearchFolder(tmp_path), None)
     searcher = LedgerSearcher(session, SimpleNamespace(free=lambda running: True))
     watch = Watcher(searcher, None)
     first = searcher.suggest("ray-1")
@@ -413,7 +416,7 @@ class Gone(io.StringIO):
 
 
 def test_a_search_goes_on_when_nobody_listens_any_more(make_space, tmp_path):
-    session = Session(*make_space(), SearchFolder(tmp_path), None)
+    session = Session(*make_space(), SearchFolder(tmp_path), None, progress=Progress)
     session.progress.out = Gone()
     entry = session.ask()
     row = {"epoch": 3, "val_accuracy": 0.9}
@@ -433,7 +436,7 @@ def test_an_object_store_with_faults_of_its_own_ends_no_search(make_space, tmp_p
 
     monkeypatch.setattr("bitfront.trainables.worker.storage.forget", refuse)
     config, space = make_space("storage=memory://shared")
-    session = Session(config, space, SearchFolder(tmp_path), None, quiet=True)
+    session = Session(config, space, SearchFolder(tmp_path), None)
     entry = session.ask()
     row = {"epoch": 3, "val_accuracy": 0.9}
     session.finish(entry.id, {**row, "history": [row]})
@@ -446,7 +449,7 @@ def test_a_damaged_checkpoint_is_told_and_kept_with_the_trial(make_space, tmp_pa
     config, space = make_space("search.trials=1")
     folder = SearchFolder(tmp_path / "tiny")
     folder.path.mkdir()
-    session = Session(config, space, folder, None, quiet=False)
+    session = Session(config, space, folder, None, progress=Progress)
     entry = session.ask()
     reason = "its checkpoint was damaged (its checksum does not fit): it began again"
     row = {"epoch": 1, "val_accuracy": 0.5, "val_loss": 1.0}

@@ -120,7 +120,7 @@ def searched(make_space, proxy, folder):
     config, space = make_space(f"tracking.uri={uri}", "search.trials=2", "tracking.patience=200")
     folder.path.mkdir(exist_ok=True)
     tracker = Tracker(config, folder.identity, folder.path.parent)
-    session = Session(config, space, folder, tracker, quiet=True)
+    session = Session(config, space, folder, tracker)
     tracker.start(session.ledger.entries.values())
     while (entry := session.ask()) is not None:
         rows = [{"epoch": e, "val_accuracy": 0.5 + e / 100, "val_loss": 0.5} for e in (1, 2, 3)]

@@ -26,7 +26,7 @@ def begin(make_space, folder, *assignments, thread=True):
     the way to stop at a known moment, since a thread cannot be killed."""
     config, space = make_space(*assignments)
     tracker = Tracker(config, folder.identity, folder.path.parent)
-    session = Session(config, space, folder, tracker, quiet=True)
+    session = Session(config, space, folder, tracker)
     if thread:
         tracker.start(session.ledger.entries.values())
     return session, tracker
@@ -269,9 +269,9 @@ def test_the_address_comes_from_the_yaml_then_the_environment_then_a_file(
 def test_trials_can_start_from_a_file_of_an_mlflow_run(make_space, tmp_path):
     import torch
 
+    from bitfront.search.session.preparation import fetched
     from bitfront.trainables.errors import UserError
     from bitfront.trainables.models import build_model
-    from bitfront.verbs.launch import fetched
 
     home = tmp_path / "home"
     home.mkdir()

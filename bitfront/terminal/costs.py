@@ -1,0 +1,120 @@
+"""What a planned network costs, as a table per layer and one of totals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bitfront.terminal.tables import filled, table
+from bitfront.trainables.cost import CostTable
+
+TOTALS = ("flops", "ops64", "bops", "bytes")
+CONVENTIONS = (
+    "flops: MixBin convention, MACs + 3 per output element; B 1/64, W 1/2 of the MACs; "
+    "the classifier is not counted",
+    "ops64: Bi-Real convention, binary MACs / 64 + the rest; bops: MACs x weight bits x "
+    "activation bits",
+    "bytes: what the packed checkpoint's tensors take",
+)
+
+
+@dataclass(frozen=True)
+class PlannedNetwork:
+    """A model with a plan, and how its cost is counted."""
+
+    model: str
+    params: dict[str, Any]
+    shape: tuple[int, ...]
+    classes: int
+    table: CostTable
+    plan: str
+    scale: str
+    kept: Mapping[str, int] | None
+    """weights that pruning keeps, by layer; None where nothing is pruned"""
+
+    @property
+    def rows(self) -> list[Any]:
+        return list(self.table.rows(self.plan, self.scale, kept=self.kept))
+
+    @property
+    def totals(self) -> dict[str, float]:
+        return self.table.totals(self.plan, self.scale, kept=self.kept)
+
+    @property
+    def full(self) -> dict[str, float]:
+        """The totals in full precision."""
+        return self.table.totals("F" * len(self.plan), self.scale)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "params": self.params,
+            "shape": list(self.shape),
+            "classes": self.classes,
+            "plan": self.plan,
+            "scale": self.scale,
+            "layers": [vars(row) for row in self.rows],
+            "totals": {**self.totals, "parameters": self.table.parameters},
+            "training": vars(self.table.training_cost(self.plan, self.kept)),
+            "full_precision": self.full,
+        }
+
+
+def cost_text(network: PlannedNetwork) -> str:
+    """Both tables, and the conventions costs are counted by."""
+    totals, full = network.totals, network.full
+    shown = "x".join(map(str, network.shape))
+    pruned = [] if network.kept is None else ["weights kept"]
+    headers = ["layer", "level", *pruned, "MACs", "flops", "% of FP", "bytes"]
+    totals_rows = [
+        [c, f"{totals[c]:,.0f}", f"{full[c]:,.0f}", f"{100 * totals[c] / full[c]:.2f}"]
+        for c in TOTALS
+    ]
+    return "\n".join(
+        [
+            f"{network.model} at {shown}, {network.classes} classes, plan {network.plan}\n",
+            table(headers, _layer_rows(network), flexible=0),
+            "",
+            table(["total", "this plan", "full precision", "%"], totals_rows),
+            *_pruning(network),
+            "",
+            *map(filled, CONVENTIONS),
+        ]
+    )
+
+
+def _layer_rows(network: PlannedNetwork) -> list[list[str]]:
+    full = network.full["flops"]
+    return [
+        [
+            row.name,
+            row.level if row.planned else f"{row.level} fixed",
+            *([] if network.kept is None else [f"{row.kept:,}"]),
+            f"{row.macs:,}",
+            f"{row.flops:,.0f}",
+            f"{100 * row.flops / full:.4f}",
+            f"{row.bytes:,}",
+        ]
+        for row in network.rows
+    ]
+
+
+def _pruning(network: PlannedNetwork) -> list[str]:
+    """What pruning keeps and what training costs then; nothing where nothing is pruned."""
+    if network.kept is None:
+        return []
+    rows = network.rows
+    left, weights = sum(row.kept for row in rows), sum(row.weights for row in rows)
+    spent = network.table.training_cost(network.plan, network.kept)
+    return [
+        "",
+        filled(
+            f"{left:,} of {weights:,} weights kept; operations per image as the paper of robust "
+            "pruning counts them (its Table 6):"
+        ),
+        filled(
+            f"forward {spent.training_forward:,.0f} in training and "
+            f"{spent.evaluation_forward:,.0f} in evaluation, backward {spent.backward:,.0f}"
+        ),
+    ]

@@ -1,0 +1,32 @@
+"""The result of a final training as a table and a sentence."""
+
+from __future__ import annotations
+
+from bitfront.search.recipes.recipe import FinalResult, Recipe
+from bitfront.terminal.tables import count, filled, short, table
+
+
+def result_text(recipe: Recipe, result: FinalResult) -> str:
+    """A row per seed, and the mean over them beside what the search measured."""
+    quality = recipe.quality
+    measured = {name for seed in result.seeds for name in seed.metrics}
+    metrics = [m for m in recipe.kind.metrics if m.share and f"test_{m.bare}" in measured]
+    rows = [
+        [
+            str(s.seed),
+            *(m.number(s.metrics[f"test_{m.bare}"]) for m in metrics),
+            count(s.bytes),
+            s.checkpoint,
+        ]
+        for s in result.seeds
+    ]
+    heads = ["seed", *(f"test {short(m)}" for m in metrics), "bytes", "packed checkpoint"]
+    spread = f" ± {quality.number(result.spread)}" if len(result.seeds) > 1 else ""
+    seeds = "1 seed" if len(result.seeds) == 1 else f"{len(result.seeds)} seeds"
+    expected = quality.text(recipe.expected.get(quality.name))
+    known = f" (validation {quality.label} in the search: {expected})" if expected != "-" else ""
+    sentence = (
+        f"test {quality.label} {quality.number(result.mean)}{spread}{quality.unit} over {seeds}, "
+        f"{result.epochs} epochs on {result.train_examples} examples{known}"
+    )
+    return "\n".join(["", table(heads, rows), "", filled(sentence)])

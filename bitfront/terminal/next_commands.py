@@ -1,0 +1,76 @@
+"""The commands that come next: what the terminal suggests after a search, an export, a submission
+or where something is missing. The only place where they are written."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from bitfront.terminal.tables import filled, width
+
+if TYPE_CHECKING:
+    from bitfront.search.results.results import Results
+
+TOUR = """\
+a first tour:
+  bitfront run                             the quickstart, about a minute
+  bitfront front quickstart --plot         the front, a table and a picture
+  bitfront dashboard                       the same in the browser
+  bitfront ui                              all runs in MLflow
+  bitfront export quickstart --budget 40%  a point of the front -> recipe.yaml
+  bitfront train recipe.yaml               final training, packed checkpoint
+"""
+
+
+def after_search(results: Results) -> str:
+    """What may be done with a search that ended or was interrupted."""
+    name = results.config.name
+    commands = [
+        (f"bitfront ui {name}", "all runs in MLflow"),
+        (f"bitfront dashboard {name}", "look around in a browser"),
+        (f"bitfront export {name} --budget 40%", "a point as recipe.yaml"),
+        (f"{after_export('recipe.yaml')}", "final training"),
+    ]
+    if results.state_without_driver == "interrupted":
+        commands.insert(0, (resume(name), "continue where it stopped"))
+    return _listed(commands)
+
+
+def after_export(recipe: str | os.PathLike[str]) -> str:
+    return f"bitfront train {os.fspath(recipe)}"
+
+
+def after_submit(name: str, address: str) -> str:
+    """How a search on a cluster is looked at and stopped from here."""
+    verbs = {
+        "status": "how it is doing",
+        "logs": "what it printed",
+        "front": "its front",
+        "stop": "end it; resume continues it",
+    }
+    return _listed([(f"bitfront {v} {name} --address {address}", w) for v, w in verbs.items()])
+
+
+def for_masks(name: str) -> str:
+    """How a search without a final training gets one."""
+    return (
+        f"bitfront export {name} --knee; {after_export('recipe.yaml')}; "
+        "or give a packed checkpoint in place of the name"
+    )
+
+
+def resume(name: str) -> str:
+    return f"bitfront resume {name}"
+
+
+def run_first(root: str | os.PathLike[str]) -> str:
+    """What is said where there is no search at all."""
+    return f"no search has been run in {os.fspath(root)}; start one: bitfront run"
+
+
+def _listed(commands: list[tuple[str, str]]) -> str:
+    longest = max(len(command) for command, _ in commands)
+    lines = [f"  {command.ljust(longest)}   {what}" for command, what in commands]
+    if max(map(len, lines)) > width():  # a command is there to be copied
+        lines = [filled(f"  {command}") for command, _ in commands]
+    return "\n".join(["Next:", *lines])

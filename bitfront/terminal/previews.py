@@ -1,0 +1,126 @@
+"""A preview and a rehearsal of a search as text, and how far a rehearsal is."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from bitfront.search.session.preview import Preview
+from bitfront.search.session.rehearsal import Rehearsal
+from bitfront.search.session.session import Session
+from bitfront.search.session.status_line import duration
+from bitfront.terminal.progress import LINE_SECONDS
+from bitfront.terminal.tables import count, filled, table, width
+
+# Between two changes of the line of a rehearsal on a terminal.
+TERMINAL_SECONDS = 0.5
+
+
+def preview_text(preview: Preview) -> str:
+    """Size of the space, the range of every cost, how long it takes."""
+    size = "infinite" if preview.points is None else count(preview.points)
+    rows = [
+        [
+            name,
+            f"{a:,.4g}" if b < 1000 else f"{a:,.0f}",
+            f"{b:,.4g}" if b < 1000 else f"{b:,.0f}",
+        ]
+        for name, (a, b) in preview.costs.items()
+        if name != "flops_own_pct" or preview.several_networks
+    ]
+    flops = f"{preview.full_flops:,.0f} flops"
+    notes = [f"flops_pct: of the network in full precision, {flops}"]
+    if preview.several_networks:
+        notes = [f"flops_pct: of the dearest network in full precision, {flops}"]
+        notes.append("flops_own_pct: of each network itself in full precision")
+    rehearsal = preview.rehearsal
+    return "\n".join(
+        [
+            filled(
+                f"search {preview.search}: {preview.trials} trials of a space with {size} points, "
+                f"{preview.layers} layers to plan at most"
+            ),
+            f"{100 * preview.feasible_share:.0f} % of random points satisfy the limits",
+            "",
+            table(["cost", "least", "greatest"], rows),
+            *notes,
+            "",
+            *map(filled, _time(preview)),
+            *([] if rehearsal is None else [rehearsal_text(rehearsal), ""]),
+            "nothing was started",
+        ]
+    )
+
+
+def _time(preview: Preview) -> list[str]:
+    if preview.trial_seconds is None:
+        return []
+    low, high = preview.trial_seconds
+    trials = (
+        f"one trial: {low:.1f} to {high:.1f} s; {preview.concurrent} at once; "
+        f"about {duration(preview.eta_seconds)} in all"
+    )
+    if not preview.stage_epochs:
+        return [trials]
+    lengths = " or ".join(str(n) for n in preview.stage_epochs)
+    return [
+        trials,
+        f"of which {preview.stage_seconds:.1f} s or less for {lengths} epochs in full precision, "
+        "trained once for each network",
+    ]
+
+
+def rehearsal_text(rehearsal: Rehearsal) -> str:
+    """What would happen to the trials of the search."""
+    head = f"rehearsal with made-up accuracies: {rehearsal.trials} of {rehearsal.asked} trials run"
+    lines = [head + (", then nothing new is left" if rehearsal.exhausted else "")]
+    if rehearsal.distinct is not None:
+        lines.append(f"  different trials within the limits: {rehearsal.distinct}")
+    elif rehearsal.exhausted:
+        lines.append("  the sampler and random tries found no other point within the limits")
+    if rehearsal.made_up_selectors:
+        names = ", ".join(rehearsal.made_up_selectors)
+        lines.append(f"  made up too, in place of training: the order of layers of {names}")
+    lines += [
+        f"  {rehearsal.complete} complete, {rehearsal.stopped} stopped early, "
+        f"{rehearsal.failed} failed; {rehearsal.repeats} of them repeat a point with another seed",
+        f"  proposed but not run: {rehearsal.refused_by_limits} beyond a limit, "
+        f"{rehearsal.known} that were known",
+        f"  points on the front: {rehearsal.front}",
+    ]
+    if rehearsal.rows:
+        answered = rehearsal.rows - len(rehearsal.unanswered)
+        lines.append(f"  rows of the paper that are answered: {answered} of {rehearsal.rows}")
+        lines += [f"    unanswered: {row.label}: {row.why}" for row in rehearsal.unanswered]
+    return "\n".join(_wrapped(line) for line in lines)
+
+
+def _wrapped(line: str) -> str:
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(line, width(), subsequent_indent=indent, break_on_hyphens=False)
+
+
+@contextmanager
+def rehearsal_progress(trials: int) -> Iterator[Callable[[Session], None]]:
+    """A function to be called after every trial of a rehearsal. Where that takes long, it says how
+    far it is: on one line of a terminal, elsewhere a line now and then. On standard error, since
+    the output may be JSON."""
+    out = sys.stderr
+    shown, since = out.isatty(), time.monotonic()
+
+    def ended(session: Session) -> None:
+        nonlocal since
+        if time.monotonic() - since < (TERMINAL_SECONDS if shown else LINE_SECONDS):
+            return
+        since = time.monotonic()
+        text = f"rehearsing: {session.ended} of {trials} trials"
+        print(f"\r{text}" if shown else text, end="" if shown else "\n", file=out, flush=True)
+
+    try:
+        yield ended
+    finally:
+        if shown:
+            print("\r\033[K", end="", file=out, flush=True)

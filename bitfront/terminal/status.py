@@ -1,0 +1,72 @@
+"""States of searches as a table: trials, failures, the best of them, the hypervolume."""
+
+from __future__ import annotations
+
+from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.results import Results
+from bitfront.search.session.status_line import duration
+from bitfront.terminal import tables as terminal
+from bitfront.trainables.errors import UserError
+
+STATUS_HEADERS = ["search", "state", "trials", "run", "failed", "best", "front", "hv %", "time"]
+# Left out first where the names of searches are long.
+STATUS_OPTIONAL = (3, 6, 8)
+
+
+def status_row(results: Results) -> list[str]:
+    """The cells of one search. `best` is the best mean over the seeds of a point, as in its front;
+    trials of a driver that is gone do not run."""
+    s = results.status_json()
+    trials = s["trials"]
+    started = [e.started for e in results.entries if e.started]
+    ended = [e.ended for e in results.entries if e.ended]
+    spent = duration(max(ended) - min(started)) if started and ended else "-"
+    done = trials[TrialState.COMPLETE] + trials[TrialState.STOPPED] + trials[TrialState.FAILED]
+    return [
+        s["search"],
+        s["state"],
+        f"{done}/{s['budget']}",
+        str(trials[TrialState.RUNNING]),
+        str(trials[TrialState.FAILED]),
+        results.config.quality.number(results.best, 1),
+        str(s["front"]),
+        terminal.percent(s["hypervolume_share"]),
+        spent,
+    ]
+
+
+def failure_lines(results: Results, most: int = 3) -> list[str]:
+    """How many trials failed for what, and the last ones with their messages."""
+    failed = [e for e in results.entries if e.state == TrialState.FAILED]
+    if not failed:
+        return []
+    listed = ", ".join(f"{n} {reason}" for reason, n in results.failures().items())
+    lines = [f"{results.config.name}: failed trials: {listed}"]
+    for entry in failed[-most:]:
+        first = ((entry.message or "").splitlines() or [""])[0]
+        lines.append(f"  {entry.id} {entry.failure}: {first}")
+    return [terminal.shortened(line, terminal.width()) for line in lines]
+
+
+def status_table(found: list[tuple[str, Results | UserError]], colours: bool = False) -> str:
+    """A row a search; a search that cannot be read has a sentence below."""
+    dashes = ["-"] * (len(STATUS_HEADERS) - 2)
+    rows = [
+        [name, "broken", *dashes] if isinstance(each, UserError) else status_row(each)
+        for name, each in found
+    ]
+    lines = [
+        terminal.table(
+            STATUS_HEADERS,
+            rows,
+            flexible=0,
+            optional=STATUS_OPTIONAL,
+            paint={1: terminal.painted_state} if colours else {},
+        )
+    ]
+    for name, each in found:
+        if isinstance(each, UserError):
+            lines.append(terminal.filled(f"{name}: {each.message}", ""))
+        else:
+            lines += failure_lines(each)
+    return "\n".join(lines)

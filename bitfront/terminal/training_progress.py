@@ -1,0 +1,121 @@
+"""What a person sees while `bitfront train` works: a bar over the epochs, or plain lines where the
+output is no terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TextIO
+
+from bitfront.search.recipes.training_progress import EpochTold
+from bitfront.search.session.status_line import duration
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from bitfront.search.recipes.recipe import Recipe
+
+
+class TrainingProgress:
+    """Told of every epoch; shows them as a bar on a terminal, else as lines given to `say`."""
+
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        out: TextIO | None = None,
+        heed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """With `out`, a terminal, there is a bar. `heed` is called after every epoch, and may
+        raise a KeyboardInterrupt that got lost."""
+        self.say = say
+        self.out = out
+        self.heed = heed
+        self.last: EpochTold | None = None
+        self._seeds = 0
+        self._expected = ""
+        self._began: dict[int, int] = {}
+        self._started = time.monotonic()
+        self._epochs = 0
+        self._bar: Bar | None = None
+        self._task: Any = None
+
+    def start(self, recipe: Recipe, seeds: int) -> None:
+        """`seeds` seeds are to be trained."""
+        self._seeds = seeds
+        reached = recipe.expected.get(recipe.quality.name)
+        if reached is not None:
+            self._expected = f"{recipe.quality.text(reached, 1)} validation in the search"
+        if self.out is None or not self.out.isatty() or not seeds:
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("epochs  {task.fields[told]}"),
+            console=Console(file=self.out),
+            expand=True,
+        )
+        if self._expected:
+            self.note(f"to be reached: {self._expected}")
+        self._task = self._bar.add_task("reading data", total=None, told="")
+        self._bar.start()
+
+    def note(self, text: str) -> None:
+        """Something to know once, above the bar."""
+        if self._bar is not None:
+            self._bar.console.print(text, highlight=False, markup=False)
+        else:
+            self.say(text)
+
+    def epoch(self, told: EpochTold) -> None:
+        self.last = told
+        if told.seed not in self._began:  # what was trained before says nothing about the pace
+            self._began[told.seed] = told.done
+            if len(self._began) == 1:
+                self._started = time.monotonic()
+        else:
+            self._epochs += 1
+        eta = self.eta()
+        if self._bar is None:
+            if told.loss is not None:
+                self.say(told.text() + (f", ETA {duration(eta)}" if eta else ""))
+        else:
+            self._show(told, eta)
+        self.heed()
+
+    def eta(self) -> float | None:
+        """Seconds until all seeds are trained, by the pace so far; None before the first epoch."""
+        if not self._epochs or self.last is None:
+            return None
+        later = (self._seeds - len(self._began)) * self.last.epochs
+        left = self.last.epochs - self.last.done + max(0, later)
+        return (time.monotonic() - self._started) / self._epochs * left
+
+    def _show(self, told: EpochTold, eta: float | None) -> None:
+        assert self._bar is not None
+        parts = [] if told.loss is None else [f"loss {told.loss:.3f}"]
+        if told.accuracy is not None:
+            parts.append(f"train acc {100 * told.accuracy:.1f} %")
+        parts.append(f"ETA {duration(eta)}")
+        place = f" ({len(self._began)} of {self._seeds})" if self._seeds > 1 else ""
+        self._bar.update(
+            self._task,
+            description=f"seed {told.seed}{place}",
+            completed=told.done,
+            total=told.epochs,
+            told="  ".join(parts),
+        )
+
+    def kept(self) -> str:
+        """What an interrupted training has kept, and how it goes on."""
+        told = self.last
+        done = f"seed {told.seed} after epoch {told.done} of {told.epochs}" if told else "nothing"
+        return f"{done}; the same command goes on from there"
+
+    def stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None

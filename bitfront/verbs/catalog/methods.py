@@ -1,0 +1,27 @@
+"""The binarization methods."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from bitfront.terminal import tables as terminal
+from bitfront.trainables.methods import METHODS
+from bitfront.verbs import options as shared
+
+
+def options(parser: ArgumentParser) -> None:
+    shared.json_output(parser)
+    shared.pattern(parser)
+
+
+def action(args: Namespace) -> int:
+    found = [METHODS.get(name).describe() for name in METHODS.names(args.pattern)]
+    if args.json:
+        terminal.show_json(found)
+        return 0
+    rows = [
+        [m["name"], "".join(m["levels"]), m["doc"], terminal.defaults(m["params"])] for m in found
+    ]
+    terminal.show(terminal.table(["method", "levels", "what", "parameters"], rows, prose=(2, 3)))
+    terminal.show("\nall parameters, ranges and papers: bitfront methods --json")
+    return 0

@@ -1,0 +1,32 @@
+"""The networks."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from bitfront.terminal import tables as terminal
+from bitfront.trainables.models import MODELS
+from bitfront.verbs import options as shared
+
+
+def options(parser: ArgumentParser) -> None:
+    shared.json_output(parser)
+    shared.pattern(parser)
+
+
+def action(args: Namespace) -> int:
+    found: list[dict[str, Any]] = [
+        {
+            "name": name,
+            "doc": MODELS.get(name).doc,
+            "params": {k: p.describe() for k, p in MODELS.get(name).params.items()},
+        }
+        for name in MODELS.names(args.pattern)
+    ]
+    if args.json:
+        terminal.show_json(found)
+        return 0
+    rows = [[m["name"], terminal.defaults(m["params"]), m["doc"]] for m in found]
+    terminal.show(terminal.table(["model", "parameters", "what"], rows, prose=(1, 2)))
+    return 0

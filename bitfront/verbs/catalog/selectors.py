@@ -1,0 +1,25 @@
+"""The algorithms that make a plan for a budget."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from bitfront.terminal import tables as terminal
+from bitfront.trainables.selectors import SELECTORS
+from bitfront.verbs import options as shared
+
+
+def options(parser: ArgumentParser) -> None:
+    shared.json_output(parser)
+    shared.pattern(parser)
+
+
+def action(args: Namespace) -> int:
+    found = [SELECTORS.get(name).describe() for name in SELECTORS.names(args.pattern)]
+    if args.json:
+        terminal.show_json(found)
+        return 0
+    rows = [[s["name"], "yes" if s["trained"] else "no", s["doc"]] for s in found]
+    terminal.show(terminal.table(["selector", "trains", "what"], rows, prose=(2,)))
+    terminal.show("\nall parameters and ranges: bitfront selectors --json")
+    return 0

@@ -1,0 +1,1 @@
+"""Use a cluster."""

@@ -1,0 +1,60 @@
+"""Start a search on a cluster and leave it there.
+
+It is `bitfront run` on the head, as a job that does not need this process any more."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from bitfront.search.cluster.jobs import run_words
+from bitfront.search.config import source as yaml_source
+from bitfront.search.config.load import load
+from bitfront.terminal import tables as terminal
+from bitfront.terminal.next_commands import after_submit
+from bitfront.verbs import options as shared
+from bitfront.verbs.on_head import head_at
+
+
+def options(parser: ArgumentParser) -> None:
+    shared.json_output(parser)
+    shared.search_yaml(parser)
+    shared.head_address(parser, required=True)
+    parser.add_argument("--ledger", metavar="URL", help="SQLAlchemy URL, reachable from the head")
+    parser.add_argument(
+        "--warm-start", metavar="NAME", help="begin with the front of another search on the head"
+    )
+    parser.add_argument(
+        "--installed", action="store_true", help="run what the cluster has, do not send this code"
+    )
+
+
+def action(args: Namespace) -> int:
+    words, file = run_words(args)
+    assert file is not None
+    name = _checked(args, file)
+    head = head_at(args.address, ship=not args.installed)
+    job = head.submit(file, name, words, args.home)
+    if args.json:
+        terminal.show_json({"search": name, "job": job, "address": args.address})
+        return 0
+    terminal.show(f"search '{name}' runs at {args.address} as job {job}; you may leave.")
+    terminal.show(after_submit(name, args.address))
+    return 0
+
+
+def _checked(args: Namespace, file: Path) -> str:
+    """The name of the search. Its YAML is checked here, before anything is sent; where it names
+    files or data of the cluster, only the head can."""
+    source = yaml_source.read(file)
+    name = args.name or source.data.get("name") or file.stem
+    task = source.data.get("task") or {}
+    pretrain, loss = task.get("pretrain"), task.get("loss") or {}
+    elsewhere = isinstance(pretrain, str) or "teacher" in str(loss) or "checkpoint" in str(pretrain)
+    if elsewhere or ":" in str(task.get("dataset")):
+        terminal.show("the YAML names files of the cluster: it is checked there")
+        return str(name)
+    assignments = list(args.set or [])
+    if args.trials is not None:
+        assignments.append(f"search.trials={args.trials}")
+    return load(file, assignments, args.name)[0].name

@@ -1,0 +1,1 @@
+"""Train a point of the front to the end."""

@@ -1,0 +1,110 @@
+"""Points of a front as recipes."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.recipes.choice import (
+    best_within,
+    cheapest_with,
+    knee_of,
+)
+from bitfront.search.recipes.recipe import may_save, recipe_of, save_beside
+from bitfront.search.results.results import Results
+from bitfront.search.results.settings import in_a_line, settings_of
+from bitfront.terminal import tables as terminal
+from bitfront.terminal.next_commands import after_export
+from bitfront.trainables.errors import UserError
+from bitfront.verbs import options as shared
+from bitfront.verbs.opening import results_of
+
+
+def options(parser: ArgumentParser) -> None:
+    shared.search_name(parser)
+    # argparse would put all ways to choose a point on one line.
+    parser.usage = "bitfront export SEARCH --budget 40%% [--epochs N] [--seeds N] [-o PATH]"
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--budget",
+        help="the best point within: 40%% of the flops of the search's dearest network in full "
+        "precision (as flops %% in `bitfront front`), or a count of the cost that is optimized",
+    )
+    which.add_argument(
+        "--min-accuracy",
+        "--min-quality",
+        metavar="ACC",
+        help="the cheapest point with: 0.97 or 97%%",
+    )
+    which.add_argument("--knee", action="store_true", help="where the front bends most")
+    which.add_argument(
+        "--trial", metavar="ID", help="this trial, by its id (5b1ddccb), the start of it, or t12"
+    )
+    which.add_argument("--all", action="store_true", help="every point of the front")
+    parser.add_argument(
+        "--epochs", type=shared.positive, help="epochs of final training (default: as searched)"
+    )
+    parser.add_argument(
+        "--seeds", type=shared.positive, default=3, help="seeds of final training (default 3)"
+    )
+    parser.add_argument("-o", "--output", metavar="PATH", help="default recipe.yaml, or recipes/")
+    parser.add_argument("--force", action="store_true", help="replace a file of other content")
+    shared.trusted(parser, "ledger")
+
+
+def action(args: Namespace) -> int:
+    results = results_of(args, args.search)
+    if not results.front:
+        raise UserError(f"search '{results.config.name}' has no complete trial yet")
+    if args.all:
+        _export_all(results, args)
+    else:
+        _export_one(results, _chosen(results, args), args)
+    return 0
+
+
+def _export_all(results: Results, args: Namespace) -> None:
+    out = Path(args.output or "recipes")
+    for entry in results.front:
+        recipe = recipe_of(results, entry, args.epochs, list(range(args.seeds)))
+        usual = out / f"{results.config.name}-{entry.id}.yaml"
+        path = save_beside(recipe, usual, args.force)
+        if path != usual:
+            terminal.say(f"{usual} has other content and stays as it is: wrote {path}")
+    terminal.show(f"{len(results.front)} recipes in {out}")
+
+
+def _export_one(results: Results, entry: Entry, args: Namespace) -> None:
+    recipe = recipe_of(results, entry, args.epochs, list(range(args.seeds)))
+    usual = Path(args.output or "recipe.yaml")
+    if args.output and not args.force and not may_save(recipe, usual):
+        raise UserError(
+            f"{usual} is there and has other content; it is not overwritten",
+            "another name, or --force to replace it",
+        )
+    path = save_beside(recipe, usual, args.force)
+    if path != usual:
+        terminal.show(f"{usual} has other content and stays as it is")
+    settings = in_a_line(settings_of(entry))
+    chosen = " ".join(filter(None, (entry.spec.method, settings, entry.spec.plan)))
+    terminal.say(
+        f"{path}: trial {entry.id}, {chosen}\n"
+        f"  {terminal.expectation(entry, results.config.quality, results.seed_noise)}\n"
+        f"  {terminal.count(entry.costs['flops'])} flops "
+        f"({entry.costs['flops_pct']:.1f} % of the dearest network in full precision)\n"
+        f"  {after_export(path)}"
+    )
+
+
+def _chosen(results: Results, args: Namespace) -> Entry:
+    """The point the options ask for."""
+    if args.trial:
+        return results.find(args.trial)
+    if args.budget:
+        return best_within(results, args.budget)
+    if args.min_accuracy:
+        return cheapest_with(results, args.min_accuracy)
+    if args.knee:
+        return knee_of(results)
+    raise UserError("which point? give --budget, --min-accuracy, --knee, --trial or --all")

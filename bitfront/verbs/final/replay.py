@@ -1,0 +1,29 @@
+"""Train a finished trial again and compare."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from bitfront.search.ledger.folder import home
+from bitfront.search.recipes.replay import find_trial, replay_trial
+from bitfront.terminal import tables as terminal
+from bitfront.verbs import options as shared
+
+
+def options(parser: ArgumentParser) -> None:
+    shared.json_output(parser)
+    parser.add_argument(
+        "trial", help="its id (5b1ddccb) as tables, pictures and MLflow show it, or SEARCH/ID"
+    )
+    shared.data_dir(parser)
+    shared.trusted(parser, "ledger")
+
+
+def action(args: Namespace) -> int:
+    results, entry = find_trial(home(args.home), args.trial)
+    report = replay_trial(results, entry, args.data_dir, note=None if args.json else terminal.show)
+    if args.json:
+        terminal.show_json(report.as_json())
+    else:
+        terminal.show(report.text())
+    return 0 if report.equal else 1

@@ -1,0 +1,129 @@
+"""Final training from a recipe."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from bitfront.search.cluster.head import INTERRUPTED
+from bitfront.search.ledger.folder import home, stages_folder
+from bitfront.search.recipes.final_folder import folder_for, refuse_other
+from bitfront.search.recipes.finals import FILE
+from bitfront.search.recipes.origin import note_result, search_of
+from bitfront.search.recipes.recipe import (
+    FinalResult,
+    Recipe,
+    check_test_part,
+    load_recipe,
+    train_recipe,
+)
+from bitfront.search.session.interrupts import acknowledged, obey
+from bitfront.terminal import tables as terminal
+from bitfront.terminal.final_training import result_text
+from bitfront.terminal.training_progress import TrainingProgress
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.files import refuse_link
+from bitfront.verbs import options as shared
+
+
+def options(parser: ArgumentParser) -> None:
+    shared.json_output(parser)
+    parser.add_argument("recipe")
+    parser.add_argument("--epochs", type=shared.positive, help="instead of the recipe's")
+    parser.add_argument(
+        "--seeds", type=shared.positive, metavar="N", help="seeds 0 to N-1, not the recipe's"
+    )
+    parser.add_argument("--half", action="store_true", help="store what is not binary in float16")
+    parser.add_argument(
+        "--threads", type=shared.positive, help="CPU threads (default: torch's choice)"
+    )
+    parser.add_argument(
+        "--workers",
+        type=shared.positive,
+        metavar="N",
+        help="share every batch among N workers on Ray, a GPU each where there are any",
+    )
+    parser.add_argument("--address", help="the Ray cluster of --workers: auto or HOST:PORT")
+    shared.data_dir(parser)
+    parser.add_argument("--quiet", action="store_true", help="print the result only")
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help="default: RECIPE-trained/, or a folder beside it"
+    )
+    shared.trusted(parser, "tracking")
+
+
+def action(args: Namespace) -> int:
+    path = Path(args.recipe)
+    recipe = _recipe(args, path)
+    out, moved = (Path(args.output), None) if args.output else folder_for(recipe, path)
+    _check(args, recipe, out)
+    silent = args.quiet or args.json
+    note = (lambda text: None) if silent else terminal.say
+    if moved is not None:
+        note(moved)
+    seeds = len(set(recipe.final.seeds))
+    note(f"{recipe.name}: epochs {recipe.final.epochs}, seeds {seeds}, into {out}")
+    # With several workers another thread reports epochs, and nothing can be interrupted there.
+    heed = obey if args.workers is None else lambda: None
+    view = TrainingProgress(note, None if silent else sys.stdout, heed)
+    try:
+        with acknowledged(lambda: _write_now("interrupted, saving ...")):
+            result = train_recipe(
+                recipe,
+                out,
+                args.data_dir,
+                threads=args.threads,
+                note=note,
+                stages=stages_folder(home(args.home)),
+                workers=args.workers,
+                address=args.address,
+                progress=view,
+            )
+    except KeyboardInterrupt:
+        print(terminal.filled(f"kept in {out}: {view.kept()}"), file=sys.stderr)
+        return INTERRUPTED
+    problem = note_result(recipe, result, home(args.home))
+    if problem is not None:
+        note(problem)
+    _show(recipe, result, args.json)
+    return 0
+
+
+def _recipe(args: Namespace, path: Path) -> Recipe:
+    """The recipe with what the options change in it."""
+    recipe = load_recipe(path)
+    if args.epochs is not None:
+        recipe.final.epochs = args.epochs
+    if args.seeds is not None:
+        recipe.final.seeds = list(range(args.seeds))
+    if args.half:
+        recipe.final.rest = "float16"
+    return recipe
+
+
+def _check(args: Namespace, recipe: Recipe, out: Path) -> None:
+    """Refuse now what would fail when everything is trained."""
+    if not args.output:
+        refuse_link(out)
+    origin = search_of(recipe, home(args.home))
+    if origin is not None:
+        refuse_link(origin.path / FILE)
+    if args.address is not None and args.workers is None:
+        raise UserError("--address is for --workers N: one worker trains here")
+    refuse_other(out, recipe)
+    check_test_part(recipe, args.data_dir)
+
+
+def _write_now(text: str) -> None:
+    """Write on standard error from another thread: not by print, which may be what was
+    interrupted."""
+    os.write(sys.stderr.fileno(), f"\n{text}\n".encode())
+
+
+def _show(recipe: Recipe, result: FinalResult, as_json: bool) -> None:
+    if as_json:
+        terminal.show_json(result.as_json())
+    else:
+        terminal.show(result_text(recipe, result))

@@ -1,0 +1,54 @@
+"""What verbs open before they work: the configuration a YAML and options give, a search that was
+run, the line that says what is being done."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bitfront.search.config.cautions import cautions
+from bitfront.search.config.load import load
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.ledger.folder import SearchFolder, find, home
+from bitfront.search.results.results import Results
+from bitfront.search.session.interrupts import acknowledged
+from bitfront.search.session.status_line import StatusLine
+from bitfront.spaces.ready_made import search_file
+from bitfront.spaces.space import Space
+from bitfront.terminal.tables import filled
+from bitfront.trainables.text_files import whole_path
+from bitfront.verbs.options import QUICKSTART
+
+
+def search_of(args: Namespace) -> tuple[SearchConfig, Space]:
+    """The search that `options.search_yaml` describes. What the user may not have meant is
+    said on standard error: output for machines stays as it is."""
+    assignments = list(args.set or [])
+    if args.data_dir:
+        assignments.append(f"task.data_dir={whole_path(args.data_dir)}")
+    if args.trials is not None:
+        assignments.append(f"search.trials={args.trials}")
+    config, space = load(search_file(args.search or QUICKSTART), assignments, args.name)
+    for text in cautions(config, space):
+        print(filled(f"warning: {text}"), file=sys.stderr, flush=True)
+    return config, space
+
+
+def folder_of(args: Namespace, name: str) -> SearchFolder:
+    """The folder of a search that was run."""
+    return find(home(args.home), name)
+
+
+def results_of(args: Namespace, name: str) -> Results:
+    """A search that was run, with its trials."""
+    return Results.of(folder_of(args, name))
+
+
+@contextmanager
+def status_line(args: Namespace) -> Iterator[StatusLine]:
+    """Says what is being done from now on, and answers a ctrl-C at once."""
+    with StatusLine(args.quiet) as line, acknowledged(line.interrupted):
+        line.wait(f"reading {args.search}")
+        yield line

@@ -1,0 +1,102 @@
+"""Options that several verbs have, and the types of their values. What a single verb has is in its
+own file."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import ArgumentParser
+
+QUICKSTART = "quickstart"
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1, as counts of anything are."""
+    return _whole(text, 1)
+
+
+def port(text: str) -> int:
+    """The number of a port; 0 stands for any free one."""
+    return _whole(text, 0, 65535)
+
+
+def _whole(text: str, least: int, most: int | None = None) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = None
+    if number is None or number < least or (most is not None and number > most):
+        wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise argparse.ArgumentTypeError(f"give a whole number {wanted}, not {text[:40]!r}")
+    return number
+
+
+def json_output(parser: ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="machine-readable output")
+
+
+def search_name(parser: ArgumentParser) -> None:
+    parser.add_argument("search", help="its name")
+
+
+def pattern(parser: ArgumentParser) -> None:
+    parser.add_argument("pattern", nargs="?", default="*", help="a wildcard, e.g. 'bnn*'")
+
+
+def data_dir(parser: ArgumentParser) -> None:
+    parser.add_argument("--data-dir", metavar="DIR", help="where datasets are (BITFRONT_DATA)")
+
+
+def search_yaml(parser: ArgumentParser) -> None:
+    """A search as a file or by its name, with what is changed in it."""
+    parser.add_argument(
+        "search",
+        nargs="?",
+        default=QUICKSTART,
+        help=f"a YAML file or a ready-made search (default: {QUICKSTART})",
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        metavar="KEY=VALUE",
+        help="override a key of the YAML, e.g. --set task.epochs=3 (repeatable)",
+    )
+    parser.add_argument("--name", help="name of the search (default: the YAML's)")
+    parser.add_argument("--trials", type=positive, help="short for --set search.trials=N")
+    data_dir(parser)
+
+
+def running(parser: ArgumentParser) -> None:
+    """Where trials run, and whether anything is printed meanwhile."""
+    parser.add_argument("--address", help="a Ray cluster: auto, HOST:PORT or ray://HOST:10001")
+    parser.add_argument("--quiet", action="store_true", help="print errors only")
+
+
+def head_address(parser: ArgumentParser, required: bool = False) -> None:
+    parser.add_argument(
+        "--address",
+        required=required,
+        metavar="URL",
+        help="of a cluster's dashboard, http://HEAD:8265: a search that was submitted there",
+    )
+
+
+def served(parser: ArgumentParser, default_port: int) -> None:
+    """Where a page is served, and whether a browser opens on it."""
+    parser.add_argument("search", nargs="?", help="its name (default: the newest)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=port, default=default_port, help="0: any free one")
+    parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    # What one of the verbs called it in version 0.1.
+    parser.add_argument("--no-open", dest="no_browser", action="store_true", help=argparse.SUPPRESS)
+
+
+def trusted(parser: ArgumentParser, *places: str) -> None:
+    """Servers that only the stored folder of a search names are not reached before the user names
+    them too, by these options."""
+    for place in places:
+        parser.add_argument(
+            f"--{place}",
+            metavar="URL",
+            help=f"a {place} that only the folder of a search names: you trust it (said once)",
+        )
+    parser.set_defaults(trusted=places)

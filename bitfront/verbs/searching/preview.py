@@ -1,0 +1,46 @@
+"""Size of the space, costs, time of one trial, ETA; nothing is started.
+
+With `--rehearse`, the whole search with made-up accuracies."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from bitfront.terminal import tables as terminal
+from bitfront.verbs import options as shared
+from bitfront.verbs.opening import search_of
+
+
+def options(parser: ArgumentParser) -> None:
+    shared.json_output(parser)
+    shared.search_yaml(parser)
+    parser.add_argument(
+        "--rehearse",
+        action="store_true",
+        help="play the whole search with made-up accuracies, in seconds and without "
+        "training or data: how many trials will run, what is exhausted, which rows of a "
+        "paper stay unanswered",
+    )
+
+
+def action(args: Namespace) -> int:
+    return show_preview(args, args.rehearse)
+
+
+def show_preview(args: Namespace, rehearsed: bool = False) -> int:
+    """Print the preview of a search; the exit code. `run --dry-run` does this too."""
+    config, space = search_of(args)  # a mistake in the YAML is found before torch is imported
+    from bitfront.search.session.preview import preview_search
+    from bitfront.terminal.previews import preview_text, rehearsal_progress
+
+    report = preview_search(config, space, timed=not rehearsed)
+    if rehearsed:
+        from bitfront.search.session.rehearsal import rehearse
+
+        with rehearsal_progress(config.search.trials) as ended:
+            report.rehearsal = rehearse(config, space, ended=ended)
+    if args.json:
+        terminal.show_json(report.as_json())
+    else:
+        terminal.show(preview_text(report))
+    return 0

@@ -1,0 +1,42 @@
+"""Continue an interrupted search.
+
+`resumed` is what `extend` does too, once the search has its larger budget."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from bitfront.search.cluster.ray_client import is_client, run_there
+from bitfront.search.config.load import load_text
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.results.results import config_to_continue
+from bitfront.search.session.status_line import StatusLine
+from bitfront.verbs import options as shared
+from bitfront.verbs.opening import folder_of, status_line
+
+
+def options(parser: ArgumentParser) -> None:
+    shared.search_name(parser)
+    shared.running(parser)
+    shared.trusted(parser, "ledger", "tracking", "storage")
+
+
+def action(args: Namespace) -> int:
+    if is_client(args.address):
+        return run_there(args)
+    with status_line(args) as line:
+        folder = folder_of(args, args.search)
+        return resumed(config_to_continue(folder), folder, args, line)
+
+
+def resumed(config: SearchConfig, folder: SearchFolder, args: Namespace, line: StatusLine) -> int:
+    """Run what is left of a stored search, which is checked as if it were read from its file; the
+    exit code."""
+    from bitfront.search.session.preparation import check_places, check_start
+    from bitfront.verbs.launch import launch
+
+    config, space = load_text(config.dump())
+    check_places(config, folder)
+    check_start(config, args.address, line)
+    return launch(config, space, folder, args.address, args.quiet, line=line)

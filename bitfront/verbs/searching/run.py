@@ -1,0 +1,49 @@
+"""Start a search, or continue it when it exists.
+
+What happens then is in `bitfront.verbs.launch` and `bitfront.search.session`."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser, Namespace
+
+from bitfront.search.cluster.ray_client import is_client, run_there
+from bitfront.search.ledger.folder import LEDGER, home
+from bitfront.trainables.errors import UserError
+from bitfront.verbs import options as shared
+from bitfront.verbs.opening import results_of, search_of, status_line
+from bitfront.verbs.searching.preview import show_preview
+
+
+def options(parser: ArgumentParser) -> None:
+    shared.json_output(parser)
+    shared.search_yaml(parser)
+    shared.running(parser)
+    parser.add_argument("--ledger", metavar="URL", help="SQLAlchemy URL (BITFRONT_LEDGER)")
+    parser.add_argument(
+        "--warm-start", metavar="NAME", help="begin with the front of another search"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="the same as preview")
+
+
+def action(args: Namespace) -> int:
+    if is_client(args.address):
+        return run_there(args)
+    if args.dry_run:
+        return show_preview(args)
+    with status_line(args) as line:
+        config, space = search_of(args)
+        warm = results_of(args, args.warm_start) if args.warm_start else None
+        root = home(args.home)
+        if warm is not None and not warm.front:
+            raise UserError(f"search '{warm.config.name}' has no front to start from")
+        if warm is not None and warm.folder.path == root / config.name:
+            raise UserError(f"--warm-start {args.warm_start}: a search cannot start from itself")
+        # A mistake so far is found before torch is imported.
+        from bitfront.search.session.preparation import check_start, fetched, prepare
+        from bitfront.verbs.launch import launch
+
+        config, space = fetched(config, space, root)
+        check_start(config, args.address, line)
+        folder = prepare(config, root, args.ledger or os.environ.get(LEDGER) or None)
+        return launch(config, space, folder, args.address, args.quiet, warm, line)

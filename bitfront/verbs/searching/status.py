@@ -1,0 +1,52 @@
+"""How searches are doing."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from typing import Any
+
+from bitfront.search.garbage import ending_soon
+from bitfront.search.ledger.folder import SearchFolder, find, home, list_searches
+from bitfront.search.results.results import Results
+from bitfront.terminal import tables as terminal
+from bitfront.terminal.status import status_table
+from bitfront.trainables.errors import UserError, first_line
+from bitfront.verbs import options as shared
+from bitfront.verbs.on_head import on_head
+
+
+def options(parser: ArgumentParser) -> None:
+    shared.json_output(parser)
+    parser.add_argument("searches", nargs="*", metavar="search", help="names (default: all)")
+    shared.head_address(parser)
+    shared.trusted(parser, "ledger")
+
+
+@ending_soon()
+def action(args: Namespace) -> int:
+    if args.address is not None:
+        return on_head(args, args.searches)
+    root = home(args.home)
+    folders = [find(root, n) for n in args.searches] or list_searches(root)
+    found = [(folder.name, *_read(folder)) for folder in folders]
+    if args.json:
+        reports = [report for _, _, report in found]
+        terminal.show_json(reports[0] if len(args.searches) == 1 else reports)
+    elif found:
+        shown = [(name, each) for name, each, _ in found]
+        terminal.show(status_table(shown, terminal.coloured()))
+    else:
+        terminal.show(f"no search has been run in {root}; start one: bitfront run")
+    return int(any(isinstance(each, UserError) for _, each, _ in found))
+
+
+def _read(folder: SearchFolder) -> tuple[Results | UserError, dict[str, Any]]:
+    """A search and its report; the error of one that is damaged, which hides no other."""
+    try:
+        results = Results.of(folder)
+        return results, results.status_json()
+    except UserError as error:
+        problem = error
+    except Exception as error:  # whatever is in a folder, the others are worth a look
+        problem = UserError(f"{folder.path}: damaged: {first_line(error, typed=True)}")
+    return problem, {"search": folder.name, "error": problem.message}

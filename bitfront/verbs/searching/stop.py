@@ -1,0 +1,50 @@
+"""End the driver of a running search; resume continues it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from argparse import ArgumentParser, Namespace
+
+from bitfront.terminal import tables as terminal
+from bitfront.trainables.errors import UserError
+from bitfront.verbs import options as shared
+from bitfront.verbs.on_head import on_head
+from bitfront.verbs.opening import folder_of
+
+# How long a driver may take to end.
+STOP_SECONDS = 120.0
+
+
+def options(parser: ArgumentParser) -> None:
+    shared.json_output(parser)
+    shared.search_name(parser)
+    shared.head_address(parser)
+
+
+def action(args: Namespace) -> int:
+    """Ask the driver to end as ctrl-C would, and wait until it has."""
+    if args.address is not None:
+        return on_head(args, [args.search])
+    folder = folder_of(args, args.search)
+    driver = folder.driver
+    if driver is not None:
+        host, pid = driver
+        if host != socket.gethostname():
+            raise UserError(f"search '{folder.name}' runs on {host}", "stop it there")
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_SECONDS
+        while folder.running and time.monotonic() < deadline:
+            time.sleep(0.2)
+    state = "running" if folder.running else "stopped" if driver else "not running"
+    if args.json:
+        terminal.show_json({"search": folder.name, "state": state})
+    elif not folder.exists:
+        terminal.show(f"search '{folder.name}' had no trial yet: nothing of it is left")
+    elif state == "running":
+        terminal.show(f"search '{folder.name}' still runs: it ends with the epochs under way")
+    else:
+        terminal.show(f"search '{folder.name}' is {state}; continue: bitfront resume {folder.name}")
+    return 1 if state == "running" else 0

@@ -1,0 +1,29 @@
+"""Check a search YAML; nothing is started."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from bitfront.terminal import tables as terminal
+from bitfront.verbs import options as shared
+from bitfront.verbs.opening import search_of
+
+
+def options(parser: ArgumentParser) -> None:
+    shared.json_output(parser)
+    shared.search_yaml(parser)
+    parser.set_defaults(search=None)
+
+
+def action(args: Namespace) -> int:
+    config, _ = search_of(args)
+    if args.json:
+        terminal.show_json({"valid": True, "config": config.open_data()})
+    elif args.search is None:
+        terminal.say(
+            f"no file was given, so the ready-made {shared.QUICKSTART} was checked: valid, "
+            f"search '{config.name}'"
+        )
+    else:
+        terminal.say(f"{args.search}: valid, search '{config.name}'")
+    return 0

@@ -1,0 +1,49 @@
+"""The search a recipe came from: where that is here, its final trainings are noted with it and in
+MLflow."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.recipes.finals import FinalTraining, note_finals
+from bitfront.search.recipes.recipe import FinalResult, Recipe
+from bitfront.search.results.results import stored_config
+from bitfront.search.tracking.runs import deliver_extras
+
+
+def search_of(recipe: Recipe, root: Path) -> SearchFolder | None:
+    """The search a recipe came from; None where that is not here."""
+    if recipe.provenance is None:
+        return None
+    folder = SearchFolder(root / recipe.provenance.search)
+    return folder if folder.exists else None
+
+
+def note_result(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
+    """Note final trainings with the search of their recipe, if it is here, and in MLflow. Returns
+    what went wrong, if anything did."""
+    origin, folder = recipe.provenance, search_of(recipe, root)
+    if origin is None or folder is None:
+        return None
+    made = [
+        FinalTraining(
+            recipe=recipe.name,
+            trial=origin.trial,
+            method=recipe.spec.method,
+            plan=recipe.spec.plan,
+            seed=seed.seed,
+            epochs=result.epochs,
+            checkpoint=str(Path(seed.checkpoint).resolve()),
+            seconds=seed.seconds,
+            ended=time.time(),
+            metrics=seed.metrics,
+            rest=recipe.final.rest,
+        )
+        for seed in result.seeds
+    ]
+    note_finals(folder, made)
+    config = stored_config(folder)
+    problem = deliver_extras(config, folder) if config.tracking.enabled else None
+    return None if problem is None else f"MLflow did not take the final training: {problem}"

@@ -1,0 +1,39 @@
+"""How long the rest of a search takes: an estimate from before the first trial, corrected by what
+is measured."""
+
+from __future__ import annotations
+
+# Ray and the imports of two workers, measured on two cores.
+START_SECONDS = 15.0
+
+
+class Eta:
+    """How long the rest takes. An estimate from before the first trial counts as a trial per slot;
+    what is measured counts from the first report, when the workers have warmed up."""
+
+    def __init__(self) -> None:
+        self.trial_seconds: float | None = None
+        self.slots = 1
+        self._first: tuple[float, float] | None = None
+
+    def expect(self, trial_seconds: float | None, slots: int) -> None:
+        self.trial_seconds, self.slots = trial_seconds, max(1, slots)
+
+    def report(self, now: float, done: float) -> None:
+        """`done` trials at the time `now`; a trial that runs is a part of one."""
+        if self._first is None:
+            self._first = now, done
+
+    def seconds(self, now: float, started: float, done: float, budget: float) -> float | None:
+        left = budget - done
+        if left <= 0:
+            return 0.0
+        # As if that many trials had been seen to take as long as they were expected to.
+        seen = float(self.slots) if self.trial_seconds is not None else 0.0
+        taken = self.trial_seconds or 0.0
+        if self._first is None:
+            start = max(0.0, START_SECONDS - (now - started))
+            return start + left * taken / seen if seen else None
+        since, before = self._first
+        trials = done - before + seen
+        return left * (now - since + taken) / trials if trials > 0 else None

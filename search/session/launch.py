@@ -1,0 +1,230 @@
+"""One driver's turn at a search, from the lock on its folder to the last word to MLflow. `run`,
+`resume` and `extend` are one path, because the ledger says what is left to do. What is checked
+before is in `preparation`; what is printed is given by the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bitfront.search.cluster import head
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.ledger.disks import network_disk
+from bitfront.search.ledger.folder import SearchFolder, writing
+from bitfront.search.results.results import Results, stored_config
+from bitfront.search.session.beginning import Beginning, forget_former
+from bitfront.search.session.interrupts import asked_to_end, ending_gently
+from bitfront.search.session.preparation import check_places, check_same, differences
+from bitfront.search.session.preview import quick_estimate
+from bitfront.search.session.progress import Progress
+from bitfront.search.session.selection import settle, start_points
+from bitfront.search.session.session import Session
+from bitfront.search.session.status_line import StatusLine
+from bitfront.search.session.warm_start import carried_points
+from bitfront.search.tracking.notes import SMALL_FRONT, note_of
+from bitfront.search.tracking.tracker import Tracker
+from bitfront.spaces.space import Space
+from bitfront.trainables.files import write_atomically
+from bitfront.trainables.training.pretraining import check_checkpoint
+
+# Trials that MLflow still lacks when a search ends: fewer are there in a few seconds.
+WORTH_TELLING = 100
+
+Artifacts = dict[str, str | Path]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What people see of a turn. The functions come from the rooms above."""
+
+    line: StatusLine
+    progress: Callable[[Session], Progress]
+    pictures: Callable[[Results], Artifacts]
+    """writes the pictures of a search into its folder; the files by name"""
+    lost: Callable[[str, str], None]
+    """is called with an error and the name of the search when Ray is gone"""
+    conclude: Callable[[Results, bool], None]
+    """is called at the end with whether the search is complete"""
+
+
+@ending_gently()
+def launch(
+    config: SearchConfig,
+    space: Space,
+    folder: SearchFolder,
+    address: str | None,
+    shown: Shown,
+    warm_start: Results | None = None,
+) -> int:
+    """Run what the ledger says is left. The exit code."""
+    line = shown.line
+    check_places(config, folder)
+    with line, folder.locked():
+        disk = network_disk(folder.path)
+        if disk is not None and folder.owner is None:
+            line.say(
+                f"{folder.path} is on a network disk ({disk}), where SQLite may corrupt when two "
+                "machines use it: better a local disk (--home DIR) or --ledger postgresql://..."
+            )
+        if folder.exists:
+            Results.of(folder)  # a damaged ledger is an error before anything is changed
+        beginning = Beginning(folder)
+        try:
+            check_same(config, folder)  # another driver may have had its turn since
+            if not beginning.begun and folder.exists:
+                former = stored_config(folder)
+                if differences(former, config):
+                    forget_former(former, folder)
+            with writing(folder.path):
+                write_atomically(folder.config_file, config.dump())
+                (folder.path / "exhausted").unlink(missing_ok=True)
+            with head.concluding(partial(_end_without_ray, folder, shown)):
+                complete = _drive(config, space, folder, address, shown, warm_start, beginning)
+        except BaseException:
+            if not beginning.begun:
+                beginning.undo()
+            raise
+        if not complete and not beginning.begun:
+            beginning.undo()
+            line.say("Interrupted before the first trial: nothing was kept.")
+            return head.exit_code() if head.lost() else head.INTERRUPTED
+    results = Results.of(folder)
+    shown.conclude(results, complete)
+    if not complete:
+        return head.exit_code() if head.lost() else head.INTERRUPTED
+    return 0 if results.front else 1
+
+
+def _end_without_ray(folder: SearchFolder, shown: Shown) -> int:
+    """Show the end of the search while the main thread waits for a Ray that is gone; the exit
+    code."""
+    _tell_lost(folder, shown)
+    shown.conclude(Results.of(folder), False)
+    return head.exit_code()
+
+
+def _tell_lost(folder: SearchFolder, shown: Shown) -> None:
+    error = head.lost()
+    if error is not None and not asked_to_end():
+        shown.lost(str(error), folder.name)
+
+
+def _drive(
+    config: SearchConfig,
+    space: Space,
+    folder: SearchFolder,
+    address: str | None,
+    shown: Shown,
+    warm_start: Results | None,
+    beginning: Beginning,
+) -> bool:
+    """Run the trials, and tell MLflow how it ended; whether the search is complete."""
+    line = shown.line
+    line.wait("preparing the search")
+    tracker = None
+    if config.tracking.enabled:
+        tracker = Tracker(config, folder.identity, folder.path.parent)
+    space = settle(config, space, folder, address, line.say, line)
+    first = start_points(space)
+    if warm_start is not None:
+        first += carried_points(warm_start, space)
+    session = Session(config, space, folder, tracker, first, shown.progress)
+    beginning.ledger = session.ledger
+    if tracker is not None:
+        tracker.start(session.ledger.entries.values())
+        tracker.front(session.front_metrics())
+    _announce(session, line)
+    complete = False
+    try:
+        if session.ended < session.budget or session.ledger.interrupted():
+            _run_trials(session, address, line)
+        complete = session.complete
+    except KeyboardInterrupt:
+        _tell_lost(folder, shown)
+        complete = False
+    finally:
+        session.close()
+        if beginning.begun:
+            line.wait("drawing the front")
+            artifacts, summary = summarize(folder, shown)
+            if tracker is not None:
+                line.wait("telling MLflow the rest")
+                _close_tracker(tracker, folder, artifacts, summary, complete, line)
+        elif tracker is not None:
+            tracker.abandon()
+    return complete
+
+
+def _announce(session: Session, line: StatusLine) -> None:
+    config = session.config
+    done = f"{session.ended} trials done, " if session.ended else ""
+    left = max(0, session.budget - session.ended)
+    line.say(f"search {config.name}: {done}{left} to go, in {session.folder.path}")
+    for text in starting_point(session.ledger.space):
+        line.say(text)
+
+
+def _run_trials(session: Session, address: str | None, line: StatusLine) -> None:
+    if not line.quiet and address is None:
+        line.wait("timing a few steps of a trial")
+        session.progress.expect(*quick_estimate(session.config, session.ledger.space))
+    line.wait("starting Ray" if address is None else f"joining Ray at {address}")
+    from bitfront.search.cluster.tuner import run_trials
+
+    run_trials(session, address)
+
+
+def starting_point(space: Space) -> list[str]:
+    """What trials that do not train end-to-end start from, and what that costs once."""
+    lines = []
+    if space.task.pretrain.checkpoint is not None:
+        lines.append(check_checkpoint(space.task).text())
+    epochs = space.pretraining_lengths()
+    if epochs:
+        lengths = " or ".join(str(n) for n in epochs)
+        lines.append(
+            f"trials start from {lengths} epochs in full precision, trained once and shared"
+        )
+    return lines
+
+
+def _close_tracker(
+    tracker: Tracker,
+    folder: SearchFolder,
+    artifacts: Artifacts,
+    note: str,
+    complete: bool,
+    line: StatusLine,
+) -> None:
+    def waiting(seconds: float) -> None:
+        line.say(
+            f"MLflow at {tracker.uri} is away: waiting up to {seconds:.0f} s for it (ctrl-C: "
+            f"not at all; bitfront resume {folder.name} delivers the rest later)"
+        )
+
+    if tracker.behind >= WORTH_TELLING:
+        line.say(f"{tracker.behind} trials are on their way to MLflow ...")
+    problem = tracker.close("complete" if complete else "interrupted", artifacts, note, waiting)
+    if problem is not None:
+        line.say(
+            f"MLflow at {tracker.uri} did not take everything: {problem}\n"
+            f"  nothing is lost; to deliver it: bitfront resume {folder.name}"
+        )
+
+
+def summarize(folder: SearchFolder, shown: Shown) -> tuple[Artifacts, str]:
+    """The pictures of the search and the note on its MLflow run. Where they cannot be made, that is
+    said and nothing else is lost: the disk may be full, the database away."""
+    artifacts: Artifacts = {}
+    note = ""
+    try:
+        results = Results.of(folder)
+        about = results.config, results.entries, results.front, results.hypervolume_share
+        note = note_of(*about)
+        artifacts = shown.pictures(results)
+        note = note_of(*about, picture=SMALL_FRONT in artifacts)
+    except (Exception, KeyboardInterrupt) as error:
+        shown.line.say(f"pictures were not made: {type(error).__name__}: {error}")
+    return artifacts, note

@@ -1,0 +1,153 @@
+"""What is checked and made before a driver takes its turn at a search: that the data and resources
+are there, that the search is still the same, its folder. The turn itself is in `launch`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bitfront.search import named
+from bitfront.search.cluster.resources import check_here
+from bitfront.search.config.load import load_text
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.settle import MLFLOW_RUN
+from bitfront.search.ledger.folder import (
+    LEDGER,
+    SearchFolder,
+    is_name,
+    selections_folder,
+    stages_folder,
+    writing,
+)
+from bitfront.search.results.results import stored_config
+from bitfront.search.session.beginning import has_trials, missing_folders
+from bitfront.search.session.session import check_storage
+from bitfront.search.session.status_line import StatusLine
+from bitfront.search.tracking.runs import fetch_artifact, tracking_uri
+from bitfront.search.urls import canonical, redacted, with_whole_path, without_secrets
+from bitfront.spaces.space import Space
+from bitfront.trainables.data import DATASETS, load_train
+from bitfront.trainables.errors import UserError
+
+# What may differ between two turns at the same search: how much, where and how it is shown.
+# A checkpoint is known by its hash, not by where it lies.
+MAY_CHANGE = (
+    "search.trials",
+    "resources",
+    "storage",
+    "tracking",
+    "description",
+    "task.data_dir",
+    "task.pretrain.checkpoint",
+    "task.loss.distill.teacher",
+    "paper",
+)
+
+
+def fetched(config: SearchConfig, space: Space, root: Path) -> tuple[SearchConfig, Space]:
+    """The search with a checkpoint of an MLflow run as a file here, checked like one."""
+    checkpoint = config.task.pretrain.checkpoint
+    if checkpoint is None or not checkpoint.startswith(MLFLOW_RUN):
+        return config, space
+    run = checkpoint.removeprefix(MLFLOW_RUN).partition("/")[0]
+    if not is_name(run) or ".." in checkpoint.split("/"):
+        raise UserError(f"{checkpoint}: not an artifact of a run, write {MLFLOW_RUN}RUN/FILE")
+    folder = stages_folder(root) / "mlflow" / run
+    path = fetch_artifact(checkpoint, tracking_uri(config, root), folder)
+    here, space = load_text(config.dump(), assignments=[f"task.pretrain.checkpoint={path}"])
+    places = {"tracking": config.tracking, "storage": config.storage}
+    return here.model_copy(update=places), space
+
+
+def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> SearchFolder:
+    """The folder of the search, new or the same as before."""
+    folder = SearchFolder(root / config.name)
+    named.remember("tracking", config.tracking.uri)
+    named.remember("storage", config.storage)
+    check_same(config, folder)
+    made = missing_folders(folder.path)
+    made += [] if folder.lock_file.exists() else [folder.lock_file]
+    with writing(folder.path):
+        folder.path.mkdir(parents=True, exist_ok=True)
+    if ledger_url is not None:
+        given = ledger_url != os.environ.get(LEDGER)  # which other searches may use
+        ledger_url = with_whole_path(canonical(ledger_url))
+        if given:
+            named.remember("ledger", ledger_url)
+        moved = given and without_secrets(ledger_url) != without_secrets(folder.ledger_url)
+        if folder.exists and moved and (folder.running or has_trials(folder)):
+            raise UserError(
+                f"search '{config.name}' has its ledger at {redacted(folder.ledger_url)}, "
+                f"not at {redacted(ledger_url)}",
+                "leave --ledger out, or give this search a name of its own (--name)",
+            )
+        if not folder.exists or moved:
+            made += [] if folder.ledger_file.exists() else [folder.ledger_file]
+            folder.set_ledger_url(ledger_url)
+        os.environ[LEDGER] = ledger_url  # with its password, which is stored nowhere
+    return replace(folder, made=tuple(made))
+
+
+def check_same(config: SearchConfig, folder: SearchFolder) -> None:
+    """A search that has trials stays what it is; its budget only grows."""
+    if not folder.exists:
+        return
+    stored = stored_config(folder)
+    changed = differences(stored, config)
+    if not changed:
+        # The same ones in another order make no other search; it keeps the order it began with.
+        config.objectives = {name: config.objectives[name] for name in stored.objectives}
+    fewer = config.search.trials < stored.search.trials
+    if not (changed or fewer) or not has_trials(folder):
+        return
+    config.search.trials = max(config.search.trials, stored.search.trials)
+    if changed:
+        raise UserError(
+            f"search '{config.name}' exists with another configuration: {'; '.join(changed)}",
+            f"give this one a name of its own: --name {config.name}-2",
+        )
+
+
+def differences(old: SearchConfig, new: SearchConfig) -> list[str]:
+    """`key: old -> new` for every setting that makes another search of it."""
+    before, after = (_flat(c.open_data()) for c in (old, new))
+    found = []
+    for key in sorted({*before, *after}):
+        free = any(key == k or key.startswith(k + ".") for k in MAY_CHANGE)
+        if not free and before.get(key) != after.get(key):
+            found.append(f"{key}: {before.get(key)} -> {after.get(key)}")
+    return found
+
+
+def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(data, dict) or not data:
+        return {prefix: data}
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        flat |= _flat(value, f"{prefix}.{key}" if prefix else str(key))
+    return flat
+
+
+def check_start(config: SearchConfig, address: str | None, line: StatusLine) -> None:
+    """What would keep the first trial from starting, as far as it can be seen before anything is
+    made: data, resources of this machine, the storage of checkpoints."""
+    if address is None:
+        check_here(config.resources)
+    line.wait(f"reading {config.task.dataset}")
+    if not DATASETS.get(config.task.dataset).embedded:
+        load_train(config.task.dataset, config.task.data_dir, config.task.normalize)
+    if config.storage is not None:
+        line.wait("trying the storage of checkpoints")
+        check_storage(config.storage, config.storage)
+
+
+def check_places(config: SearchConfig, folder: SearchFolder) -> None:
+    """Refuses, before anything is written, what the user has not named and what lies outside."""
+    if config.tracking.enabled:
+        named.check("tracking", config.tracking.uri, config.name)
+    named.check("storage", config.storage, config.name)
+    _ = folder.ledger_url
+    for place in (stages_folder, selections_folder):
+        place(folder.path.parent)
