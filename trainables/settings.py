@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from bitfront.trainables.attacks import EVALUATION_ATTACKS, TRAINING_ATTACKS
 from bitfront.trainables.errors import quoted
+from bitfront.trainables.numbers import refuse_truths
 from bitfront.trainables.text_files import LARGEST_INTEGER
 
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -25,6 +26,12 @@ class Strict(BaseModel):
     model_config = ConfigDict(
         extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _true_is_no_number(cls, data: Any) -> Any:
+        refuse_truths(cls, data)
+        return data
 
     @model_validator(mode="after")
     def _integers_fit_64_bits(self) -> Self:

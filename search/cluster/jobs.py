@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import bitfront
-from bitfront.search.config.schema import locate
 from bitfront.search.urls import has_secret, know, redacted, sqlite_path
+from bitfront.spaces.ready_made import search_file
 from bitfront.trainables.errors import UserError, did_you_mean, first_line
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def run_words(args: Namespace) -> tuple[list[str], Path | None]:
             url = getattr(args, kind, None)
             more += [] if url is None else [f"--{kind}", url]
         return secret_free([args.verb, args.search, *more]), None
-    file = locate(args.search)
+    file = search_file(args.search)
     words = ["run", file.name]
     words += [word for given in args.set or [] for word in ("--set", given)]
     for option in ("name", "trials", "data_dir", "ledger", "warm_start"):

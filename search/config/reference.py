@@ -1,4 +1,4 @@
-"""The YAML reference, written from the schema.
+"""The reference of the search YAML, docs/yaml.md, made from the schema and the registries.
 
 python -m bitfront.search.config.reference > docs/yaml.md"""
 
@@ -8,13 +8,15 @@ import ast
 import inspect
 import textwrap
 import types
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
 from pydantic import BaseModel
 
-from bitfront.search.config.schema import COSTS, METRICS, SearchConfig
+from bitfront.search.config.known import COSTS, METRICS, samplers
+from bitfront.search.config.schema import SearchConfig
 from bitfront.search.config.space import TASK_KEYS
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.models import MODELS
@@ -48,12 +50,12 @@ A plan is one of
 
 | form | meaning |
 |---|---|
-| `FBBF` | one letter a layer: F full precision, S that but pruned, W binary weights, B weights \
+| `FBBF` | one letter per layer: F full precision, S that but pruned, W binary weights, B weights \
 and activations, A with narrow accumulators too |
 | `B` | one letter for every layer |
 | `{per: layer, levels: [F, B]}` | a level drawn for every `layer`, `block`, `stage` or `model` |
 | `{only: block, level: W}` | one `layer`, `block` or `stage` binary, drawn; all others not |
-| `{selector: first, budget: [80, 40], rule: at_least}` | by a selector, for % of the flops |
+| `{selector: mixbin-grad, budget: [80, 40], rule: at_least}` | by a selector, for % of the flops |
 
 A selected plan has these keys
 
@@ -65,25 +67,31 @@ counts it: a number, a list or a range |
 | `rule` | `at_least`: stop before the flops fall below the budget; `nearest`: as near as it gets |
 | `level` | of the chosen layers: `B` (the default) or `W` |
 | `seeds` | draws of random and pseudo-random, a list; default: the search's seed |
-| `params` | switches of the selector, below |
-| `trained_on` | changes of the task it looks at: `{dataset: cifar10}` selects there, trains here |
+| `params` | parameters of the selector, below |
+| `trained_on` | changes of the task whose network the selector looks at: with \
+`{dataset: cifar10}` it selects there, and trials train here |
 
-A selector that looks at a trained network works before the first trial, where trials run; its
-order serves all budgets and is kept for all searches of a home. Its scores are in the search's
-folder and on the parent run: `selection-NAME.json`, `.csv`, `.html`, `.png`.
+A selector that looks at a trained network runs before the first trial, on the machines of the
+trials; its order of layers serves all budgets and is kept for all searches of a home. Its scores
+are in the search's folder and on the parent run: `selection-NAME.json`, `.csv`, `.html`, `.png`.
 `search.start_from` begins a search over free plans with plans of a selector.
 """
 
 
+# Keys whose values are the names in a registry.
+CHOICES = {"search.sampler": lambda: _alternatives(samplers())}
+
+
 def reference() -> str:
+    """The whole page."""
     lines = [
         "# The search YAML",
         "",
         "Written by `python -m bitfront.search.config.reference` from the schema; a test keeps it",
         "true. A mistake is reported with file, line, key and the nearest valid word before",
         "anything starts. Any key can be set on the command line: `--set task.epochs=3`.",
-        "`bitfront preview FILE --rehearse` plays the whole search with made-up accuracies: how",
-        "many of its trials will run, which rows of `paper` would stay unanswered (design.md).",
+        "`bitfront preview FILE --rehearse` runs the whole search with made-up accuracies: how",
+        "many of its trials will run, and which rows of `paper` no trial would answer (design.md).",
         "",
         "| key | type | default | meaning |",
         "|---|---|---|---|",
@@ -138,8 +146,8 @@ def _parameter(owner: str, name: str, param: Any) -> str:
 
 
 def _texts(model: type[BaseModel]) -> dict[str, str]:
-    """The sentence below each field of a model, of those it inherits too. Pydantic would read them
-    whenever a model is made, which takes a tenth of a second that no search needs."""
+    """The sentence below each field of a model, inherited fields included. Pydantic can read them
+    too, but only whenever a model is made, which takes a tenth of a second at every start."""
     texts: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if not issubclass(base, BaseModel) or base is BaseModel:
@@ -168,7 +176,8 @@ def _rows(model: type[BaseModel], prefix: str) -> list[str]:
         else:
             default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
         bounds = "".join(_bound(m) for m in field.metadata)
-        rows.append(f"| `{key}` | {_type(field.annotation)}{bounds} | {default} | {text} |")
+        kind = CHOICES[key]() if key in CHOICES else f"{_type(field.annotation)}{bounds}"
+        rows.append(f"| `{key}` | {kind} | {default} | {text} |")
         if inner is not None and name != "limits":
             rows += _rows(inner, f"{key}.")
         item = _list_item(field.annotation)
@@ -178,7 +187,7 @@ def _rows(model: type[BaseModel], prefix: str) -> list[str]:
 
 
 def _inner_model(annotation: Any) -> type[BaseModel] | None:
-    """The mapping a key holds, required or not."""
+    """The model of the mapping that a key holds, required or not; None for other values."""
     options = [a for a in get_args(annotation) if a is not type(None)]
     if get_origin(annotation) in (Union, types.UnionType) and len(options) == 1:
         annotation = options[0]
@@ -198,7 +207,7 @@ def _type(annotation: Any) -> str:
         found = [m for r in rest for m in getattr(r, "metadata", [r])]
         return _type(inner) + "".join(_bound(m) for m in found)
     if origin is Literal:
-        return " \\| ".join(f"`{a}`" for a in get_args(annotation))
+        return _alternatives(get_args(annotation))
     if origin in (Union, types.UnionType):
         return " or ".join(_type(a) for a in get_args(annotation) if a is not type(None))
     if origin is dict:
@@ -207,6 +216,10 @@ def _type(annotation: Any) -> str:
         return "list"
     words = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false"}
     return words.get(getattr(annotation, "__name__", ""), "mapping")
+
+
+def _alternatives(words: Iterable[Any]) -> str:
+    return " \\| ".join(f"`{word}`" for word in words)
 
 
 def _bound(metadata: Any) -> str:

@@ -1,17 +1,19 @@
-"""Reading a search YAML with the line of every key, so that errors can point at it."""
+"""Reading a search YAML with the line of every key, so that errors can point at it, and changing
+it by `--set`. What the keys mean is not known here."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from bitfront.search.config.errors import KeyPath
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.text_files import MOST_YAML_BYTES, TooLargeError, load_yaml, read_text
 
-Path_ = tuple[str | int, ...]
 EXAMPLES = "a search needs at least task.dataset and task.model; docs/yaml.md has every key"
 
 
@@ -31,12 +33,12 @@ class Source:
 
     name: str
     data: dict[str, Any]
-    lines: dict[Path_, int] = field(default_factory=dict)
-    overridden: set[Path_] = field(default_factory=set)
-    written: dict[Path_, str] = field(default_factory=dict)
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    overridden: set[KeyPath] = field(default_factory=set)
+    written: dict[KeyPath, str] = field(default_factory=dict)
     """single values as they stand in the file"""
 
-    def where(self, path: Path_) -> str:
+    def where(self, path: KeyPath) -> str:
         """`file:line` of the key, or of the nearest one above it that is written down."""
         for end in range(len(path), -1, -1):
             if path[:end] in self.overridden:
@@ -47,10 +49,12 @@ class Source:
 
 
 def read(path: Path) -> Source:
+    """The data of a YAML file with their lines."""
     return parse(read_text(path, MOST_YAML_BYTES), str(path))
 
 
 def parse(text: str, name: str) -> Source:
+    """The data of a YAML text with their lines; messages call the text `name`."""
     data, node = load_yaml(text, name)
     if data is None:
         raise UserError(f"{name}: the file is empty", EXAMPLES)
@@ -63,7 +67,7 @@ def parse(text: str, name: str) -> Source:
 
 
 def value(text: str) -> Any:
-    """A value as it would be read from a file: for `--set key=value`. What is no YAML is text."""
+    """The value of `--set key=value`, as it would be read from a file; what is no YAML is text."""
     try:
         return load_yaml(text, "--set")[0]
     except TooLargeError:
@@ -72,7 +76,8 @@ def value(text: str) -> Any:
         return text
 
 
-def _note_lines(node: Any, path: Path_, source: Source) -> None:
+def _note_lines(node: Any, path: KeyPath, source: Source) -> None:
+    """Note the line of every key below a node, and refuse a key that is given twice."""
     source.lines.setdefault(path, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
@@ -92,7 +97,7 @@ def _note_lines(node: Any, path: Path_, source: Source) -> None:
         source.written[path] = node.value
 
 
-def override(source: Source, assignments: list[str]) -> None:
+def override(source: Source, assignments: Sequence[str]) -> None:
     """Apply `--set a.b=c` in place. Below `space` the rest of the path is one key, since the
     names of parameters have dots of their own."""
     for text in assignments:

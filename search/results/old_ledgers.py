@@ -6,10 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bitfront.search.config.schema import (
-    REFERENCE_FACTOR,
-    SearchConfig,
-)
+from bitfront.search.config.bounds import REFERENCE_FACTOR
+from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.results.labels import OWN_SHARE
 

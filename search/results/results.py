@@ -9,11 +9,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from bitfront.search.config.schema import (
-    COSTS,
-    METRICS,
-    SearchConfig,
-)
+from bitfront.search.config.known import COSTS, METRICS
+from bitfront.search.config.schema import SearchConfig
 from bitfront.search.front import Front, Objective, hypervolume, hypervolume_share
 from bitfront.search.garbage import uncollected
 from bitfront.search.ledger.entry import Entry

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bitfront.search.config.known import measured_at_end
 from bitfront.search.config.schema import PaperRow, SearchConfig
-from bitfront.search.config.space import build_space
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.states import TrialState
@@ -37,7 +37,6 @@ CURVE_POINTS = 12
 # and of one without any cost.
 BEST, WORST = 0.85, 0.25
 POINT_SPREAD, SEED_SPREAD = 0.01, 0.005
-MEASURED_AT_END = "val_robust_autoattack"
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,7 @@ class Rehearsal:
 
 def rehearse(
     config: SearchConfig,
+    space: Space,
     failures: float = 0.0,
     ended: Callable[[Session], None] = lambda session: None,
 ) -> Rehearsal:
@@ -93,7 +93,6 @@ def rehearse(
     # Without the shared storage: there are no checkpoints, and none must be deleted there.
     config = config.model_copy(update={"storage": None})
     seed = config.search.seed
-    space = build_space(config)
     made_up = sorted({spec.selector for spec in needed(config, space)})
     space = space.settled(made_up_selection, seed)
     workers = min(config.resources.concurrent or WORKERS, WORKERS)
@@ -186,7 +185,7 @@ class Curves:
         learned = min(max(learned + rng.gauss(0, SEED_SPREAD), 0.01), 0.99)
         row: dict[str, Any] = {"epoch": epoch}
         for name, (chance, ideal) in self._ranges.items():
-            if name != MEASURED_AT_END or epoch == last:
+            if name not in measured_at_end() or epoch == last:
                 row[name] = chance + learned * (ideal - chance)
         return row
 

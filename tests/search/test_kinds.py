@@ -8,8 +8,8 @@ import pytest
 
 from bitfront.dashboards.search_files import write_figures
 from bitfront.search.config.bounds import reference_point
-from bitfront.search.config.schema import ConfigError, from_source
-from bitfront.search.config.source import parse
+from bitfront.search.config.errors import ConfigError
+from bitfront.search.config.load import load_text
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.recipes.export import recipe_of
@@ -54,7 +54,7 @@ paper:
 
 
 def config_of(text=TRACKING, *assignments):
-    return from_source(parse(text, "pursuit.yaml"), list(assignments))
+    return load_text(text, "pursuit.yaml", assignments)[0]
 
 
 def test_the_kind_of_task_decides_what_is_optimized_by_default():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bitfront.cli import main
-from bitfront.search.config.schema import ConfigError
+from bitfront.search.config.errors import ConfigError
 from bitfront.search.ledger.entry import entry_of
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger

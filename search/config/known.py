@@ -1,0 +1,63 @@
+"""The names that objectives, limits and rows of a paper may use, each looked up where it is
+declared: costs, metrics, attacks and samplers."""
+
+from __future__ import annotations
+
+from bitfront.search.samplers.registry import SAMPLERS
+from bitfront.trainables.attacks import EVALUATION_ATTACKS
+from bitfront.trainables.costs import cost_names
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.metrics import Metric
+from bitfront.trainables.tasks import KINDS, Kind, kind_of, metric_names
+
+# `flops_pct` is of the dearest full-precision network of the space, `flops_own_pct` of the trial's.
+COSTS = cost_names()
+METRICS = metric_names()
+"""of all kinds of tasks"""
+
+
+def metrics_of(kind: Kind) -> tuple[str, ...]:
+    """The names of the metrics that a kind of task has."""
+    return tuple(metric.name for metric in kind.metrics)
+
+
+def default_quality(dataset: str) -> Metric:
+    """The metric that a search on the dataset optimizes unless it says otherwise. An unknown
+    dataset is reported where the task is checked."""
+    try:
+        return kind_of(dataset).quality
+    except UserError:
+        return KINDS.get("classification").quality
+
+
+def shares() -> set[str]:
+    """The names of the metrics that are fractions in [0, 1]."""
+    return {m.name for _, kind in KINDS.items() for m in kind.metrics if m.share}
+
+
+def direction(objective: str) -> str:
+    """Whether more ("max") or less ("min") of a metric or cost is better."""
+    if objective in COSTS:
+        return "min"
+    known = [m for _, kind in KINDS.items() for m in kind.metrics if m.name == objective]
+    return "max" if known and known[0].maximize else "min"
+
+
+def attacks() -> dict[str, str]:
+    """The attacks that robust accuracy can be measured under, by the name of the metric."""
+    return {attack.metric: name for name, attack in EVALUATION_ATTACKS.items()}
+
+
+def measured_at_end() -> set[str]:
+    """The names of the metrics that are measured after the last epoch only."""
+    return {attack.metric for _, attack in EVALUATION_ATTACKS.items() if not attack.every_epoch}
+
+
+def samplers() -> list[str]:
+    """The names of all samplers."""
+    return SAMPLERS.names()
+
+
+def adds_layer_costs(sampler: str) -> bool:
+    """Whether a sampler takes the cost of a plan for the sum of the costs of its layers."""
+    return SAMPLERS.get(sampler).adds_layer_costs
