@@ -316,9 +316,7 @@ def _make_packed(folder: Path) -> None:
 
 def _make_searches(home: Path, folder: Path) -> None:
     """A search with made-up results and everything a folder can hold, and a healthy one."""
-    from bitfront.search.config.schema import from_source
-    from bitfront.search.config.source import parse
-    from bitfront.search.config.space import build_space
+    from bitfront.search.config.load import load_text
     from bitfront.search.ledger.folder import (
         SearchFolder,
         selections_folder,
@@ -332,10 +330,10 @@ def _make_searches(home: Path, folder: Path) -> None:
     from bitfront.trainables.selectors.selection import store
 
     for name in ("plain", "healthy"):
-        config = from_source(parse(YAMLS["plain"], "plain.yaml"), name=name)
+        config, space = load_text(YAMLS["plain"], "plain.yaml", name=name)
         here = SearchFolder(home / name)
         write_atomically(here.config_file, config.dump())
-        ledger = Ledger(here.ledger_url, config, build_space(config))
+        ledger = Ledger(here.ledger_url, config, space)
         rng = random.Random(name)
         for number in range(10):
             entry = ledger.ask()

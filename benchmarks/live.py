@@ -28,8 +28,7 @@ from typing import Any
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
 from bitfront.dashboards.pages.live import live_app
 from bitfront.dashboards.pages.server import HomeSource
-from bitfront.search.config.schema import from_source
-from bitfront.search.config.source import parse
+from bitfront.search.config.load import load_text
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder, write_atomically
@@ -64,9 +63,9 @@ def filled(root: Path, trials: int) -> SearchFolder:
     if folder.exists:
         return folder
     settings = [f"search.trials={2 * trials}"]
-    config = from_source(parse(YAML, "live.yaml"), settings, folder.name)
+    config, space = load_text(YAML, "live.yaml", settings, folder.name)
     folder.path.mkdir(parents=True)
-    ledger = Ledger(folder.ledger_url, config, build_space(config))
+    ledger = Ledger(folder.ledger_url, config, space)
     for number in range(trials):
         end_one(ledger, number)
     ledger.ask()

@@ -71,12 +71,12 @@ class Timing:
         return self.ended[-1] - self.started[0]
 
 
-def configured(folder: Path, trials: int, at_once: int) -> Any:
-    from bitfront.search.config import schema as config
+def loaded(folder: Path, trials: int, at_once: int) -> Any:
+    from bitfront.search.config.load import load
 
     path = folder / "overhead.yaml"
     path.write_text(SEARCH, encoding="utf-8")
-    return config.load(path, [f"search.trials={trials}", f"resources.concurrent={at_once}"])
+    return load(path, [f"search.trials={trials}", f"resources.concurrent={at_once}"])
 
 
 def start_ray(at_once: int) -> None:
@@ -114,13 +114,13 @@ def run_bitfront(folder: Path, trials: int, at_once: int, profile: bool = False)
     from bitfront.search.session.preparation import prepare
     from bitfront.verbs.launch import launch
 
-    config = configured(folder, trials, at_once)
+    config, space = loaded(folder, trials, at_once)
     start_ray(at_once)
     place = prepare(config, folder)
     if profile:
-        _profiled(lambda: launch(config, place, None, quiet=True))
+        _profiled(lambda: launch(config, space, place, None, quiet=True))
     else:
-        launch(config, place, None, quiet=True)
+        launch(config, space, place, None, quiet=True)
     entries = completed(place, trials)
     return Timing(
         sorted(e.started for e in entries if e.started is not None),
@@ -148,11 +148,9 @@ def run_stock(folder: Path, trials: int, at_once: int) -> Timing:
     from ray.air.integrations.mlflow import MLflowLoggerCallback
     from ray.tune.search.optuna import OptunaSearch
 
-    from bitfront.search.config.space import build_space
     from bitfront.spaces.space import costs_of
 
-    config = configured(folder, trials, at_once)
-    space = build_space(config)
+    config, space = loaded(folder, trials, at_once)
     clock = folder / "clock"
 
     class Stock(tune.Trainable):
@@ -236,15 +234,13 @@ def run_bare(folder: Path, trials: int, at_once: int) -> Timing:
     import optuna
     import torch
 
-    from bitfront.search.config.space import build_space
     from bitfront.spaces.space import costs_of
     from bitfront.trainables.training.loop import Training
     from bitfront.trainables.training.parts import search_data
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     torch.set_num_threads(1)
-    config = configured(folder, trials, 1)
-    space = build_space(config)
+    config, space = loaded(folder, trials, 1)
     study = optuna.create_study(
         storage=f"sqlite:///{folder / 'bare.db'}",
         directions=["maximize", "minimize"],

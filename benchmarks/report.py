@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
-from bitfront.search.config import schema as config
-from bitfront.search.config.space import build_space
+from bitfront.search.config.load import load
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder, write_atomically
 from bitfront.search.session.session import Session
@@ -52,9 +51,9 @@ def made_up_search(folder: Path, trials: int) -> SearchFolder:
         return place
     source = folder / "made-up.yaml"
     write_atomically(source, SEARCH)
-    configured = config.load(source, [f"search.trials={trials}"], place.name)
-    write_atomically(place.config_file, configured.dump())
-    session = Session(configured, build_space(configured), place, tracker=None)
+    config, space = load(source, [f"search.trials={trials}"], place.name)
+    write_atomically(place.config_file, config.dump())
+    session = Session(config, space, place, tracker=None)
     rng = random.Random(0)
     while (entry := session.ask()) is not None:
         _train(session, entry, rng)

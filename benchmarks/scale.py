@@ -65,21 +65,19 @@ def drive(
     folder: Path, sizes: Sequence[int], slots: int, sampler: str, tracked: bool = True
 ) -> list[Row]:
     """One search to its end, in this process; a row when it has had so many trials."""
-    from bitfront.search.config.schema import from_source
-    from bitfront.search.config.source import parse
-    from bitfront.search.config.space import build_space
+    from bitfront.search.config.load import load_text
     from bitfront.search.ledger.folder import SearchFolder
     from bitfront.search.session.session import Session
     from bitfront.search.tracking.tracker import Tracker
 
     settings = [f"search.trials={max(sizes)}", f"search.sampler={sampler}"]
     settings += [] if tracked else ["tracking.enabled=false"]
-    config = from_source(parse(SEARCH, "scale.yaml"), settings)
+    config, space = load_text(SEARCH, "scale.yaml", settings)
     place = SearchFolder(folder / "runs" / "scale")
     place.path.mkdir(parents=True)
     place.config_file.write_text(config.dump())
     tracker = Tracker(config, place.identity, place.path.parent) if tracked else None
-    session = Session(config, build_space(config), place, tracker)
+    session = Session(config, space, place, tracker)
     if tracker is not None:
         tracker.start([])
     rows: list[Row] = []
@@ -163,19 +161,18 @@ def run_on_ray(folder: Path, trials: int, slots: int) -> Row:
     """The whole path with Ray Tune: actors of a trainable that ends at once."""
     import bitfront.search.cluster.tuner as tuner
     from benchmarks.overhead import completed, start_ray
-    from bitfront.search.config.schema import from_source
-    from bitfront.search.config.source import parse
+    from bitfront.search.config.load import load_text
     from bitfront.search.session.preparation import prepare
     from bitfront.verbs.launch import launch
     from testbed.near_empty import NearEmpty
 
     settings = [f"search.trials={trials}", "search.sampler=random"]
-    config = from_source(parse(SEARCH, "scale.yaml"), [*settings, f"resources.concurrent={slots}"])
+    config, space = load_text(SEARCH, "scale.yaml", [*settings, f"resources.concurrent={slots}"])
     start_ray(slots)
     tuner.Trial = NearEmpty  # type: ignore[misc, assignment]
     place = prepare(config, folder)
     cpu, began = time.process_time(), time.perf_counter()
-    launch(config, place, None, quiet=True)
+    launch(config, space, place, None, quiet=True)
     completed(place, trials)
     return {
         "trials": trials,
@@ -192,18 +189,17 @@ def efficiency(folder: Path, trials: int, slots: int) -> Row:
     makes the training itself longer; the second share counts only what it would have needed."""
     import bitfront.search.cluster.tuner as tuner
     from benchmarks.overhead import completed, start_ray
-    from bitfront.search.config.schema import from_source
-    from bitfront.search.config.source import parse
+    from bitfront.search.config.load import load_text
     from bitfront.search.session.preparation import prepare
     from bitfront.verbs.launch import launch
     from testbed.near_empty import SECONDS, Busy
 
     settings = [f"search.trials={trials}", f"resources.concurrent={slots}"]
-    config = from_source(parse(SEARCH, "scale.yaml"), settings)
+    config, space = load_text(SEARCH, "scale.yaml", settings)
     start_ray(slots)
     tuner.Trial = Busy  # type: ignore[misc, assignment]
     place = prepare(config, folder)
-    launch(config, place, None, quiet=True)
+    launch(config, space, place, None, quiet=True)
     entries = completed(place, trials)
     started = sorted(e.started for e in entries)
     # Workers start once, whatever the number of trials: from the first trials' end on.

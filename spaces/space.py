@@ -297,6 +297,13 @@ class Space:
                 tasks = [with_overrides(t, {name: v}) for t in tasks for v in ends(domain)]
         return tasks
 
+    def pretraining_lengths(self) -> list[int]:
+        """Epochs of the full-precision pretraining that trials may start from, shortest first;
+        empty where all trials train end-to-end."""
+        fixed = Choice((self.task.pretrain.epochs,))
+        lengths = ends(self.overrides.get("pretrain.epochs", fixed))
+        return sorted(int(n) for n in lengths if int(n) > 0)
+
     def random_point(self, rng: random.Random, seed: int = 0) -> TrialSpec:
         return self.walk(lambda name, domain: random_value(domain, rng), seed)
 

@@ -20,16 +20,14 @@ ORPHAN_SECONDS = 30.0
 def undisturbed(search: str) -> list[Any]:
     """The trials of a search that nothing happens to: trained one after the other, here, without
     Ray or MLflow."""
-    from bitfront.search.config.schema import from_source
-    from bitfront.search.config.source import parse
-    from bitfront.search.config.space import build_space
+    from bitfront.search.config.load import load_text
     from bitfront.search.ledger.folder import SearchFolder
     from bitfront.search.session.session import Session
     from bitfront.trainables.worker.worker import Trial
 
-    config = from_source(parse(search, "search.yaml"))
+    config, space = load_text(search)
     with TemporaryDirectory() as folder:
-        session = Session(config, build_space(config), SearchFolder(Path(folder)), None)
+        session = Session(config, space, SearchFolder(Path(folder)), None)
         while (entry := session.ask()) is not None:
             trial = Trial(session.trial_config(entry))
             result = trial.step()

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bitfront.search.config.schema import COSTS, SearchConfig
+from bitfront.search.config.known import COSTS
+from bitfront.search.config.schema import SearchConfig
 from bitfront.search.config.space import build_space
 from bitfront.search.front import Objective, hypervolume
 from bitfront.search.ledger.entry import Entry

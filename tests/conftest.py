@@ -9,9 +9,7 @@ os.environ.pop("BITFRONT_HOME", None)
 
 import pytest
 
-from bitfront.search.config.schema import from_source
-from bitfront.search.config.source import parse
-from bitfront.search.config.space import build_space
+from bitfront.search.config.load import load_text
 
 TINY = """\
 name: tiny
@@ -65,15 +63,16 @@ def make_config():
     """A configuration from the tiny YAML and overrides."""
 
     def make(*assignments, text=TINY):
-        return from_source(parse(text, "tiny.yaml"), list(assignments))
+        return load_text(text, "tiny.yaml", assignments)[0]
 
     return make
 
 
 @pytest.fixture
-def make_space(make_config):
+def make_space():
+    """A configuration as above, and its space."""
+
     def make(*assignments, text=TINY):
-        config = make_config(*assignments, text=text)
-        return config, build_space(config)
+        return load_text(text, "tiny.yaml", assignments)
 
     return make

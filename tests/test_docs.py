@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from bitfront.cli import build_parser
+from bitfront.search.config.load import load_text
 from bitfront.search.config.reference import reference
-from bitfront.search.config.schema import from_source
-from bitfront.search.config.source import parse
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.models import MODELS
@@ -34,7 +33,7 @@ def test_every_search_in_the_readme_is_valid():
     found = [text for text in blocks("yaml") if "task:" in text]
     assert found
     for text in found:
-        from_source(parse(text, "README.md"))
+        load_text(text, "README.md")
 
 
 @pytest.mark.parametrize("page", range(len(PAGES)))

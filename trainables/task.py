@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from bitfront.trainables.errors import quoted
+from bitfront.trainables.numbers import refuse_truths
 from bitfront.trainables.parameters import Value
 from bitfront.trainables.text_files import LARGEST_INTEGER
 
@@ -25,6 +26,12 @@ class Strict(BaseModel):
     model_config = ConfigDict(
         extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _true_is_no_number(cls, data: Any) -> Any:
+        refuse_truths(cls, data)
+        return data
 
     @model_validator(mode="after")
     def _numbers_are_of_this_world(self) -> Self:

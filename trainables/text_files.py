@@ -28,6 +28,14 @@ _TAGS = {_TAG + name for name in ("null", "bool", "int", "float", "str", "seq", 
 _UNUSED = {_TAG + name for name in ("timestamp", "value")}
 # YAML 1.1 wants `1.0e-3`, people write `1e-3`.
 _EXPONENT = re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$")
+# The numbers of YAML 1.1 without those in base 60, which nobody means: `1:30` is a text.
+_DECIMAL = {
+    _TAG + "int": re.compile(r"^[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]+|0|[1-9][0-9_]*)$"),
+    _TAG + "float": re.compile(
+        r"^(([-+]?[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)([eE][-+][0-9]+)?"
+        r"|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"
+    ),
+}
 _BREAKS = re.compile("[\x85\u2028\u2029]")
 _NUMBER_STARTS = list("-+0123456789")
 
@@ -147,7 +155,7 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {
-    start: [(tag, pattern) for tag, pattern in known if tag not in _UNUSED]
+    start: [(tag, _DECIMAL.get(tag, pattern)) for tag, pattern in known if tag not in _UNUSED]
     for start, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 

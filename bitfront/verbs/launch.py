@@ -13,6 +13,7 @@ from bitfront.search.results.results import Results
 from bitfront.search.session import launch as session_launch
 from bitfront.search.session.launch import Shown
 from bitfront.search.session.status_line import StatusLine
+from bitfront.spaces.space import Space
 from bitfront.terminal.next_commands import resume
 from bitfront.terminal.progress import Progress
 from bitfront.terminal.summary import show_end
@@ -20,6 +21,7 @@ from bitfront.terminal.summary import show_end
 
 def launch(
     config: SearchConfig,
+    space: Space,
     folder: SearchFolder,
     address: str | None,
     quiet: bool = False,
@@ -27,9 +29,8 @@ def launch(
     line: StatusLine | None = None,
 ) -> int:
     """Run what the ledger says is left; print the front and what comes next. The exit code."""
-    return session_launch.launch(
-        config, folder, address, shown_on(line or StatusLine(quiet), quiet), warm_start
-    )
+    shown = shown_on(line or StatusLine(quiet), quiet)
+    return session_launch.launch(config, space, folder, address, shown, warm_start)
 
 
 def shown_on(line: StatusLine, quiet: bool) -> Shown:

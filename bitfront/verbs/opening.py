@@ -9,28 +9,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bitfront.search.config.cautions import cautions
-from bitfront.search.config.schema import SearchConfig, load, locate
+from bitfront.search.config.load import load
+from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import SearchFolder, find, home
 from bitfront.search.results.results import Results
 from bitfront.search.session.interrupts import acknowledged
 from bitfront.search.session.status_line import StatusLine
+from bitfront.spaces.ready_made import search_file
+from bitfront.spaces.space import Space
 from bitfront.terminal.tables import filled
 from bitfront.trainables.text_files import whole_path
 from bitfront.verbs.options import QUICKSTART
 
 
-def config_of(args: Namespace) -> SearchConfig:
-    """The configuration that `options.search_yaml` describes. What the user may not have meant is
-    said on standard error: output for machines stays as it is."""
+def search_of(args: Namespace) -> tuple[SearchConfig, Space]:
+    """The search that `options.search_yaml` describes, and its space. What the user may not have
+    meant is said on standard error: output for machines stays as it is."""
     assignments = list(args.set or [])
     if args.data_dir:
         assignments.append(f"task.data_dir={whole_path(args.data_dir)}")
     if args.trials is not None:
         assignments.append(f"search.trials={args.trials}")
-    config = load(locate(args.search or QUICKSTART), assignments, args.name)
-    for text in cautions(config):
+    config, space = load(search_file(args.search or QUICKSTART), assignments, args.name)
+    for text in cautions(config, space):
         print(filled(f"warning: {text}"), file=sys.stderr, flush=True)
-    return config
+    return config, space
 
 
 def folder_of(args: Namespace, name: str) -> SearchFolder:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import bitfront
 from bitfront.search.urls import has_secret, know, redacted, sqlite_path
+from bitfront.spaces.ready_made import search_file
 from bitfront.trainables.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -156,9 +157,7 @@ def run_words(args: Namespace) -> tuple[list[str], Path | None]:
             url = getattr(args, kind, None)
             more += [] if url is None else [f"--{kind}", url]
         return secret_free([args.verb, args.search, *more]), None
-    from bitfront.search.config.schema import locate
-
-    file = locate(args.search)
+    file = search_file(args.search)
     words = ["run", file.name]
     words += [word for given in args.set or [] for word in ("--set", given)]
     for option in ("name", "trials", "data_dir", "ledger", "warm_start"):

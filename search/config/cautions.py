@@ -1,19 +1,19 @@
-"""What is no mistake in a search but probably not what somebody wants: told when it is validated,
-previewed and started, and never in the way."""
+"""Warnings: what is no mistake in a search but probably not what the user wants. They are printed
+when a search is validated, previewed or started, and never stop it."""
 
 from __future__ import annotations
 
 from bitfront.search.config.schema import SearchConfig
+from bitfront.spaces.space import FreePlan, Space
+from bitfront.trainables.data import missing_test, train_examples
 
 
-def cautions(config: SearchConfig) -> list[str]:
-    """A sentence each."""
-    return [*_test_part(config), *_subset(config), *_one_level(config)]
+def cautions(config: SearchConfig, space: Space) -> list[str]:
+    """A sentence for each thing that the user may not have meant."""
+    return [*_test_part(config), *_subset(config), *_one_level(space)]
 
 
 def _test_part(config: SearchConfig) -> list[str]:
-    from bitfront.trainables.data import missing_test
-
     missing = missing_test(config.task.dataset, config.task.data_dir)
     if missing is None:
         return []
@@ -24,8 +24,6 @@ def _test_part(config: SearchConfig) -> list[str]:
 
 
 def _subset(config: SearchConfig) -> list[str]:
-    from bitfront.trainables.data import train_examples
-
     wanted = config.task.subset
     if wanted is None:
         return []
@@ -38,11 +36,8 @@ def _subset(config: SearchConfig) -> list[str]:
     ]
 
 
-def _one_level(config: SearchConfig) -> list[str]:
-    from bitfront.search.config.space import build_space
-    from bitfront.spaces.space import FreePlan
-
-    plan = build_space(config).plan
+def _one_level(space: Space) -> list[str]:
+    plan = space.plan
     if not isinstance(plan, FreePlan) or len(plan.levels) > 1:
         return []
     (level,) = plan.levels

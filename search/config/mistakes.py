@@ -1,20 +1,23 @@
-"""What the schema says about wrong values, in the words of somebody who wrote a YAML. The one place
-that knows pydantic's types of errors; no class of ours and no word of Python is in a message."""
+"""Pydantic's errors in the words of somebody who wrote a YAML. The only module that knows
+pydantic's types of errors; no class of ours and no word of Python is in a message."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
+from bitfront.search.config.errors import KeyPath, KeyProblem
 from bitfront.trainables.errors import did_you_mean
 
-Path_ = tuple[str | int, ...]
 # Of a wrong value at most this much is repeated.
 MOST_SHOWN = 60
 MAPPING = "keys and values"
+UNKNOWN = "unknown key"
+
+M = TypeVar("M", bound=BaseModel)
 
 # What should stand there instead, by the type of the error.
 WANTED = {
@@ -52,32 +55,46 @@ BOUNDS = {
     "string_too_short": ("min_length", "at least {} characters long"),
     "string_too_long": ("max_length", "at most {} characters long"),
 }
-# What pydantic calls the alternatives of a value that may be several things, in paths.
+# What pydantic calls the alternatives of a value that may be of several types, in paths.
 TAG = re.compile(
     r"bool|int|float|str|none|\[key\]|(list|dict|literal)\[.*\]|(constrained|function)-.*"
 )
+WITH_UNIT = re.compile(r"\s*([-+]?[0-9]+(?:[.,][0-9]+)?)\s*(?:%|[A-Za-z]{1,3})?\s*")
 ENDINGS = ("_type", "_parsing", "_parsing_size", "_sub_class", "_unicode")
 
 
 def mistakes(
     error: ValidationError,
     data: Any,
-    keys_at: Callable[[Path_], Sequence[str]] = lambda path: (),
-    short_at: Callable[[Path_], str] = lambda path: "",
-) -> list[tuple[Path_, str]]:
+    keys_at: Callable[[KeyPath], Sequence[str]] = lambda path: (),
+    short_at: Callable[[KeyPath], str] = lambda path: "",
+) -> list[tuple[KeyPath, str]]:
     """(key, what is wrong with it) for everything wrong with `data`. `keys_at` knows the keys below
-    a path, `short_at` what a single value there may be short for. Where a value may be several
-    things, they are told together."""
-    together: dict[Path_, list[Any]] = {}
+    a path, `short_at` what a single value there may be short for. Where a value may be of several
+    types, one message names them all."""
+    together: dict[KeyPath, list[Any]] = {}
     for item in error.errors(include_url=False):
         path = _written(item["loc"], data)
         together.setdefault(path, []).append(item)
-    return [(path, _told(path, items, keys_at, short_at)) for path, items in together.items()]
+    return [(path, _message(path, items, keys_at, short_at)) for path, items in together.items()]
 
 
-def first_mistake(error: ValidationError, data: Any = None) -> tuple[Path_, str]:
-    """The first one alone; without `data` of something that was put together here."""
+def first_mistake(error: ValidationError, data: Any = None) -> tuple[KeyPath, str]:
+    """(key, message) of the first mistake; without `data`, keys are as the schema names them."""
     return mistakes(error, data)[0]
+
+
+def validated(model: type[M], raw: Any, path: KeyPath) -> M:
+    """`raw`, which stands at `path`, as a `model`; a KeyProblem for its first mistake. Keys that
+    are not known come first: a value may be missing because its key is misspelt."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        keys = [field.alias or name for name, field in model.model_fields.items()]
+        found = mistakes(error, raw, lambda below: keys if not below else ())
+        unknown = [(where, text) for where, text in found if text.startswith(UNKNOWN)]
+        where, text = (unknown or found)[0]
+        raise KeyProblem((*path, *where), text) from None
 
 
 def shown(value: Any) -> str:
@@ -99,9 +116,9 @@ def shown(value: Any) -> str:
     return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "..."
 
 
-def _written(loc: Sequence[str | int], data: Any) -> Path_:
-    """The key as it stands in the file: where a value may be several things, pydantic adds the name
-    of each to its path."""
+def _written(loc: Sequence[str | int], data: Any) -> KeyPath:
+    """The key as it stands in the file: where a value may be of several types, pydantic adds the
+    name of each to its path."""
     path: list[str | int] = []
     for part in loc:
         if _has(data, part):
@@ -120,16 +137,17 @@ def _has(data: Any, part: str | int) -> bool:
     return isinstance(data, list) and isinstance(part, int) and 0 <= part < len(data)
 
 
-def _told(
-    path: Path_,
+def _message(
+    path: KeyPath,
     items: list[Any],
-    keys_at: Callable[[Path_], Sequence[str]],
-    short_at: Callable[[Path_], str],
+    keys_at: Callable[[KeyPath], Sequence[str]],
+    short_at: Callable[[KeyPath], str],
 ) -> str:
+    """One sentence about everything wrong with one value."""
     first = items[0]
     given = first["input"]
     if first["type"] == "extra_forbidden":
-        return f"unknown key, {did_you_mean(str(path[-1]), keys_at(path[:-1]))}"
+        return f"{UNKNOWN}, {did_you_mean(str(path[-1]), keys_at(path[:-1]))}"
     if first["type"] == "missing":
         return "is missing"
     if all(item["type"] == "literal_error" for item in items):
@@ -184,5 +202,7 @@ def _hint(given: Any, wanted: Sequence[str]) -> str:
         return ": put it in quotes"
     if not isinstance(given, str) or not any("number" in w for w in wanted):
         return ""
-    match = re.fullmatch(r"\s*([-+]?\d+(?:[.,]\d+)?)\s*(?:%|[A-Za-z]{1,3})?\s*", given[:MOST_SHOWN])
+    match = re.fullmatch(
+        r"\s*([-+]?[0-9]+(?:[.,][0-9]+)?)\s*(?:%|[A-Za-z]{1,3})?\s*", given[:MOST_SHOWN]
+    )
     return f": write {match[1].replace(',', '.')}" if match else ""

@@ -1,4 +1,4 @@
-"""The YAML reference, written from the schema.
+"""The reference of the search YAML, docs/yaml.md, made from the schema and the registries.
 
 python -m bitfront.search.config.reference > docs/yaml.md"""
 
@@ -8,13 +8,16 @@ import ast
 import inspect
 import textwrap
 import types
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
 from pydantic import BaseModel
 
-from bitfront.search.config.schema import COSTS, METRICS, SearchConfig
+from bitfront.search.config.checks.search import samplers
+from bitfront.search.config.known import COSTS, METRICS
+from bitfront.search.config.schema import SearchConfig
 from bitfront.search.config.space import TASK_KEYS
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.models import MODELS
@@ -75,7 +78,12 @@ folder and on the parent run: `selection-NAME.json`, `.csv`, `.html`, `.png`.
 """
 
 
+# Keys whose values are the names in a registry.
+CHOICES = {"search.sampler": lambda: _alternatives(samplers())}
+
+
 def reference() -> str:
+    """The whole page."""
     lines = [
         "# The search YAML",
         "",
@@ -168,7 +176,8 @@ def _rows(model: type[BaseModel], prefix: str) -> list[str]:
         else:
             default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
         bounds = "".join(_bound(m) for m in field.metadata)
-        rows.append(f"| `{key}` | {_type(field.annotation)}{bounds} | {default} | {text} |")
+        kind = CHOICES[key]() if key in CHOICES else f"{_type(field.annotation)}{bounds}"
+        rows.append(f"| `{key}` | {kind} | {default} | {text} |")
         if inner is not None and name != "limits":
             rows += _rows(inner, f"{key}.")
         item = _list_item(field.annotation)
@@ -198,7 +207,7 @@ def _type(annotation: Any) -> str:
         found = [m for r in rest for m in getattr(r, "metadata", [r])]
         return _type(inner) + "".join(_bound(m) for m in found)
     if origin is Literal:
-        return " \\| ".join(f"`{a}`" for a in get_args(annotation))
+        return _alternatives(get_args(annotation))
     if origin in (Union, types.UnionType):
         return " or ".join(_type(a) for a in get_args(annotation) if a is not type(None))
     if origin is dict:
@@ -207,6 +216,10 @@ def _type(annotation: Any) -> str:
         return "list"
     words = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false"}
     return words.get(getattr(annotation, "__name__", ""), "mapping")
+
+
+def _alternatives(words: Iterable[Any]) -> str:
+    return " \\| ".join(f"`{word}`" for word in words)
 
 
 def _bound(metadata: Any) -> str:

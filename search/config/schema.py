@@ -1,45 +1,28 @@
-"""One search YAML, typed and validated. Everything that can be known to be wrong is found here,
-before anything starts; errors name file, line, key and the nearest valid word."""
+"""The keys of a search YAML as pydantic models, with a sentence for each: docs/yaml.md is made of
+them. Models only: files and overrides are read in `load`, values of `space` are in `domains` and
+`plans`, and what the type of a key cannot say is in the checks."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from bitfront.search import named
-from bitfront.search.config import source as yaml_source
-from bitfront.search.config.mistakes import mistakes
-from bitfront.search.config.source import Source
+from bitfront.search.config.known import COSTS, default_quality
+from bitfront.search.config.plans import StartSpec
 from bitfront.search.front import Objective
-from bitfront.search.urls import canonical, know, with_secrets, without_secrets
-from bitfront.trainables.errors import UserError, did_you_mean, quoted
+from bitfront.search.urls import without_secrets
+from bitfront.trainables.errors import UserError, quoted
 from bitfront.trainables.parameters import Value
-from bitfront.trainables.task import Evaluation, Strict, Task
-from bitfront.trainables.tasks import KINDS, METRIC_NAMES, Kind, Metric, kind_of
-from bitfront.trainables.text_files import check_format, dump_yaml, whole_path
+from bitfront.trainables.task import Strict, Task
+from bitfront.trainables.tasks import Kind, Metric, kind_of
+from bitfront.trainables.text_files import dump_yaml, whole_path
 from bitfront.trainables.worker.log import LOG_MB
 from bitfront.trainables.worker.storage import is_url
 
-# Where checkpoints go when the YAML does not say: a cluster knows, and its YAMLs need not.
-STORAGE = "BITFRONT_STORAGE"
-METRICS = tuple(METRIC_NAMES)
 # Of search.yaml; version 0.1 wrote none.
 SEARCH_FORMAT = 1
-# `flops_pct` is of the dearest full-precision network of the space, `flops_own_pct` of the trial's.
-COSTS = ("flops", "flops_pct", "flops_own_pct", "ops64", "bops", "bytes", "parameters")
-# The dearest full-precision network itself should count, so the reference point lies beyond it.
-REFERENCE_FACTOR = 1.1
-SAMPLERS = ("free-cost", "gp", "nsga2", "random", "tpe", "tpe-independent")
-# What a plan draws once a trial, for rows of a paper to ask for.
-PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
-# A checkpoint that is an artifact of an MLflow run begins so.
-MLFLOW_RUN = "runs:/"
 
 
 class Limit(Strict):
@@ -77,30 +60,11 @@ class EarlyStoppingSpec(Strict):
     """share of trials that run to the end whatever their rank, to tell what stopping costs"""
 
 
-class StartSpec(Strict):
-    """Plans a search over free plans begins with."""
-
-    selector: str | list[str]
-    """one or several of `bitfront selectors`"""
-    budgets: Annotated[list[float], Field(min_length=1)] = Field(
-        default_factory=lambda: [80.0, 60.0, 40.0, 20.0, 10.0]
-    )
-    """percent of what the network itself costs in full precision, a plan each"""
-    rule: str = "at_least"
-    """stop before the flops fall below the budget, or at the `nearest` ones"""
-    level: str = "B"
-    """of the layers it chooses"""
-    params: dict[str, Any] = Field(default_factory=dict)
-    """of the selector"""
-    trained_on: dict[str, Any] = Field(default_factory=dict)
-    """changes of the task it looks at: another dataset, fewer epochs"""
-
-
 class SearchSpec(Strict):
     """How the space is explored."""
 
-    sampler: Literal["free-cost", "gp", "nsga2", "random", "tpe", "tpe-independent"] = "free-cost"
-    """who chooses the points"""
+    sampler: str = "free-cost"
+    """the algorithm that proposes points"""
     trials: Annotated[int, Field(ge=1)] = 50
     """how many; failed and pruned ones count"""
     seed: Annotated[int, Field(ge=0)] = 0
@@ -270,7 +234,7 @@ class SearchConfig(Strict):
         if isinstance(data, dict) and "objectives" not in data:
             task = data.get("task")
             dataset = task.get("dataset") if isinstance(task, dict) else None
-            quality = _default_quality(str(dataset))
+            quality = default_quality(str(dataset))
             mode = "max" if quality.maximize else "min"
             data = {**data, "objectives": {quality.name: mode, "flops": "min"}}
         return data
@@ -280,16 +244,6 @@ class SearchConfig(Strict):
         """The order objectives are written in means nothing: metrics come first, then costs."""
         ordered = sorted(self.objectives, key=lambda name: name in COSTS)
         self.objectives = {name: self.objectives[name] for name in ordered}
-        return self
-
-    @model_validator(mode="after")
-    def _measured_robustness(self) -> Self:
-        """What is optimized or held against a paper's rows is measured."""
-        names = {*self.objectives, *([self.paper.metric] if self.paper is not None else [])}
-        attack = self.task.attack
-        for name in get_args(Evaluation):
-            if f"val_robust_{name}" in names and name not in attack.evaluate:
-                attack.evaluate.append(name)
         return self
 
     @property
@@ -318,195 +272,3 @@ class SearchConfig(Strict):
         if self.storage is not None:
             data["storage"] = without_secrets(self.storage)
         return data
-
-
-def _default_quality(dataset: str) -> Metric:
-    try:
-        return kind_of(dataset).quality
-    except UserError:  # told where the dataset itself is checked
-        return KINDS.get("classification").quality
-
-
-class ConfigError(UserError):
-    """One or more mistakes in a search YAML, a line each."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
-
-
-class KeyProblem(Exception):
-    """A mistake at a key, before its line is known."""
-
-    def __init__(self, path: yaml_source.Path_, message: str) -> None:
-        super().__init__(message)
-        self.path = path
-        self.message = message
-
-
-def load(path: Path, assignments: list[str] | None = None, name: str | None = None) -> SearchConfig:
-    """Read and validate a search YAML with its overrides."""
-    source = yaml_source.read(path)
-    return from_source(source, assignments, name, default_name=path.stem)
-
-
-def from_source(
-    source: Source,
-    assignments: list[str] | None = None,
-    name: str | None = None,
-    default_name: str = "search",
-) -> SearchConfig:
-    yaml_source.override(source, assignments or [])
-    check_format(source.data.get("bitfront_search"), SEARCH_FORMAT, f"{source.name}: the search")
-    source.data.setdefault("name", default_name)
-    if name is not None:
-        source.data["name"] = name
-    _expand_short_limits(source.data)
-    know(source.data)
-    source.data["storage"] = _place(source.data.get("storage"), named.given("storage"))
-    try:
-        config = SearchConfig.model_validate(source.data)
-    except ValidationError as error:
-        raise ConfigError(_problems(error, source)) from None
-    if config.tracking.uri is not None:
-        config.tracking.uri = canonical(config.tracking.uri)
-    if config.storage is not None:
-        config.storage = canonical(config.storage)
-    pretrain = config.task.pretrain
-    if pretrain.checkpoint is not None and not pretrain.checkpoint.startswith(MLFLOW_RUN):
-        # Workers run in folders of their own.
-        with _at(source, ("task", "pretrain", "checkpoint")):
-            pretrain.checkpoint = str(whole_path(pretrain.checkpoint))
-    distill = config.task.loss.distill
-    if distill.teacher_file is not None:
-        with _at(source, ("task", "loss", "distill", "teacher")):
-            distill.teacher = str(teacher_path(distill.teacher_file))
-    from bitfront.search.config.checks import check
-
-    problems = [_line(source, p.path, p.message) for p in check(config)]
-    if problems:
-        raise ConfigError(problems)
-    return _settled(config)
-
-
-@contextmanager
-def _at(source: Source, path: yaml_source.Path_) -> Iterator[None]:
-    """What is wrong with a value, told with its key and line."""
-    try:
-        yield
-    except UserError as error:
-        raise ConfigError([_line(source, path, error.message)]) from None
-
-
-def _place(given: Any, known: str | None) -> Any:
-    """Where checkpoints go: what the YAML says, with the secrets that are stored nowhere."""
-    if given is None:
-        return known or None
-    return with_secrets(given, known) if isinstance(given, str) else given
-
-
-def teacher_path(text: str) -> Path:
-    """A file, or the recipe of a ready-made teacher by its name."""
-    path = whole_path(text)
-    folder = Path(str(resources.files("bitfront.spaces"))) / "teachers"
-    known = {recipe.stem: recipe for recipe in folder.glob("*.yaml")}
-    return known.get(text, path) if not path.exists() else path
-
-
-def _settled(config: SearchConfig) -> SearchConfig:
-    """With everything written out that trials start from: how a shared stage is trained, and
-    which file a checkpoint is."""
-    task = config.task
-    stages = {"pretrain.epochs", "pretrain.binary_epochs"}
-    if task.pretrain.epochs or task.pretrain.binary_epochs or stages & set(config.space):
-        task = task.with_settled_stage()
-    checkpoint = task.pretrain.checkpoint
-    if checkpoint is not None and not checkpoint.startswith(MLFLOW_RUN):
-        from bitfront.trainables.training.checkpoint_files import file_digest
-
-        digest = file_digest(Path(checkpoint))
-        pretrain = task.pretrain.model_copy(update={"sha256": digest})
-        task = task.model_copy(update={"pretrain": pretrain})
-    teacher = task.loss.distill.teacher_file
-    if teacher is not None:
-        from bitfront.trainables.training.checkpoint_files import file_digest
-
-        digest = file_digest(Path(teacher))
-        distill = task.loss.distill.model_copy(update={"sha256": digest})
-        loss = task.loss.model_copy(update={"distill": distill})
-        task = task.model_copy(update={"loss": loss})
-    return config.model_copy(update={"task": task})
-
-
-def _expand_short_limits(data: dict[str, Any]) -> None:
-    limits = data.get("limits")
-    if isinstance(limits, dict):
-        for key, limit in limits.items():
-            if isinstance(limit, int | float) and not isinstance(limit, bool):
-                limits[key] = {"max": limit}
-
-
-def _line(source: Source, path: yaml_source.Path_, message: str) -> str:
-    dotted = ".".join(str(p) for p in path)
-    return f"{source.where(path)} {dotted}: {message}"
-
-
-def _problems(error: ValidationError, source: Source) -> list[str]:
-    found = mistakes(error, source.data, _keys_at, _short_at)
-    return list(dict.fromkeys(_line(source, path, message) for path, message in found))
-
-
-def _keys_at(path: yaml_source.Path_) -> list[str]:
-    """The keys the schema knows below `path`."""
-    model: Any = SearchConfig
-    for part in path:
-        if isinstance(part, int):
-            continue  # an item of a list has the keys of all items
-        field = model.model_fields.get(str(part)) if _is_model(model) else None
-        if field is None:
-            model = Limit if path[0] == "limits" else None
-            break
-        model = next(
-            (t for t in (field.annotation, *get_args(field.annotation)) if _is_model(t)), None
-        )
-    return list(model.model_fields) if _is_model(model) else []
-
-
-# What a single value may stand for; a limit has a name of its own.
-_SHORT = {
-    ("limits", "*"): "a number",
-    ("task", "model"): "a name",
-    ("task", "optimizer"): "a name",
-    ("task", "schedule"): "a name",
-    ("task", "pretrain"): "a number of epochs or a file",
-    ("task", "loss", "distill"): "a name",
-    ("search", "early_stopping"): "true or false",
-}
-
-
-def _short_at(path: yaml_source.Path_) -> str:
-    known = ("limits", "*") if path[:1] == ("limits",) and len(path) == 2 else path
-    return _SHORT.get(tuple(map(str, known)), "")
-
-
-def _is_model(thing: Any) -> bool:
-    return isinstance(thing, type) and issubclass(thing, BaseModel)
-
-
-def ready_made() -> dict[str, Path]:
-    """The searches that come with bitfront, by name."""
-    folder = Path(str(resources.files("bitfront.spaces"))) / "searches"
-    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
-
-
-def locate(text: str) -> Path:
-    """A path to a YAML, or the name of a ready-made search."""
-    known = ready_made()
-    if text in known and not os.path.isfile(text):
-        return known[text]
-    path = Path(text)
-    if path.suffix in (".yaml", ".yml") or os.path.exists(text):
-        return path
-    raise UserError(
-        f"'{text}' is neither a file nor a ready-made search, {did_you_mean(text, known)}"
-    )

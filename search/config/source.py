@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from bitfront.search.config.errors import KeyPath
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.text_files import MOST_YAML_BYTES, TooLargeError, load_yaml, read_text
 
-Path_ = tuple[str | int, ...]
 EXAMPLES = "a search needs at least task.dataset and task.model; docs/yaml.md has every key"
 
 
@@ -31,12 +32,12 @@ class Source:
 
     name: str
     data: dict[str, Any]
-    lines: dict[Path_, int] = field(default_factory=dict)
-    overridden: set[Path_] = field(default_factory=set)
-    written: dict[Path_, str] = field(default_factory=dict)
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    overridden: set[KeyPath] = field(default_factory=set)
+    written: dict[KeyPath, str] = field(default_factory=dict)
     """single values as they stand in the file"""
 
-    def where(self, path: Path_) -> str:
+    def where(self, path: KeyPath) -> str:
         """`file:line` of the key, or of the nearest one above it that is written down."""
         for end in range(len(path), -1, -1):
             if path[:end] in self.overridden:
@@ -72,7 +73,7 @@ def value(text: str) -> Any:
         return text
 
 
-def _note_lines(node: Any, path: Path_, source: Source) -> None:
+def _note_lines(node: Any, path: KeyPath, source: Source) -> None:
     source.lines.setdefault(path, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
@@ -92,7 +93,7 @@ def _note_lines(node: Any, path: Path_, source: Source) -> None:
         source.written[path] = node.value
 
 
-def override(source: Source, assignments: list[str]) -> None:
+def override(source: Source, assignments: Sequence[str]) -> None:
     """Apply `--set a.b=c` in place. Below `space` the rest of the path is one key, since the
     names of parameters have dots of their own."""
     for text in assignments:

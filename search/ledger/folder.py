@@ -32,6 +32,8 @@ DEFAULT_HOME = "bitfront-runs"
 # The database of the ledger, as a SQLAlchemy URL: where its password may come from.
 LEDGER = "BITFRONT_LEDGER"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+# What else lies in a home, beside the searches: none of them may be called so.
+HOME_FILES = ("mlartifacts", "mlflow.db", "pretrained", "selections")
 
 
 def is_name(text: str) -> bool:
@@ -215,6 +217,8 @@ def writing(folder: Path) -> Iterator[None]:
 def find(root: Path, name: str) -> SearchFolder:
     """The folder of an existing search, by name."""
     folder = SearchFolder(root / name)
+    if is_name(name) and folder.config_file.exists() and not folder.exists:
+        raise UserError(f"{folder.config_file}: damaged: not a file")
     if not is_name(name) or not folder.exists:
         known = [f.name for f in list_searches(root)]
         hint = did_you_mean(name, known) if known else f"no search has been run in {root}"

@@ -14,14 +14,11 @@ from pydantic import ValidationError
 
 from bitfront.dashboards.figures.front import FrontPoint, Labels
 from bitfront.dashboards.figures.pairs import PairPoint
+from bitfront.search.config.bounds import REFERENCE_FACTOR
+from bitfront.search.config.known import COSTS, METRICS
 from bitfront.search.config.mistakes import first_mistake
-from bitfront.search.config.schema import (
-    COSTS,
-    METRICS,
-    REFERENCE_FACTOR,
-    SEARCH_FORMAT,
-    SearchConfig,
-)
+from bitfront.search.config.schema import SEARCH_FORMAT, SearchConfig
+from bitfront.search.config.space import build_space
 from bitfront.search.front import Front, Objective, hypervolume, hypervolume_share
 from bitfront.search.garbage import uncollected
 from bitfront.search.ledger.entry import Entry
@@ -490,8 +487,6 @@ def _full_flops(
     tried = max(100 * e.costs["flops"] / share for e, share in zip(entries, own, strict=True))
     if not any(name.startswith("model.") for name in config.space):
         return round(tried)
-    from bitfront.search.config.space import build_space
-
     return build_space(config).full_flops
 
 

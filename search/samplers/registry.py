@@ -16,7 +16,8 @@ from optuna.distributions import (
     IntDistribution,
 )
 
-from bitfront.search.config.schema import COSTS, Limit
+from bitfront.search.config.known import COSTS
+from bitfront.search.config.schema import Limit
 from bitfront.search.front import Objective
 from bitfront.spaces.space import Space
 from bitfront.trainables.parameters import Choice, Domain, Float, Int

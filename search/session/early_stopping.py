@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bitfront.search.config.schema import COSTS, EarlyStoppingSpec
+from bitfront.search.config.known import COSTS
+from bitfront.search.config.schema import EarlyStoppingSpec
 from bitfront.search.front import Objective, layers
 from bitfront.search.ledger.entry import Entry
 from bitfront.trainables.methods import METHODS

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from bitfront.search.cluster import head
 from bitfront.search.config.schema import SearchConfig
-from bitfront.search.config.space import build_space, stage_epochs
 from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.folder import SearchFolder, writing
 from bitfront.search.results.results import Results, stored_config
@@ -26,6 +25,7 @@ from bitfront.search.session.status_line import StatusLine
 from bitfront.search.session.warm_start import carried_points
 from bitfront.search.tracking.notes import SMALL_FRONT, note_of
 from bitfront.search.tracking.tracker import Tracker
+from bitfront.spaces.space import Space
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.training.pretraining import check_checkpoint
 
@@ -52,6 +52,7 @@ class Shown:
 @ending_gently()
 def launch(
     config: SearchConfig,
+    space: Space,
     folder: SearchFolder,
     address: str | None,
     shown: Shown,
@@ -80,7 +81,7 @@ def launch(
                 write_atomically(folder.config_file, config.dump())
                 (folder.path / "exhausted").unlink(missing_ok=True)
             with head.concluding(partial(_end_without_ray, folder, shown)):
-                complete = _drive(config, folder, address, shown, warm_start, beginning)
+                complete = _drive(config, space, folder, address, shown, warm_start, beginning)
         except BaseException:
             if not beginning.begun:
                 beginning.undo()
@@ -112,6 +113,7 @@ def _tell_lost(folder: SearchFolder, shown: Shown) -> None:
 
 def _drive(
     config: SearchConfig,
+    space: Space,
     folder: SearchFolder,
     address: str | None,
     shown: Shown,
@@ -124,7 +126,7 @@ def _drive(
     tracker = None
     if config.tracking.enabled:
         tracker = Tracker(config, folder.identity, folder.path.parent)
-    space = settle(config, build_space(config), folder, address, line.say, line)
+    space = settle(config, space, folder, address, line.say, line)
     first = start_points(space)
     if warm_start is not None:
         first += carried_points(warm_start, space)
@@ -160,7 +162,7 @@ def _announce(session: Session, line: StatusLine) -> None:
     done = f"{session.ended} trials done, " if session.ended else ""
     left = max(0, session.budget - session.ended)
     line.say(f"search {config.name}: {done}{left} to go, in {session.folder.path}")
-    for text in starting_point(config):
+    for text in starting_point(session.ledger.space):
         line.say(text)
 
 
@@ -174,12 +176,12 @@ def _run_trials(session: Session, address: str | None, line: StatusLine) -> None
     run_trials(session, address)
 
 
-def starting_point(config: SearchConfig) -> list[str]:
+def starting_point(space: Space) -> list[str]:
     """What trials that do not train end-to-end start from, and what that costs once."""
     lines = []
-    if config.task.pretrain.checkpoint is not None:
-        lines.append(check_checkpoint(config.task).text())
-    epochs = stage_epochs(config)
+    if space.task.pretrain.checkpoint is not None:
+        lines.append(check_checkpoint(space.task).text())
+    epochs = space.pretraining_lengths()
     if epochs:
         lengths = " or ".join(str(n) for n in epochs)
         lines.append(

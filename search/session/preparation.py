@@ -10,8 +10,9 @@ from typing import Any
 
 from bitfront.search import named
 from bitfront.search.cluster.resources import check_here
-from bitfront.search.config.schema import MLFLOW_RUN, SearchConfig, from_source
-from bitfront.search.config.source import parse
+from bitfront.search.config.load import load_text
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.settle import MLFLOW_RUN
 from bitfront.search.ledger.folder import (
     LEDGER,
     SearchFolder,
@@ -26,6 +27,7 @@ from bitfront.search.session.session import check_storage
 from bitfront.search.session.status_line import StatusLine
 from bitfront.search.tracking.runs import fetch_artifact, tracking_uri
 from bitfront.search.urls import canonical, redacted, with_whole_path, without_secrets
+from bitfront.spaces.space import Space
 from bitfront.trainables.data import DATASETS, load_train
 from bitfront.trainables.errors import UserError
 
@@ -44,18 +46,19 @@ MAY_CHANGE = (
 )
 
 
-def fetched(config: SearchConfig, root: Path) -> SearchConfig:
-    """The configuration with a checkpoint of an MLflow run as a file here, checked like one."""
+def fetched(config: SearchConfig, space: Space, root: Path) -> tuple[SearchConfig, Space]:
+    """The search with a checkpoint of an MLflow run as a file here, checked like one."""
     checkpoint = config.task.pretrain.checkpoint
     if checkpoint is None or not checkpoint.startswith(MLFLOW_RUN):
-        return config
+        return config, space
     run = checkpoint.removeprefix(MLFLOW_RUN).partition("/")[0]
     if not is_name(run) or ".." in checkpoint.split("/"):
         raise UserError(f"{checkpoint}: not an artifact of a run, write {MLFLOW_RUN}RUN/FILE")
     folder = stages_folder(root) / "mlflow" / run
     path = fetch_artifact(checkpoint, tracking_uri(config, root), folder)
-    here = from_source(parse(config.dump(), "search.yaml"), [f"task.pretrain.checkpoint={path}"])
-    return here.model_copy(update={"tracking": config.tracking, "storage": config.storage})
+    here, space = load_text(config.dump(), assignments=[f"task.pretrain.checkpoint={path}"])
+    places = {"tracking": config.tracking, "storage": config.storage}
+    return here.model_copy(update=places), space
 
 
 def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> SearchFolder:

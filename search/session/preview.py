@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from bitfront.search.config.bounds import cost_bounds, extreme_specs, feasible_share
 from bitfront.search.config.schema import SearchConfig
-from bitfront.search.config.space import build_space, stage_epochs
 from bitfront.search.session.eta import START_SECONDS
 from bitfront.spaces.space import Space
 from bitfront.trainables.task import PretrainSpec, TrialSpec
@@ -53,10 +52,9 @@ class Preview:
         return self.costs["flops_pct"] != self.costs["flops_own_pct"]
 
 
-def preview_search(config: SearchConfig, timed: bool = True) -> Preview:
+def preview_search(config: SearchConfig, space: Space, timed: bool = True) -> Preview:
     from bitfront.trainables.cost import task_cost_table
 
-    space = build_space(config)
     size = space.size()
     specs = extreme_specs(space)
     by_cost = sorted(specs, key=lambda spec: task_cost_table(spec.task).totals(spec.plan)["ops64"])
@@ -64,7 +62,7 @@ def preview_search(config: SearchConfig, timed: bool = True) -> Preview:
     seconds = sorted(trial_seconds(spec, config) for spec in timing)
     concurrent = slots_here(config)
     mean = sum(seconds) / 2
-    lengths = stage_epochs(config)
+    lengths = space.pretraining_lengths()
     stages = [_full(by_cost[-1], n) for n in lengths[-1:]] if timed else []
     stage = max((trial_seconds(spec, config) for spec in stages), default=0.0)
     trials = int(min(config.search.trials, size))

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from bitfront.search.config.schema import PaperRow, SearchConfig
-from bitfront.search.config.space import build_space
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.results.paper import SAME_COST, PaperComparison
@@ -79,6 +78,7 @@ class Rehearsal:
 
 def rehearse(
     config: SearchConfig,
+    space: Space,
     failures: float = 0.0,
     ended: Callable[[Session], None] = lambda session: None,
 ) -> Rehearsal:
@@ -87,7 +87,6 @@ def rehearse(
     # Checkpoints of trials that are none must not be looked for where those of others are.
     config = config.model_copy(update={"storage": None})
     seed = config.search.seed
-    space = build_space(config)
     made_up = sorted({spec.selector for spec in needed(config, space)})
     space = space.settled(made_up_selection, seed)
     workers = min(config.resources.concurrent or WORKERS, WORKERS)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
-from bitfront.search.config.schema import COSTS
+from bitfront.search.config.known import COSTS
 from bitfront.search.front import Objective
 from bitfront.search.ledger.entry import Entry
 from bitfront.trainables.tasks import Metric

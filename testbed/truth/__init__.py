@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from bitfront.search.config import schema as config
+from bitfront.search.config.load import load
 from bitfront.search.config.schema import SearchConfig
+from bitfront.spaces.space import Space
 
 FOLDER = Path(__file__).parent
 
@@ -41,9 +42,9 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.npz"))
 
 
-def search_config(name: str) -> SearchConfig:
+def search(name: str) -> tuple[SearchConfig, Space]:
     """The search whose points the table holds."""
-    return config.load(FOLDER / f"{name}.yaml")
+    return load(FOLDER / f"{name}.yaml")
 
 
 def read(name: str, folder: Path = FOLDER) -> Truth:

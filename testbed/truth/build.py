@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from bitfront.search.config.space import build_space
 from bitfront.spaces.space import FreePlan, Space, costs_of
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.task import TrialSpec
@@ -56,10 +55,9 @@ def _train_numbered(job: tuple[str, dict[str, Any]]) -> tuple[str, list[float]]:
 def build(
     name: str, seeds: list[int], processes: int, data_dir: str | None, work: Path, limit: int | None
 ) -> truth.Truth:
-    config = truth.search_config(name)
+    config, space = truth.search(name)
     if data_dir is not None:
         os.environ["BITFRONT_DATA"] = data_dir
-    space = build_space(config)
     plans = every_plan(space)[:limit]
     work.mkdir(parents=True, exist_ok=True)
     done_file = work / f"{name}.jsonl"

@@ -6,9 +6,7 @@ import pytest
 
 from benchmarks.overhead import completed
 from benchmarks.scale import SEARCH
-from bitfront.search.config.schema import from_source
-from bitfront.search.config.source import parse
-from bitfront.search.config.space import build_space
+from bitfront.search.config.load import load_text
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.trainables.worker.worker import Trial
@@ -22,10 +20,10 @@ def test_a_trainable_takes_what_the_driver_gives(trainable):
 
 
 def test_trials_that_failed_are_not_measured(tmp_path):
-    config = from_source(parse(SEARCH, "scale.yaml"))
+    config, space = load_text(SEARCH, "scale.yaml")
     place = SearchFolder(tmp_path / config.name)
     place.path.mkdir()
-    ledger = Ledger(place.ledger_url, config, build_space(config))
+    ledger = Ledger(place.ledger_url, config, space)
     ledger.tell(ledger.ask().id, "complete", {"epoch": 1, "val_accuracy": 0.5})
     assert len(completed(place, 1)) == 1
     ledger.tell(ledger.ask().id, "failed", failure="error", message="took no data")

@@ -7,8 +7,8 @@ from functools import partial
 import pytest
 
 from bitfront.search.config.bounds import reference_point
-from bitfront.search.config.schema import ConfigError, from_source
-from bitfront.search.config.source import parse
+from bitfront.search.config.errors import ConfigError
+from bitfront.search.config.load import load_text
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import SearchFolder, write_atomically
 from bitfront.search.recipes.recipe import load_recipe, recipe_of, save_recipe, train_recipe
@@ -51,7 +51,7 @@ paper:
 
 
 def config_of(text=TRACKING, *assignments):
-    return from_source(parse(text, "pursuit.yaml"), list(assignments))
+    return load_text(text, "pursuit.yaml", assignments)[0]
 
 
 def test_the_kind_of_task_decides_what_is_optimized_by_default():

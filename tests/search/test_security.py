@@ -13,7 +13,7 @@ import pytest
 import yaml
 from optuna.trial import TrialState, create_trial
 
-from bitfront.search.config.schema import ConfigError
+from bitfront.search.config.errors import ConfigError
 from bitfront.search.ledger.folder import LEDGER, SearchFolder, find, is_name
 from bitfront.search.ledger.ledger import entry_of
 from bitfront.search.results.results import Results, stored_config
@@ -186,11 +186,19 @@ def test_a_trial_of_the_ledger_with_an_id_that_is_a_path_is_refused():
         entry_of(trial)
 
 
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_a_configuration_that_is_no_file_is_damage_and_no_unknown_search(make, tmp_path):
+    (tmp_path / "tiny").mkdir()
+    make(tmp_path / "tiny" / "search.yaml")
+    with pytest.raises(UserError, match=r"tiny/search\.yaml: damaged: not a file"):
+        find(tmp_path, "tiny")
+
+
 @pytest.mark.parametrize("artifact", ["runs:/../x", "runs:/abc/../../x", "runs:/../../etc/passwd"])
-def test_an_artifact_is_fetched_into_its_own_folder_only(artifact, make_config, tmp_path):
-    config = make_config(f"task.pretrain={artifact}")
+def test_an_artifact_is_fetched_into_its_own_folder_only(artifact, make_space, tmp_path):
+    search = make_space(f"task.pretrain={artifact}")
     with pytest.raises(UserError, match="not an artifact of a run"):
-        fetched(config, tmp_path)
+        fetched(*search, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["..", "../../x", "/etc"])

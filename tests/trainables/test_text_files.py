@@ -80,6 +80,12 @@ def test_what_cannot_be_read_is_one_short_line(text: str, told: str) -> None:
     assert len(caught.value.message) < 300
 
 
+@pytest.mark.parametrize("text", ["1:30", "-1:30", "190:20:30", "1:30.5"])
+def test_a_time_is_the_text_it_is(text: str) -> None:
+    """And no number in base 60, as in YAML 1.1."""
+    assert load_yaml(f"a: {text}", "x.yaml")[0] == {"a": text}
+
+
 def test_a_date_is_the_text_it_is() -> None:
     assert load_yaml("[2001-99-99, 2001-01-01]", "x")[0] == ["2001-99-99", "2001-01-01"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bitfront.search.cluster.jobs import run_words
 from bitfront.search.config import source as yaml_source
-from bitfront.search.config.schema import load
+from bitfront.search.config.load import load
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.next_commands import after_submit
 from bitfront.verbs import options as shared
@@ -57,4 +57,4 @@ def _checked(args: Namespace, file: Path) -> str:
     assignments = list(args.set or [])
     if args.trials is not None:
         assignments.append(f"search.trials={args.trials}")
-    return load(file, assignments, args.name).name
+    return load(file, assignments, args.name)[0].name

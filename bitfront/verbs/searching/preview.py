@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 
 from bitfront.terminal import tables as terminal
 from bitfront.verbs import options as shared
-from bitfront.verbs.opening import config_of
+from bitfront.verbs.opening import search_of
 
 
 def options(parser: ArgumentParser) -> None:
@@ -29,16 +29,16 @@ def action(args: Namespace) -> int:
 
 def show_preview(args: Namespace, rehearsed: bool = False) -> int:
     """Print the preview of a search; the exit code. `run --dry-run` does this too."""
-    config = config_of(args)  # a mistake in the YAML is found before torch is imported
+    config, space = search_of(args)  # a mistake in the YAML is found before torch is imported
     from bitfront.search.session.preview import preview_search
     from bitfront.terminal.previews import preview_text, rehearsal_progress
 
-    report = preview_search(config, timed=not rehearsed)
+    report = preview_search(config, space, timed=not rehearsed)
     if rehearsed:
         from bitfront.search.session.rehearsal import rehearse
 
         with rehearsal_progress(config.search.trials) as ended:
-            report.rehearsal = rehearse(config, ended=ended)
+            report.rehearsal = rehearse(config, space, ended=ended)
     if args.json:
         terminal.show_json(report.as_json())
     else:

@@ -7,8 +7,8 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from bitfront.search.cluster.client import is_client, run_there
-from bitfront.search.config.schema import SearchConfig, from_source
-from bitfront.search.config.source import parse
+from bitfront.search.config.load import load_text
+from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import config_to_continue
 from bitfront.search.session.status_line import StatusLine
@@ -36,7 +36,7 @@ def resumed(config: SearchConfig, folder: SearchFolder, args: Namespace, line: S
     from bitfront.search.session.preparation import check_places, check_start
     from bitfront.verbs.launch import launch
 
-    config = from_source(parse(config.dump(), "search.yaml"))
+    config, space = load_text(config.dump())
     check_places(config, folder)
     check_start(config, args.address, line)
-    return launch(config, folder, args.address, args.quiet, line=line)
+    return launch(config, space, folder, args.address, args.quiet, line=line)

@@ -11,7 +11,7 @@ from bitfront.search.cluster.client import is_client, run_there
 from bitfront.search.ledger.folder import LEDGER, home
 from bitfront.trainables.errors import UserError
 from bitfront.verbs import options as shared
-from bitfront.verbs.opening import config_of, results_of, status_line
+from bitfront.verbs.opening import results_of, search_of, status_line
 from bitfront.verbs.searching.preview import show_preview
 
 
@@ -32,7 +32,7 @@ def action(args: Namespace) -> int:
     if args.dry_run:
         return show_preview(args)
     with status_line(args) as line:
-        config = config_of(args)
+        config, space = search_of(args)
         warm = results_of(args, args.warm_start) if args.warm_start else None
         root = home(args.home)
         if warm is not None and not warm.front:
@@ -43,7 +43,7 @@ def action(args: Namespace) -> int:
         from bitfront.search.session.preparation import check_start, fetched, prepare
         from bitfront.verbs.launch import launch
 
-        config = fetched(config, root)
+        config, space = fetched(config, space, root)
         check_start(config, args.address, line)
         folder = prepare(config, root, args.ledger or os.environ.get(LEDGER) or None)
-        return launch(config, folder, args.address, args.quiet, warm, line)
+        return launch(config, space, folder, args.address, args.quiet, warm, line)

@@ -6,7 +6,7 @@ from argparse import ArgumentParser, Namespace
 
 from bitfront.terminal import tables as terminal
 from bitfront.verbs import options as shared
-from bitfront.verbs.opening import config_of
+from bitfront.verbs.opening import search_of
 
 
 def options(parser: ArgumentParser) -> None:
@@ -16,7 +16,7 @@ def options(parser: ArgumentParser) -> None:
 
 
 def action(args: Namespace) -> int:
-    config = config_of(args)
+    config, _ = search_of(args)
     if args.json:
         terminal.show_json({"valid": True, "config": config.open_data()})
     elif args.search is None:

@@ -9,9 +9,8 @@ import shutil
 import pytest
 
 from bitfront import cli
-from bitfront.search.config.schema import from_source
+from bitfront.search.config.load import load_text
 from bitfront.search.config.source import parse
-from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import SearchFolder, write_atomically
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.results.results import Results
@@ -83,10 +82,10 @@ WIDTHS = (72, 80, 120)
 
 def made_up(text, root, trials=20):
     """A search whose trials have made-up results."""
-    config = from_source(parse(text, "made-up.yaml"))
+    config, space = load_text(text, "made-up.yaml")
     folder = SearchFolder(root / config.name)
     write_atomically(folder.config_file, config.dump())
-    ledger = Ledger(folder.ledger_url, config, build_space(config))
+    ledger = Ledger(folder.ledger_url, config, space)
     for number in range(trials):
         entry = ledger.ask()
         if entry is None:

@@ -9,9 +9,7 @@ from bitfront import cli
 from bitfront.dashboards.pages.live import live_app
 from bitfront.dashboards.pages.live_figures import TABS, filtered, live_front, tab_figures, tabs_of
 from bitfront.dashboards.pages.server import HomeSource
-from bitfront.search.config.schema import from_source
-from bitfront.search.config.source import parse
-from bitfront.search.config.space import build_space
+from bitfront.search.config.load import load_text
 from bitfront.search.ledger.folder import SearchFolder, write_atomically
 from bitfront.search.session.session import Session
 
@@ -44,10 +42,10 @@ def end(session, state):
 
 @pytest.fixture
 def session(tmp_path):
-    config = from_source(parse(TINY, "tiny.yaml"))
+    config, space = load_text(TINY, "tiny.yaml")
     folder = SearchFolder(tmp_path / "tiny")
     write_atomically(folder.config_file, config.dump())
-    return Session(config, build_space(config), folder, tracker=None)
+    return Session(config, space, folder, tracker=None)
 
 
 @pytest.fixture
@@ -128,7 +126,7 @@ def test_a_search_without_a_ledger_is_shown_and_followed(session, tmp_path):
     write_atomically(folder.config_file, config.dump())
     source = HomeSource(tmp_path)
     assert source.look("later").trials == []
-    later = Session(config, build_space(config), folder, tracker=None)
+    later = Session(config, session.ledger.space, folder, tracker=None)
     end(later, "complete")
     assert len(source.look("later").trials) == 1
 

@@ -10,9 +10,7 @@ import urllib.request
 
 import pytest
 
-from bitfront.search.config.schema import from_source
-from bitfront.search.config.source import parse
-from bitfront.search.config.space import build_space
+from bitfront.search.config.load import load_text
 from bitfront.search.ledger.folder import SearchFolder, write_atomically
 from bitfront.search.session.session import Session
 
@@ -43,11 +41,11 @@ class Watched:
 
     def __init__(self, root):
         self.root = root
-        self.config = from_source(parse(TINY, "tiny.yaml"))
+        self.config, space = load_text(TINY, "tiny.yaml")
         self.folder = SearchFolder(root / "tiny")
         self.folder.path.mkdir(parents=True)
         write_atomically(self.folder.config_file, self.config.dump())
-        self.session = Session(self.config, build_space(self.config), self.folder, tracker=None)
+        self.session = Session(self.config, space, self.folder, tracker=None)
         self.ended = 0
         self.process = None
         self.url = ""

@@ -179,9 +179,7 @@ def tracked(tmp_path_factory):
 
 def _tracked_search(home: Path):
     """A search of six made-up trials through session, tracker and launcher; (experiment, run)."""
-    from bitfront.search.config.schema import from_source
-    from bitfront.search.config.source import parse
-    from bitfront.search.config.space import build_space
+    from bitfront.search.config.load import load_text
     from bitfront.search.ledger.folder import SearchFolder, write_atomically
     from bitfront.search.session.launch import summarize
     from bitfront.search.session.session import Session
@@ -194,11 +192,11 @@ def _tracked_search(home: Path):
         "space: {method: [bnn, bnn++], plan: {per: layer, levels: [F, B]}}\n"
         "search: {sampler: random, trials: 6}\n"
     )
-    config = from_source(parse(text, "shown.yaml"))
+    config, space = load_text(text, "shown.yaml")
     folder = SearchFolder(home / "shown")
     write_atomically(folder.config_file, config.dump())
     tracker = Tracker(config, folder.identity, home)
-    session = Session(config, build_space(config), folder, tracker)
+    session = Session(config, space, folder, tracker)
     tracker.start([])
     for i in range(6):
         entry = session.ask()

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import re
+import subprocess
+import sys
 from typing import get_args
 
 import pytest
@@ -12,9 +14,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
 from bitfront.cli import main
-from bitfront.search.config import schema as config_module
 from bitfront.search.config.cautions import cautions
-from bitfront.search.config.schema import ConfigError, SearchConfig, load, locate, ready_made
+from bitfront.search.config.errors import ConfigError
+from bitfront.search.config.load import load, load_text, messages
+from bitfront.search.config.schema import SearchConfig
 from bitfront.search.config.source import parse
 from bitfront.search.config.space import build_space
 from bitfront.trainables.errors import UserError
@@ -79,6 +82,23 @@ def test_a_typo_names_file_line_key_and_the_nearest_word(make_config, tiny_yaml)
         ("resources.cpu=1", "resources.cpu: unknown key, did you mean 'cpus'?"),
         ("tracking.url=x", "tracking.url: unknown key, did you mean 'uri'?"),
         ("name=../up", "letters, digits"),
+        ("name=mlflow.db", "name: 'mlflow.db': bitfront keeps something else under this name"),
+        ("name=mlartifacts", "bitfront keeps something else under this name"),
+        ("name=pretrained", "bitfront keeps something else under this name"),
+        ("search.trials=true", "search.trials: should be a whole number, got true"),
+        ("search.confirm=false", "search.confirm: should be a number, got false"),
+        ("task.optimizer.lr=true", "task.optimizer.lr: should be a number, got true"),
+        ("task.subset=true", "task.subset: should be a whole number, got true"),
+        ("resources.gpus=true", "resources.gpus: should be a number, got true"),
+        ("space.epochs=[true, 3]", "space.epochs: should be a whole number, got true"),
+        ("search.trials=1:30", "search.trials: should be a whole number, got '1:30'"),
+        ("space.optimizer.lr=1:30.5", "should be a number, got '1:30.5'"),
+        ("space.epochs={int: [1, 3], step: true}", "step: should be a whole number, got true"),
+        ("space.optimizer.lr={float: 3}", "space.optimizer.lr.float: give a list"),
+        ("space.optimizer.lr={float: [0.1, 1], log: 1}", "lr.log: should be true or false, got 1"),
+        ("space.optimizer.lr={float: [0.1, 1], lgo: true}", "lr.lgo: unknown key, did you mean"),
+        ("space.epochs={int: [1, 2.5]}", "space.epochs.int: whole numbers, got [1, 2.5]"),
+        ("space.batch_size={choice: [[1]]}", "[1] is not a single value"),
     ],
 )
 def test_each_mistake_is_named(make_config, assignment, expected):
@@ -90,6 +110,55 @@ def test_an_impossible_limit_says_the_cheapest_reachable_cost(make_config, make_
     assert "no point of the space has flops_pct <= 1; the cheapest reachable is" in message
     cheapest = float(message.rsplit(" ", 1)[1])
     make_config(f"limits.flops_pct={cheapest + 0.01}")
+
+
+def test_a_misspelt_objective_is_one_mistake(make_config):
+    with pytest.raises(ConfigError) as caught:
+        make_config("objectives={val_acuracy: max, flops: min}")
+    (told,) = caught.value.problems
+    assert "unknown key, did you mean 'val_accuracy'?" in told
+
+
+def test_digits_of_other_scripts_are_not_called_a_number_with_a_unit(make_config):
+    told = problem(make_config, "task.epochs=\u0663")
+    assert told == "--set task.epochs: should be a whole number, got '\u0663'"
+
+
+def test_loading_changes_nothing_it_was_given(make_space):
+    config, space = make_space("task.pretrain=2", "task.attack={eps: 8/255}")
+    again = config.model_copy(deep=True)
+    assert space.task == config.task
+    assert build_space(config) == space
+    assert config == again
+
+
+def test_a_space_is_built_once(monkeypatch, tmp_path, tiny_yaml):
+    built = []
+
+    def counted(config):
+        built.append(config.name)
+        return build_space(config)
+
+    monkeypatch.setattr("bitfront.search.config.load.build_space", counted)
+    file = tmp_path / "tiny.yaml"
+    file.write_text(tiny_yaml)
+    assert main(["preview", str(file), "--rehearse"]) == 0
+    assert built == ["tiny"]
+
+
+@pytest.mark.parametrize("mistake", ["task.epocs=3", "search.trails=true", "limits=[3]"])
+def test_a_mistake_is_reported_without_torch(mistake, tmp_path, tiny_yaml):
+    file = tmp_path / "tiny.yaml"
+    file.write_text(tiny_yaml)
+    program = (
+        "import sys; from bitfront.cli import main\n"
+        f"code = main(['validate', {str(file)!r}, '--set', {mistake!r}])\n"
+        "assert not {'torch', 'ray', 'mlflow'} & set(sys.modules)\n"
+        "sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert f"--set {mistake.partition('=')[0]}: " in done.stderr
 
 
 def test_all_mistakes_of_one_kind_are_listed_at_once(make_config):
@@ -118,11 +187,11 @@ def test_numbers_in_scientific_notation_are_numbers(make_config):
     assert config.task.optimizer.lr == pytest.approx(1e-3)
 
 
-def test_overrides_reach_their_keys(make_config):
-    config = make_config("task.epochs=7", "space.optimizer.lr=0.5", "limits.flops_pct=60")
+def test_overrides_reach_their_keys(make_space):
+    config, space = make_space("task.epochs=7", "space.optimizer.lr=0.5", "limits.flops_pct=60")
     assert config.task.epochs == 7
     assert config.limits["flops_pct"].max == 60
-    assert build_space(config).overrides["optimizer.lr"].values == (0.5,)
+    assert space.overrides["optimizer.lr"].values == (0.5,)
 
 
 def test_an_override_of_a_model_given_by_name_keeps_the_name(make_config, tiny_yaml):
@@ -139,17 +208,6 @@ def test_a_dump_reads_back_to_the_same_configuration(make_config):
     config = make_config("limits.flops_pct=60")
     again = SearchConfig.model_validate(yaml.safe_load(config.dump()))
     assert again == config
-
-
-@pytest.mark.parametrize("name", sorted(ready_made()))
-def test_every_ready_made_search_is_valid(name):
-    config = load(locate(name))
-    assert config.name == name
-
-
-def test_an_unknown_ready_made_search_gets_a_suggestion():
-    with pytest.raises(UserError, match="did you mean 'quickstart'"):
-        locate("quickstrat")
 
 
 def test_a_schedule_is_short_for_its_parts(make_space):
@@ -179,7 +237,7 @@ def test_a_network_for_images_refuses_points(make_config):
 @given(st.text(max_size=200))
 def test_any_text_is_a_configuration_or_a_clear_error(text):
     with contextlib.suppress(UserError):
-        config_module.from_source(config_module.yaml_source.parse(text, "x.yaml"))
+        load_text(text, "x.yaml")
 
 
 # --- what trials start from ---------------------------------------------------------------------
@@ -258,7 +316,7 @@ space:
 """
     path = tmp_path / "s.yaml"
     path.write_text(text)
-    config = load(path)
+    config, _ = load(path)
     assert config.task.loss.distill.teacher == "stage"
     path.write_text(text.replace(", pretrain: 2", ""))
     with pytest.raises(ConfigError, match="no full-precision stage to learn from"):
@@ -321,7 +379,7 @@ def test_no_message_is_in_the_words_of_the_schema(tiny_yaml):
                 try:
                     SearchConfig.model_validate(source.data)
                 except ValidationError as error:
-                    problems = config_module._problems(error, source)
+                    problems = messages(error, source)
                     assert problems
                     for text in problems:
                         told += 1
@@ -346,12 +404,12 @@ def test_what_is_no_mapping_is_told_without_names_of_types():
             parse(text, "mine.yaml")
 
 
-def test_what_is_probably_not_meant_is_a_warning(make_config):
-    assert cautions(make_config()) == []
-    (told,) = cautions(make_config("task.subset=5000"))
+def test_what_is_probably_not_meant_is_a_warning(make_space):
+    assert cautions(*make_space()) == []
+    (told,) = cautions(*make_space("task.subset=5000"))
     assert told == "task.subset: 5,000 examples of digits, which has 1,438: all of them are used"
     for plan in ("{per: layer, levels: F}", "{per: layer, levels: [F]}", "{per: stage, levels: B}"):
-        (told,) = cautions(make_config(f"space.plan={plan}"))
+        (told,) = cautions(*make_space(f"space.plan={plan}"))
         assert "the plan decides nothing" in told
 
 

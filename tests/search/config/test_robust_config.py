@@ -6,9 +6,8 @@ import json
 import pytest
 
 from bitfront.cli import main
-from bitfront.search.config.schema import ConfigError, from_source
-from bitfront.search.config.source import parse
-from bitfront.search.config.space import build_space
+from bitfront.search.config.errors import ConfigError
+from bitfront.search.config.load import load_text
 from bitfront.spaces.space import costs_of
 
 YAML = """\
@@ -30,7 +29,7 @@ search: {sampler: random, trials: 3}
 
 
 def load(*assignments, text=YAML):
-    return from_source(parse(text, "robust.yaml"), list(assignments))
+    return load_text(text, "robust.yaml", assignments)[0]
 
 
 def test_what_is_optimized_is_measured():
@@ -98,7 +97,7 @@ def test_bounds_of_costs_hold_for_every_rate_and_exponent():
 
     from bitfront.search.config.bounds import cost_bounds
 
-    space = build_space(load())
+    _, space = load_text(YAML)
     bounds = cost_bounds(space)
     rng = random.Random(0)
     for _ in range(40):

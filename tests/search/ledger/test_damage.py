@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bitfront.cli import main
-from bitfront.search.config.schema import from_source
+from bitfront.search.config.load import load_text
 from bitfront.search.config.source import parse
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import NAME, SearchFolder, write_atomically
@@ -66,10 +66,10 @@ FINALS = st.builds(
 
 def begin(root, name, trials=6):
     """A search with made-up results."""
-    config = from_source(parse(TINY, "tiny.yaml"), ["tracking.enabled=false"], name)
+    config, space = load_text(TINY, "tiny.yaml", ["tracking.enabled=false"], name)
     folder = SearchFolder(root / name)
     write_atomically(folder.config_file, config.dump())
-    ledger = Ledger(folder.ledger_url, config, build_space(config))
+    ledger = Ledger(folder.ledger_url, config, space)
     for number in range(trials):
         entry = ledger.ask()
         metrics = {"epoch": 3, "val_accuracy": (number + 1) / 10}

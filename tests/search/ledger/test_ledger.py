@@ -9,7 +9,6 @@ from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import OperationalError
 
 from bitfront.search.config.bounds import violations
-from bitfront.search.config.schema import SAMPLERS as NAMES
 from bitfront.search.ledger.ledger import Ledger, read_entries
 from bitfront.search.ledger.storage import LedgerStorage
 from bitfront.search.samplers.registry import SAMPLERS
@@ -46,10 +45,6 @@ def drain(ledger, parallel=1):
         if not open_:
             return done
         done.append(finish(ledger, open_.pop(0)))
-
-
-def test_the_names_in_the_schema_are_the_registered_samplers():
-    assert sorted(NAMES) == SAMPLERS.names()
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS.names())

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bitfront.cli import main
-from bitfront.search.config.schema import ConfigError
+from bitfront.search.config.errors import ConfigError
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger, entry_of, recorded
 from bitfront.search.results.paper import PaperComparison, trial_value

@@ -7,8 +7,6 @@ import sys
 import pytest
 
 from bitfront.cli import main
-from bitfront.search.config.schema import load, ready_made
-from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.results.results import Results
@@ -33,75 +31,42 @@ paper:
 SELECTED = "space={method: bnn, plan: {selector: [front, rear], budget: [100, 60, 30]}}"
 
 
-@pytest.mark.parametrize("name", sorted(ready_made()))
-def test_every_ready_made_search_runs_to_its_end(name, tmp_path):
-    """None needs its data or a network that was trained, none asks for more trials than there are,
-    and no row of a paper asks for what its space cannot draw."""
-    config = load(ready_made()[name], [f"task.data_dir={tmp_path / 'no data'}"])
-    told = rehearse(config)
-    assert told.complete + told.stopped + told.failed == told.trials > 0
-    assert told.front > 0
-    if told.exhausted:
-        # How many plans of selectors are the same is known when they have looked at networks.
-        assert told.made_up_selectors
-        assert told.trials == told.distinct > 0.7 * told.asked
-    else:
-        assert told.trials == told.asked
-    assert [row for row in told.unanswered if "no point of the space" in row.why] == []
-    assert [row for row in told.unanswered if "trial is complete" in row.why] == []
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_main_search_of_mixbin_ends_when_all_its_plans_are_tried():
-    """It ended with a traceback at trial 40: a selector among nine could not be drawn at random."""
-    config = load(ready_made()["mixbin-cresnet20-cifar100"], ["search.trials=63"])
-    told = rehearse(config)
-    assert told.exhausted
-    assert told.trials == told.distinct <= 47
-    assert "pseudo-random" in told.made_up_selectors
-
-
-def test_dense_networks_that_meet_attacks_answer_their_rows():
-    told = rehearse(load(ready_made()["robust-rn34-dense"]))
-    assert (told.rows, told.unanswered) == (4, [])
-
-
-def test_a_rehearsal_stops_confirms_fails_and_starts_as_a_search_does(make_config):
-    config = make_config(
+def test_a_rehearsal_stops_confirms_fails_and_starts_as_a_search_does(make_space):
+    config, space = make_space(
         "search={sampler: random, trials: 40, confirm: 0.3, start_from: {selector: mixbin-grad}}",
         STOPPING,
         "limits.flops_pct=80",
     )
-    told = rehearse(config, failures=0.2)
+    told = rehearse(config, space, failures=0.2)
     assert told.trials == told.asked == 40
     assert told.repeats == 12
     assert min(told.complete, told.stopped, told.failed, told.refused_by_limits) > 0
     assert told.made_up_selectors == ["mixbin-grad"]
-    assert told == rehearse(config, failures=0.2)
+    assert told == rehearse(config, space, failures=0.2)
     other = config.model_copy(update={"search": config.search.model_copy(update={"seed": 1})})
-    assert told != rehearse(other, failures=0.2)
+    assert told != rehearse(other, space, failures=0.2)
 
 
 @pytest.mark.parametrize("metric", ["val_loss: min", "val_robust_pgd10: max"])
-def test_made_up_metrics_are_those_the_search_measures(make_config, metric):
+def test_made_up_metrics_are_those_the_search_measures(make_space, metric):
     attack = "task.attack={eps: 8/255}"
-    told = rehearse(make_config(attack, f"objectives={{{metric}, flops: min}}"))
+    told = rehearse(*make_space(attack, f"objectives={{{metric}, flops: min}}"))
     assert (told.complete, told.failed) == (6, 0)
 
 
-def test_unanswered_rows_say_why(make_config, tiny_yaml):
-    config = make_config(SELECTED, "limits.flops_pct=80", text=tiny_yaml + PAPER)
-    told = {row.label: row.why for row in rehearse(config).unanswered}
+def test_unanswered_rows_say_why(make_space, tiny_yaml):
+    config, space = make_space(SELECTED, "limits.flops_pct=80", text=tiny_yaml + PAPER)
+    told = {row.label: row.why for row in rehearse(config, space).unanswered}
     assert set(told) == {"full precision", "another method"}
     assert told["full precision"] == "the limits forbid it"
     assert told["another method"] == "no point of the space has method bnn++"
 
 
-def test_a_row_whose_network_was_trained_for_another_one_says_for_which(make_config, tiny_yaml):
+def test_a_row_whose_network_was_trained_for_another_one_says_for_which(make_space, tiny_yaml):
     """Both selectors make all layers binary for the least budget."""
     space = "space={method: bnn, plan: {selector: [front, rear], budget: [1]}}"
-    config = make_config(space, text=tiny_yaml + PAPER.replace("plan.budget: 30, ", ""))
-    rehearsal = rehearse(config)
+    config, space = make_space(space, text=tiny_yaml + PAPER.replace("plan.budget: 30, ", ""))
+    rehearsal = rehearse(config, space)
     assert (rehearsal.trials, rehearsal.distinct, rehearsal.exhausted) == (1, 1, True)
     told = {row.label: row.why for row in rehearsal.unanswered}
     twin = {"front", "too dear"} & set(told)
@@ -110,13 +75,13 @@ def test_a_row_whose_network_was_trained_for_another_one_says_for_which(make_con
     assert told[twin.pop()] == f"the same network is trained once, for plan.selector {other}"
 
 
-def test_what_is_the_same_for_all_trials_answers_rows_too(make_config, tiny_yaml):
+def test_what_is_the_same_for_all_trials_answers_rows_too(make_space, tiny_yaml):
     space = "space={method: bnn, plan: {selector: front, budget: [100, 60, 30]}}"
-    config = make_config(space, text=tiny_yaml + PAPER)
-    assert "front" not in {row.label for row in rehearse(config).unanswered}
+    config, space = make_space(space, text=tiny_yaml + PAPER)
+    assert "front" not in {row.label for row in rehearse(config, space).unanswered}
 
 
-def test_a_rehearsal_leaves_home_and_storage_alone(make_config, tmp_path, monkeypatch, capsys):
+def test_a_rehearsal_leaves_home_and_storage_alone(make_space, tmp_path, monkeypatch, capsys):
     place = tmp_path / "storage"
     monkeypatch.setenv("BITFRONT_STORAGE", str(place))
     home = tmp_path / "home"
@@ -170,10 +135,10 @@ def test_a_rehearsal_takes_neither_ray_nor_mlflow():
     assert done.returncode == 0, done.stderr
 
 
-def test_what_a_preview_counts_is_what_the_ledger_finds(make_config):
-    config = make_config(SELECTED, "search.trials=20")
-    ledger = Ledger("memory:", config, build_space(config))
-    assert rehearse(config).distinct == len(ledger.listed)
+def test_what_a_preview_counts_is_what_the_ledger_finds(make_space):
+    config, space = make_space(SELECTED, "search.trials=20")
+    ledger = Ledger("memory:", config, space)
+    assert rehearse(config, space).distinct == len(ledger.listed)
 
 
 @pytest.mark.parametrize(
@@ -189,8 +154,8 @@ def test_what_a_preview_counts_is_what_the_ledger_finds(make_config):
     ],
 )
 @pytest.mark.parametrize("sampler", ["free-cost", "tpe", "random"])
-def test_odd_spaces_are_played_to_their_end_too(make_config, space, distinct, sampler):
+def test_odd_spaces_are_played_to_their_end_too(make_space, space, distinct, sampler):
     """Without a method that plans, of one level, of one point, of steps that do not end at high."""
-    told = rehearse(make_config(f"space={space}", f"search.sampler={sampler}", "search.trials=40"))
+    told = rehearse(*make_space(f"space={space}", f"search.sampler={sampler}", "search.trials=40"))
     assert told.exhausted
     assert told.trials == told.complete == told.distinct == (distinct or told.distinct)

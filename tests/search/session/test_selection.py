@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from bitfront.cli import main
-from bitfront.search.config.schema import ConfigError, load, ready_made
+from bitfront.search.config.errors import ConfigError
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.session.selection import (
@@ -21,7 +21,7 @@ from bitfront.search.session.status_line import StatusLine
 from bitfront.spaces.space import SelectedPlan
 from bitfront.trainables.cost import cost_table, task_cost_table
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.selectors import SelectionSpec, select
+from bitfront.trainables.selectors import select
 from bitfront.verbs.plan_option import parse_plan
 
 SELECTED = """\
@@ -259,37 +259,3 @@ def test_the_selectors_are_listed(capsys):
     assert [s["name"] for s in found] == ["mixbin-grad", "mixbin-loss"]
     assert found[0]["trained"]
     assert found[0]["params"]["direction"]["accepts"] == "{bin2fp, fp2bin}"
-
-
-# --- ready-made searches ------------------------------------------------------------------------
-
-
-# The tracking search has no rows: the paper's numbers are not to be had.
-MIXBIN = [n for n in sorted(ready_made()) if n.startswith("mixbin-") and n != "mixbin-siamfc"]
-
-
-@pytest.mark.parametrize("name", MIXBIN)
-def test_every_search_of_mixbin_is_valid_and_carries_rows(name):
-    config = load(ready_made()[name])
-    assert config.name == name
-    assert config.paper is not None
-    assert "activation" in config.task.model.params or "model.activation" in config.space
-
-
-def test_the_recipe_of_the_paper_is_the_default_of_its_searches():
-    task = load(ready_made()["mixbin-cresnet20-cifar100"]).task
-    assert (task.epochs, task.batch_size, task.optimizer.lr) == (160, 128, 0.1)
-    assert (task.optimizer.name, task.optimizer.weight_decay) == ("sgd", 1e-4)
-    assert (task.schedule.shape, task.schedule.at) == ("steps", [0.5, 0.75])
-    assert task.loss.label_smoothing == 0.01
-
-
-def test_transfer_selects_on_one_dataset_and_trains_on_another(make_space):
-    config = load(ready_made()["mixbin-transfer"])
-    from bitfront.search.config.space import build_space
-
-    space = build_space(config)
-    specs = needed(config, space)
-    assert {s.task.dataset for s in specs} == {"cifar10"}
-    assert config.task.dataset == "cifar100"
-    assert all(isinstance(s, SelectionSpec) for s in specs)

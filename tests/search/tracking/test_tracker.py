@@ -266,7 +266,7 @@ def test_the_address_comes_from_the_yaml_then_the_environment_then_a_file(
     assert tracking_uri(make_config("tracking.uri=http://mine"), tmp_path) == "http://mine"
 
 
-def test_trials_can_start_from_a_file_of_an_mlflow_run(make_config, tmp_path):
+def test_trials_can_start_from_a_file_of_an_mlflow_run(make_space, tmp_path):
     import torch
 
     from bitfront.search.session.preparation import fetched
@@ -281,15 +281,15 @@ def test_trials_can_start_from_a_file_of_an_mlflow_run(make_config, tmp_path):
     file = tmp_path / "model.pt"
     torch.save(build_model("mlp", {"depth": 5, "width": 16}, (1, 8, 8), 10).state_dict(), file)
     client.log_artifact(run, str(file))
-    config = make_config(f"task.pretrain=runs:/{run}/model.pt")
+    config, space = make_space(f"task.pretrain=runs:/{run}/model.pt")
     assert config.task.pretrain.sha256 is None
-    here = fetched(config, home).task.pretrain
+    here = fetched(config, space, home)[0].task.pretrain
     assert here.checkpoint.startswith(str(home / "pretrained"))
-    assert here.sha256 == fetched(config, home).task.pretrain.sha256
+    assert here.sha256 == fetched(config, space, home)[0].task.pretrain.sha256
     with pytest.raises(
         UserError, match=r"runs:/.*/other\.pt: MLflow at sqlite:.* does not have it"
     ):
-        fetched(make_config(f"task.pretrain=runs:/{run}/other.pt"), home)
+        fetched(*make_space(f"task.pretrain=runs:/{run}/other.pt"), home)
 
 
 def test_a_run_whose_answer_was_lost_is_not_made_twice(make_space, folder):

@@ -16,9 +16,7 @@ import torch
 from PIL import Image
 
 from bitfront.cli import main
-from bitfront.search.config.schema import from_source
-from bitfront.search.config.source import parse
-from bitfront.search.config.space import build_space
+from bitfront.search.config.load import load_text
 from bitfront.search.recipes.recipe import FinalTraining, Recipe, save_recipe
 from bitfront.trainables.data import (
     DATASETS,
@@ -183,13 +181,13 @@ def test_a_search_counts_the_classes_once_and_keeps_the_number(tmp_path: Path) -
         "space: {method: bnn, plan: {per: layer}}\n"
     )
     where = f"task.data_dir={tmp_path}"
-    config = from_source(parse(text, "zoo.yaml"), [where])
+    config, _ = load_text(text, "zoo.yaml", [where])
     assert config.task.dataset == "folder:zoo:8:3"
     plan = "space.plan={selector: hawq, budget: 50, trained_on: {dataset: 'folder:zoo:8'}}"
-    (using,) = build_space(from_source(parse(text, "zoo.yaml"), [where, plan])).selecting()
+    (using,) = load_text(text, "zoo.yaml", [where, plan])[1].selecting()
     assert using.task(config.task).dataset == "folder:zoo:8:3"
     with pytest.raises(UserError, match=r"zoo.yaml:1 task.dataset: .*not found: looked for"):
-        from_source(parse(text, "zoo.yaml"), [f"task.data_dir={tmp_path / 'else'}"])
+        load_text(text, "zoo.yaml", [f"task.data_dir={tmp_path / 'else'}"])
 
 
 # --- streams ------------------------------------------------------------------------------------

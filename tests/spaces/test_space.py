@@ -2,12 +2,9 @@
 
 import random
 
-import pytest
-
-from bitfront.search.config.bounds import cost_bounds, feasible_share, reference_point, violations
+from bitfront.search.config.bounds import cost_bounds
 from bitfront.spaces.space import costs_of, random_value
 from bitfront.trainables.cost import task_cost_table
-from bitfront.trainables.errors import UserError
 
 
 def walk(space, seed=0, **fixed):
@@ -80,35 +77,6 @@ def test_full_precision_in_the_space_gets_no_plan(make_space):
     assert not any(name.startswith("plan.") for name in drawn)
 
 
-def test_bounds_hold_for_random_points_and_are_reached(make_space):
-    _, space = make_space("space.model.width=[8, 16]", "space.model.depth=[3, 5]")
-    bounds = cost_bounds(space)
-    rng = random.Random(0)
-    seen = [space.costs(space.random_point(rng)) for _ in range(300)]
-    for name, (low, high) in bounds.items():
-        values = [costs[name] for costs in seen]
-        assert low <= min(values)
-        assert max(values) <= high
-    assert min(c["flops"] for c in seen) == bounds["flops"][0]
-
-
-def test_the_feasible_share_follows_the_limit(make_space):
-    config, space = make_space("limits.flops_pct=60")
-    share = feasible_share(config, space)
-    assert 0 < share < 1
-    rng = random.Random(1)
-    broken = [bool(violations(config, space.costs(space.random_point(rng)))) for _ in range(400)]
-    assert share == pytest.approx(1 - sum(broken) / 400, abs=0.1)
-
-
-def test_the_reference_is_chance_and_beyond_full_precision(make_space):
-    config, space = make_space()
-    accuracy, flops = reference_point(config, space)
-    assert accuracy == pytest.approx(0.1)
-    full = task_cost_table(config.task).totals("FFFF")["flops"]
-    assert flops == pytest.approx(1.1 * full)
-
-
 def test_the_size_of_a_finite_space_is_the_number_of_its_points(make_space):
     _, space = make_space("space={method: [bnn, bc], plan: {per: layer}, batch_size: [16, 32]}")
     assert space.size() == 2 * 2 * 2**4
@@ -134,16 +102,3 @@ def test_one_part_at_a_time_and_one_level_for_all(make_space):
     plan = whole.plan.make(table, lambda key, domain: drawn.setdefault(key, "W"), 0)
     assert (drawn, set(plan)) == ({"plan.all": "W"}, {"W"})
     assert whole.plan.size(table) == 2
-
-
-@pytest.mark.parametrize(
-    ("plan", "message"),
-    [
-        ("{only: blok}", "'blok' is not known, did you mean 'block'"),
-        ("{only: block, level: F}", "is to be binary"),
-        ("{only: block, levels: [B]}", "did you mean 'level'"),
-    ],
-)
-def test_a_wrong_word_in_an_only_plan_gets_a_suggestion(make_config, plan, message):
-    with pytest.raises(UserError, match=message):
-        make_config(f"space.plan={plan}")

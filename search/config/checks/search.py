@@ -1,0 +1,102 @@
+"""What is wrong with a configuration by itself: the name of the search, its sampler, objectives,
+limits and the rows of a paper. `checks.task` is about the task, `checks.space` about the space."""
+
+from __future__ import annotations
+
+from bitfront.search.config.errors import Problems
+from bitfront.search.config.known import COSTS, METRICS, ROBUST, direction, metrics_of, shares
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.ledger.folder import HOME_FILES, is_name
+from bitfront.trainables.errors import UserError, did_you_mean
+
+# What a plan draws once per trial, for the rows of a paper to ask for.
+PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
+# The attack that is measured only when a trial ends.
+LAST_ATTACK = "autoattack"
+
+
+def samplers() -> list[str]:
+    """The names of all samplers."""
+    from bitfront.search.samplers.registry import SAMPLERS  # Optuna
+
+    return SAMPLERS.names()
+
+
+def check_config(config: SearchConfig, problems: Problems) -> None:
+    """Everything that is wrong with the configuration by itself."""
+    _check_name(config.name, problems)
+    known = samplers()
+    if config.search.sampler not in known:
+        sampler = config.search.sampler
+        message = f"'{sampler}' is not known, {did_you_mean(sampler, known)}"
+        problems.add(("search", "sampler"), message)
+    try:
+        metrics = metrics_of(config.kind)
+    except UserError:  # the dataset is unknown, which is reported with the task
+        metrics = METRICS
+    _check_objectives(config, metrics, problems)
+    _check_limits(config, problems)
+    _check_paper(config, metrics, problems)
+
+
+def _check_name(name: str, problems: Problems) -> None:
+    if not is_name(name):
+        problems.add(("name",), f"'{name}': letters, digits, '-', '_' and '.', 64 at most")
+    elif name in HOME_FILES:
+        message = f"'{name}': bitfront keeps something else under this name beside the searches"
+        problems.add(("name",), message)
+
+
+def _check_objectives(config: SearchConfig, metrics: tuple[str, ...], problems: Problems) -> None:
+    given = config.objectives
+    unknown = [key for key in given if key not in (*metrics, *COSTS)]
+    for key in unknown:
+        hint = did_you_mean(key, (*metrics, *COSTS))
+        problems.add(("objectives", key), f"unknown key, {hint}")
+    for key, mode in given.items():
+        wanted = direction(key)
+        if key not in unknown and mode != wanted:
+            message = f"{mode} looks for the worst networks, write {wanted}"
+            problems.add(("objectives", key), message)
+    if not given:
+        problems.add(("objectives",), "a search needs at least one objective")
+    elif not unknown and not set(given) & set(metrics):
+        message = f"nothing to learn: name one of {', '.join(metrics)} as well"
+        problems.add(("objectives",), message)
+    if f"{ROBUST}{LAST_ATTACK}" in given and config.search.early_stopping is not None:
+        problems.add(
+            ("search", "early_stopping"),
+            f"trials are compared midway, but {LAST_ATTACK} is measured at their end: take "
+            f"{ROBUST}pgd20 as the objective",
+        )
+
+
+def _check_limits(config: SearchConfig, problems: Problems) -> None:
+    for key, limit in config.limits.items():
+        path = ("limits", key)
+        if key not in COSTS:
+            problems.add(path, f"unknown key, {did_you_mean(key, COSTS)}")
+        if limit.min is None and limit.max is None:
+            problems.add(path, "give a min, a max or a number")
+        elif limit.min is not None and limit.max is not None and limit.min > limit.max:
+            problems.add(path, "min is above max")
+
+
+def _check_paper(config: SearchConfig, metrics: tuple[str, ...], problems: Problems) -> None:
+    """Rows that no trial of this search, which measures `metrics`, could answer."""
+    paper = config.paper
+    if paper is None:
+        return
+    if paper.metric not in metrics:
+        hint = did_you_mean(paper.metric, metrics)
+        problems.add(("paper", "metric"), f"'{paper.metric}' is no metric, {hint}")
+    known = [*config.space, "method", *PLAN_KEYS]
+    for index, row in enumerate(paper.rows):
+        path = ("paper", "rows", index)
+        if paper.metric in shares() and not 0 <= (row.value or 0) <= 1:
+            message = f"{paper.metric} is a fraction, got {row.value:g}"
+            problems.add((*path, "value"), message)
+        for key in row.where:
+            if key not in known:
+                hint = did_you_mean(key, known)
+                problems.add((*path, "where", key), f"is no key of this space, {hint}")

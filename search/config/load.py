@@ -1,0 +1,145 @@
+"""Loading a search: a YAML file and overrides become, in one pass, a `SearchConfig` and a `Space`.
+All mistakes are reported here, before anything starts, with file, line, key and the nearest valid
+word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from bitfront.search import named
+from bitfront.search.config.checks.search import check_config
+from bitfront.search.config.checks.space import check_space
+from bitfront.search.config.checks.task import check_data, check_model
+from bitfront.search.config.errors import ConfigError, KeyPath, Problems
+from bitfront.search.config.mistakes import mistakes
+from bitfront.search.config.schema import SEARCH_FORMAT, Limit, SearchConfig
+from bitfront.search.config.settle import settled, with_hashes
+from bitfront.search.config.source import Source, override, parse, read
+from bitfront.search.config.space import build_space
+from bitfront.search.urls import know, with_secrets
+from bitfront.spaces.space import Space
+from bitfront.trainables.text_files import check_format
+
+# What a single value may stand for, by its key; a limit has a name of its own.
+_SHORT = {
+    ("limits", "*"): "a number",
+    ("task", "model"): "a name",
+    ("task", "optimizer"): "a name",
+    ("task", "schedule"): "a name",
+    ("task", "pretrain"): "a number of epochs or a file",
+    ("task", "loss", "distill"): "a name",
+    ("search", "early_stopping"): "true or false",
+}
+
+
+def load(
+    path: Path, assignments: Sequence[str] = (), name: str | None = None
+) -> tuple[SearchConfig, Space]:
+    """The search of a YAML file, with `key=value` assignments applied and, if given, another
+    name."""
+    source = read(path)
+    source.data.setdefault("name", path.stem)
+    return _loaded(source, assignments, name)
+
+
+def load_text(
+    text: str, file: str = "search.yaml", assignments: Sequence[str] = (), name: str | None = None
+) -> tuple[SearchConfig, Space]:
+    """The search of a YAML text; messages name it `file`."""
+    source = parse(text, file)
+    source.data.setdefault("name", "search")
+    return _loaded(source, assignments, name)
+
+
+def _loaded(
+    source: Source, assignments: Sequence[str], name: str | None
+) -> tuple[SearchConfig, Space]:
+    override(source, assignments)
+    check_format(source.data.get("bitfront_search"), SEARCH_FORMAT, f"{source.name}: the search")
+    if name is not None:
+        source.data["name"] = name
+    _expand_short_limits(source.data)
+    know(source.data)
+    source.data["storage"] = _place(source.data.get("storage"), named.given("storage"))
+    try:
+        config = SearchConfig.model_validate(source.data)
+    except ValidationError as error:
+        raise ConfigError(messages(error, source)) from None
+    problems = Problems()
+    config = settled(config, problems)
+    check_config(config, problems)
+    check_model(config.task, problems)
+    _refuse(problems, source)
+    check_data(config.task, problems)
+    _refuse(problems, source)
+    with problems.at("space"):
+        space = build_space(config)
+    _refuse(problems, source)
+    check_space(config, space, problems)
+    _refuse(problems, source)
+    config = with_hashes(config)
+    return config, replace(space, task=config.task)
+
+
+def _refuse(problems: Problems, source: Source) -> None:
+    """Raise the mistakes found so far, if any: what comes next relies on there being none."""
+    if problems:
+        raise ConfigError([_line(source, p.path, p.message) for p in problems])
+
+
+def _place(given: Any, known: str | None) -> Any:
+    """Where checkpoints go: what the YAML says, with the secrets that are stored nowhere."""
+    if given is None:
+        return known or None
+    return with_secrets(given, known) if isinstance(given, str) else given
+
+
+def _expand_short_limits(data: dict[str, Any]) -> None:
+    """Write a limit that is a bare number as the maximum it is short for."""
+    limits = data.get("limits")
+    if isinstance(limits, dict):
+        for key, limit in limits.items():
+            if isinstance(limit, int | float) and not isinstance(limit, bool):
+                limits[key] = {"max": limit}
+
+
+def messages(error: ValidationError, source: Source) -> list[str]:
+    """A line for everything the schema finds wrong with the source."""
+    found = mistakes(error, source.data, _keys_at, _short_at)
+    return list(dict.fromkeys(_line(source, path, message) for path, message in found))
+
+
+def _line(source: Source, path: KeyPath, message: str) -> str:
+    dotted = ".".join(str(p) for p in path)
+    return f"{source.where(path)} {dotted}: {message}"
+
+
+def _keys_at(path: KeyPath) -> list[str]:
+    """The keys the schema knows below `path`."""
+    model: Any = SearchConfig
+    for part in path:
+        if isinstance(part, int):
+            continue  # an item of a list has the keys of all items
+        field = model.model_fields.get(str(part)) if _is_model(model) else None
+        if field is None:
+            model = Limit if path[0] == "limits" else None
+            break
+        model = next(
+            (t for t in (field.annotation, *get_args(field.annotation)) if _is_model(t)), None
+        )
+    return list(model.model_fields) if _is_model(model) else []
+
+
+def _short_at(path: KeyPath) -> str:
+    """What a single value at `path` may stand for; '' where it may not."""
+    known = ("limits", "*") if path[:1] == ("limits",) and len(path) == 2 else path
+    return _SHORT.get(tuple(map(str, known)), "")
+
+
+def _is_model(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, BaseModel)

@@ -1,0 +1,105 @@
+"""The configuration with everything written out that trials depend on: whole paths, datasets with
+their classes counted, attacks that an objective needs, the settings of a shared pretraining, hashes
+of files. Every function returns a new configuration; the one it is given stays as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bitfront.search.config.errors import Problems
+from bitfront.search.config.known import ROBUST, attacks
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.urls import canonical
+from bitfront.spaces.ready_made import teacher_file
+from bitfront.trainables.data import DATASETS
+from bitfront.trainables.task import Task
+from bitfront.trainables.text_files import whole_path
+
+# A checkpoint that is an artifact of an MLflow run begins so.
+MLFLOW_RUN = "runs:/"
+# Keys of `space` that make trials share a pretraining.
+PRETRAINING = {"pretrain.epochs", "pretrain.binary_epochs"}
+
+
+def is_file(checkpoint: str | None) -> bool:
+    """Whether there is a checkpoint and it is a file here, not an artifact of an MLflow run."""
+    return checkpoint is not None and not checkpoint.startswith(MLFLOW_RUN)
+
+
+def settled(config: SearchConfig, problems: Problems) -> SearchConfig:
+    """The configuration as trials see it; what cannot be settled is noted and stays as it is."""
+    task = _with_whole_paths(config.task, problems)
+    task = _with_counted_data(task, problems)
+    task = _with_measured_attacks(task, config)
+    pretrain = task.pretrain
+    if pretrain.epochs or pretrain.binary_epochs or PRETRAINING & set(config.space):
+        task = task.with_settled_stage()
+    uri, storage = config.tracking.uri, config.storage
+    tracking = config.tracking.model_copy(update={"uri": uri and canonical(uri)})
+    places = {"tracking": tracking, "storage": storage and canonical(storage)}
+    return config.model_copy(update={"task": task, **places})
+
+
+def _with_whole_paths(task: Task, problems: Problems) -> Task:
+    """Workers run in folders of their own: paths of files start at the root."""
+    pretrain, distill = task.pretrain, task.loss.distill
+    if is_file(pretrain.checkpoint):
+        with problems.at("task", "pretrain", "checkpoint"):
+            path = whole_path(str(pretrain.checkpoint))
+            pretrain = pretrain.model_copy(update={"checkpoint": str(path)})
+    if distill.teacher_file is not None:
+        with problems.at("task", "loss", "distill", "teacher"):
+            path = teacher_file(distill.teacher_file)
+            distill = distill.model_copy(update={"teacher": str(path)})
+    loss = task.loss.model_copy(update={"distill": distill})
+    return task.model_copy(update={"pretrain": pretrain, "loss": loss})
+
+
+def _with_counted_data(task: Task, problems: Problems) -> Task:
+    """The names of a user's own datasets say how many classes they have: they are counted here,
+    once."""
+    with problems.at("task", "dataset"):
+        dataset = _counted(task.dataset, task.data_dir)
+        task = task.model_copy(update={"dataset": dataset})
+    other = task.pretrain.binary_dataset
+    if other is not None:
+        with problems.at("task", "pretrain", "binary_dataset"):
+            counted = _counted(other, task.data_dir)
+            pretrain = task.pretrain.model_copy(update={"binary_dataset": counted})
+            task = task.model_copy(update={"pretrain": pretrain})
+    return task
+
+
+def _counted(dataset: str, data_dir: str | None) -> str:
+    """The name of a dataset that exists, with its classes counted where it is the user's own."""
+    name = DATASETS.settle(dataset, data_dir)
+    return DATASETS.get(name).name
+
+
+def _with_measured_attacks(task: Task, config: SearchConfig) -> Task:
+    """Robust accuracy that is optimized or compared with a paper is measured."""
+    names = {*config.objectives, *([config.paper.metric] if config.paper is not None else [])}
+    measured = task.attack.evaluate
+    missing = [a for a in attacks() if f"{ROBUST}{a}" in names and a not in measured]
+    attack = task.attack.model_copy(update={"evaluate": [*measured, *missing]})
+    return task.model_copy(update={"attack": attack})
+
+
+def with_hashes(config: SearchConfig) -> SearchConfig:
+    """The configuration with the sha256 of a checkpoint and of a teacher, so that another file is
+    noticed."""
+    task = config.task
+    pretrain, distill = task.pretrain, task.loss.distill
+    files = {"checkpoint": pretrain.checkpoint, "teacher": distill.teacher_file}
+    if not any(map(is_file, files.values())):
+        return config
+    from bitfront.trainables.training.checkpoint_files import file_digest
+
+    found = {name: file_digest(Path(str(file))) for name, file in files.items() if is_file(file)}
+    if "checkpoint" in found:
+        pretrain = pretrain.model_copy(update={"sha256": found["checkpoint"]})
+    if "teacher" in found:
+        distill = distill.model_copy(update={"sha256": found["teacher"]})
+    loss = task.loss.model_copy(update={"distill": distill})
+    task = task.model_copy(update={"pretrain": pretrain, "loss": loss})
+    return config.model_copy(update={"task": task})

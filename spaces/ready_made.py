@@ -1,0 +1,37 @@
+"""The YAMLs that come with bitfront: searches and recipes of teachers, found by name. What is in
+them is read in `search.config` and `search.recipes`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from bitfront.trainables.errors import UserError, did_you_mean
+from bitfront.trainables.text_files import whole_path
+
+HERE = Path(__file__).parent
+
+
+def searches() -> dict[str, Path]:
+    """The searches that come with bitfront, by name."""
+    return {path.stem: path for path in sorted((HERE / "searches").glob("*.yaml"))}
+
+
+def search_file(text: str) -> Path:
+    """The path of a search YAML: a file, or a ready-made search by its name."""
+    known = searches()
+    if text in known and not os.path.isfile(text):
+        return known[text]
+    path = Path(text)
+    if path.suffix in (".yaml", ".yml") or os.path.exists(text):
+        return path
+    raise UserError(
+        f"'{text}' is neither a file nor a ready-made search, {did_you_mean(text, known)}"
+    )
+
+
+def teacher_file(text: str) -> Path:
+    """The path of a teacher: a file, or the recipe of a ready-made teacher by its name."""
+    path = whole_path(text)
+    known = {recipe.stem: recipe for recipe in (HERE / "teachers").glob("*.yaml")}
+    return known.get(text, path) if not path.exists() else path
