@@ -3,6 +3,7 @@
 import io
 import json
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from bitfront.search.ledger.folder import SearchFolder, write_atomically
 from bitfront.search.results.results import Results
 from bitfront.search.session.session import Session
 from bitfront.search.tracking import server
+from bitfront.terminal.final_training import result_text
 from bitfront.terminal.progress import Progress
 from bitfront.terminal.status import STATUS_HEADERS, status_row
 from bitfront.trainables.errors import UserError
@@ -80,6 +82,18 @@ def test_validate_says_what_was_checked_when_no_file_was_given(capsys):
     )
     assert main(["validate", "quickstart"]) == 0
     assert capsys.readouterr().out.startswith("quickstart: valid")
+
+
+@pytest.mark.parametrize(("seeds", "said"), [(1, "over 1 seed, "), (2, "over 2 seeds, ")])
+def test_a_final_training_counts_its_seeds(make_config, seeds, said):
+    quality = make_config().quality
+    trained = [
+        SimpleNamespace(seed=n, bytes=100, checkpoint="x", metrics={"test_accuracy": 0.9})
+        for n in range(seeds)
+    ]
+    recipe = SimpleNamespace(quality=quality, kind=make_config().kind, expected={})
+    result = SimpleNamespace(seeds=trained, mean=0.9, spread=0.0, epochs=3, train_examples=9)
+    assert said in " ".join(result_text(recipe, result).split())
 
 
 def test_the_help_of_csv_says_that_rows_are_points():
