@@ -321,15 +321,11 @@ def _make_searches(home: Path, folder: Path) -> None:
     from bitfront.search.config.schema import from_source
     from bitfront.search.config.source import parse
     from bitfront.search.config.space import build_space
-    from bitfront.search.ledger.folder import (
-        SearchFolder,
-        selections_folder,
-        stages_folder,
-        write_atomically,
-    )
+    from bitfront.search.ledger.folder import SearchFolder, selections_folder, stages_folder
     from bitfront.search.ledger.ledger import Ledger
     from bitfront.search.recipes.finals import FinalTraining, note_finals
     from bitfront.search.session.selection import write_selection
+    from bitfront.trainables.files import write_atomically
     from bitfront.trainables.selectors import SelectionSpec, select
     from bitfront.trainables.selectors.selection import store
 

@@ -32,10 +32,11 @@ from bitfront.search.config.schema import from_source
 from bitfront.search.config.source import parse
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.stored import stored_config
+from bitfront.trainables.files import write_atomically
 
 YAML = """\
 name: live

@@ -23,8 +23,9 @@ from benchmarks.table import Row, bar, csv_path, format_table, write_csv
 from bitfront.search.config import schema as config
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
+from bitfront.trainables.files import write_atomically
 
 SEARCH = """\
 name: made-up

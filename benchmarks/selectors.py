@@ -177,7 +177,7 @@ def scoring_seconds(threads: int) -> list[dict[str, Any]]:
     import torch
 
     from bitfront.trainables.data import Arrays
-    from bitfront.trainables.selectors.scoring import Scoring
+    from bitfront.trainables.selectors.scores.scoring import Scoring
     from bitfront.trainables.training.checkpoint_files import weights_of
     from bitfront.trainables.training.network import Network
 

@@ -341,3 +341,27 @@ def _drawn(draw: Draw, name: str, domain: Domain) -> Any:
     if domain.size == 1:
         return ends(domain)[0]
     return draw(name, domain)
+
+
+def middle(domain: Domain) -> Any:
+    """The first choice of a domain, or the middle of its range."""
+    if isinstance(domain, Choice):
+        return domain.values[0]
+    low, high = domain.low, domain.high
+    value = math.sqrt(low * high) if domain.log else (low + high) / 2
+    if isinstance(domain, Int):
+        steps = round((value - domain.low) / domain.step)
+        return domain.low + steps * domain.step
+    return value
+
+
+def recorded(space: Space, draw: Draw) -> dict[str, Any]:
+    """The parameters that a walk of the space draws, by name."""
+    drawn: dict[str, Any] = {}
+
+    def record(name: str, domain: Domain) -> Any:
+        drawn[name] = draw(name, domain)
+        return drawn[name]
+
+    space.walk(record)
+    return drawn

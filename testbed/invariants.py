@@ -25,13 +25,13 @@ def undisturbed(search: str) -> list[Any]:
     from bitfront.search.config.space import build_space
     from bitfront.search.ledger.folder import SearchFolder
     from bitfront.search.session.session import Session
-    from bitfront.trainables.worker.worker import Trial
+    from bitfront.trainables.worker.worker import Worker
 
     config = from_source(parse(search, "search.yaml"))
     with TemporaryDirectory() as folder:
         session = Session(config, build_space(config), SearchFolder(Path(folder)), None)
         while (entry := session.ask()) is not None:
-            trial = Trial(session.trial_config(entry))
+            trial = Worker(session.trial_config(entry))
             result = trial.step()
             while not result["done"]:
                 result = trial.step()

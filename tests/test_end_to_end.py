@@ -17,7 +17,7 @@ import yaml
 from mlflow import MlflowClient
 
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.ledger.ledger import read_entries
+from bitfront.search.ledger.reader import read_entries
 from testbed.rig import processes
 
 TOKEN = secrets.token_hex(32)
@@ -263,7 +263,7 @@ def test_export_train_and_the_packed_checkpoint(finished):
 
     from bitfront.trainables import packed
     from bitfront.trainables.data import load_test
-    from bitfront.trainables.training.loop import evaluate
+    from bitfront.trainables.training.evaluation import evaluate
 
     points = finished.json("front", "e2e")["points"]
     out = finished.call("export", "e2e", "--budget", "100%")

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.layers.pruning import BlockCost, block_cost, mask_bytes
 from bitfront.trainables.models import MODELS, Shape, build_model
 from bitfront.trainables.plan import (
@@ -299,7 +299,7 @@ def _cached_table(
         with torch.device("meta"):
             model = build_model(name, dict(params), shape, classes)
     except (RuntimeError, OverflowError) as error:  # more weights than can be counted
-        reason = (str(error).splitlines() or [""])[0]
+        reason = first_line(error)
         raise UserError(
             f"model {name} cannot be made for shape {shape} and {classes:,} classes: {reason}"
         ) from None

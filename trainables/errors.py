@@ -41,6 +41,16 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"one of: {shown}"
 
 
+def first_line(error: BaseException, typed: bool = False) -> str:
+    """The first line of an error's message, or the name of its type where the message is empty.
+    With `typed` the name of the type stands before the line."""
+    lines = str(error).strip().splitlines()
+    name = type(error).__name__
+    if not lines:
+        return name
+    return f"{name}: {lines[0]}" if typed else lines[0]
+
+
 def bounded(message: str) -> str:
     """A message of a length that fits a terminal, whatever input it repeats, and that can be
     printed everywhere."""

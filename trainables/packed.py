@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from bitfront.trainables.data import DATASETS
-from bitfront.trainables.errors import UserError, quoted
+from bitfront.trainables.errors import UserError, first_line, quoted
 from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixed
 from bitfront.trainables.layers.inputs import SignInput, quantize_input
 from bitfront.trainables.layers.pruning import as_bitmap
@@ -151,7 +151,7 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
     except UserError as error:
         raise UserError(f"{path}: damaged: {error.message}") from None
     except Exception as error:  # what torch and numpy say of tensors that do not fit has no end
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         raise UserError(f"{path}: its tensors do not fit its own description: {reason}") from None
     if not isinstance(notes, dict):
         raise UserError(f"{path}: damaged: its notes")

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from yaml.constructor import ConstructorError
 
-from bitfront.trainables.errors import UserError, quoted
+from bitfront.trainables.errors import UserError, first_line, quoted
 
 # Far beyond what a person or a search writes, and read within seconds.
 MOST_YAML_BYTES = 1_000_000
@@ -87,7 +87,7 @@ def parse_json(text: str | bytes, name: str) -> Any:
     except json.JSONDecodeError as error:
         raise UserError(f"{name}:{error.lineno} damaged: {error.msg}") from None
     except (ValueError, RecursionError, TypeError) as error:
-        raise UserError(f"{name}: damaged: {_first_line(error)}") from None
+        raise UserError(f"{name}: damaged: {first_line(error)}") from None
 
 
 def check_format(found: Any, known: int, what: str) -> None:
@@ -202,11 +202,11 @@ def load_yaml(
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or _first_line(error)
+        problem = getattr(error, "problem", None) or first_line(error)
         kind = TooLargeError if isinstance(error, _SizeError) else UserError
         raise kind(f"{name}{line} {fault}: {problem}") from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{name} {fault}: {_first_line(error)}") from None
+        raise UserError(f"{name} {fault}: {first_line(error)}") from None
 
 
 def _refuse_size(mark: Any) -> None:
@@ -248,7 +248,3 @@ def _check_expanded(root: yaml.Node) -> None:
         return known[id(node)]
 
     measure(root)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -13,7 +13,7 @@ from bitfront.terminal import tables as terminal
 from bitfront.terminal.next_commands import after_search
 from bitfront.terminal.plans import FORMS, by_stage, letters
 from bitfront.terminal.tables import count, measured, short
-from bitfront.trainables.tasks import Metric
+from bitfront.trainables.metrics import Metric
 
 COST_HEADS = {"flops_pct": "flops %", "flops_own_pct": "own %"}
 # Left out last where there is no room: they tell points apart.

@@ -19,16 +19,18 @@ from bitfront.search.config.source import Source
 from bitfront.search.front import Objective
 from bitfront.search.urls import canonical, know, with_secrets, without_secrets
 from bitfront.trainables.errors import UserError, did_you_mean, quoted
+from bitfront.trainables.metrics import Metric
 from bitfront.trainables.parameters import Value
-from bitfront.trainables.task import Evaluation, Strict, Task
-from bitfront.trainables.tasks import KINDS, METRIC_NAMES, Kind, Metric, kind_of
+from bitfront.trainables.settings import Evaluation, Strict
+from bitfront.trainables.task import Task
+from bitfront.trainables.tasks import KINDS, Kind, kind_of, metric_names
 from bitfront.trainables.text_files import check_format, dump_yaml, whole_path
 from bitfront.trainables.worker.log import LOG_MB
 from bitfront.trainables.worker.storage import is_url
 
 # Where checkpoints go when the YAML does not say: a cluster knows, and its YAMLs need not.
 STORAGE = "BITFRONT_STORAGE"
-METRICS = tuple(METRIC_NAMES)
+METRICS = metric_names()
 # Of search.yaml; version 0.1 wrote none.
 SEARCH_FORMAT = 1
 # `flops_pct` is of the dearest full-precision network of the space, `flops_own_pct` of the trial's.
@@ -419,7 +421,7 @@ def _settled(config: SearchConfig) -> SearchConfig:
     task = config.task
     stages = {"pretrain.epochs", "pretrain.binary_epochs"}
     if task.pretrain.epochs or task.pretrain.binary_epochs or stages & set(config.space):
-        task = task.with_settled_stage()
+        task = task.with_settled_pretraining()
     checkpoint = task.pretrain.checkpoint
     if checkpoint is not None and not checkpoint.startswith(MLFLOW_RUN):
         from bitfront.trainables.training.checkpoint_files import file_digest

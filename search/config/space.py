@@ -29,16 +29,14 @@ from bitfront.trainables.models import MODELS
 from bitfront.trainables.parameters import Choice, Domain, Float, Int, Param
 from bitfront.trainables.plan import LEVELS, check_plan
 from bitfront.trainables.selectors import RULES, SELECTORS
-from bitfront.trainables.task import (
+from bitfront.trainables.settings import (
     AttackSpec,
     DistillSpec,
     LearningRateSpec,
     LossSpec,
     OptimizerSpec,
-    Task,
-    TrialSpec,
-    with_overrides,
 )
+from bitfront.trainables.task import Task, TrialSpec, with_overrides
 
 # What a plan may decide at once.
 PARTS = ("layer", "block", "stage", "model")
@@ -139,7 +137,7 @@ def _whole_plan(plan: PlanSpace, table: CostTable) -> str:
 
 def _check_attacks(space: Space) -> None:
     """Each method on its own terms: some train against attacks whatever the task says."""
-    from bitfront.trainables.training.attacks import check_attack
+    from bitfront.trainables.training.adversarial import check_attack
 
     changed = {k: ends(d) for k, d in space.overrides.items() if k in ATTACK_DECIDERS}
     for each in itertools.product(*changed.values()):

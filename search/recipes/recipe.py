@@ -19,7 +19,7 @@ from bitfront.search.config.mistakes import first_mistake
 from bitfront.search.config.source import Source
 from bitfront.search.config.source import read as read_yaml
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import NAME, write_atomically
+from bitfront.search.ledger.folder import NAME
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.recipes.final_folder import (
     RESULT,
@@ -32,8 +32,11 @@ from bitfront.search.recipes.final_folder import (
 from bitfront.search.recipes.training_progress import EpochTold, Lines, Shown, ShownTraining
 from bitfront.search.results.results import Results
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.task import Strict, TrialSpec
-from bitfront.trainables.tasks import Kind, Metric, kind_of
+from bitfront.trainables.files import write_atomically
+from bitfront.trainables.metrics import Metric
+from bitfront.trainables.settings import Strict
+from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.tasks import Kind, kind_of
 from bitfront.trainables.text_files import check_format, dump_yaml, read_json, whole_path
 
 if TYPE_CHECKING:
@@ -382,7 +385,7 @@ def train_seed(
     from bitfront.trainables.training.checkpoints import load_state, save_state
     from bitfront.trainables.training.loop import Training
     from bitfront.trainables.training.network import device_from_resources
-    from bitfront.trainables.training.pretraining import StageCache
+    from bitfront.trainables.training.pretraining import PretrainedCache
 
     if job.threads is not None:
         torch.set_num_threads(job.threads)
@@ -396,7 +399,7 @@ def train_seed(
         test,
         device_from_resources(gpus),
         validate_each_epoch=False,
-        stages=StageCache(Path(job.stages)),
+        pretrained=PretrainedCache(Path(job.stages)),
         peers=peers,
     )
     first = peers is None or peers.rank == 0

@@ -12,7 +12,7 @@ from bitfront.search.ledger.folder import list_searches, stages_folder
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import Results
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.tasks import Metric
+from bitfront.trainables.metrics import Metric
 
 
 @dataclass
@@ -91,7 +91,7 @@ def replay_trial(
     from bitfront.trainables.training.loop import Training
     from bitfront.trainables.training.network import device_from_resources
     from bitfront.trainables.training.parts import search_data
-    from bitfront.trainables.training.pretraining import StageCache
+    from bitfront.trainables.training.pretraining import PretrainedCache
 
     if entry.state != TrialState.COMPLETE:
         raise UserError(f"trial {entry.id} is {entry.state}: only a complete one can be replayed")
@@ -102,8 +102,8 @@ def replay_trial(
         task = spec.task.model_copy(update={"data_dir": data_dir})
         spec = spec.model_copy(update={"task": task})
     device = device_from_resources(results.config.resources.whole_gpus)
-    stages = StageCache(stages_folder(results.folder.path.parent))
-    training = Training(spec, *search_data(spec.task), device, stages=stages)
+    stages = PretrainedCache(stages_folder(results.folder.path.parent))
+    training = Training(spec, *search_data(spec.task), device, pretrained=stages)
     quality = results.config.quality
     compared = ["train_loss", *(metric.name for metric in results.config.kind.metrics)]
     while not training.done:

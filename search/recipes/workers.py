@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bitfront.search.cluster import resources as cluster
+from bitfront.search.cluster import connection
+from bitfront.search.cluster.resources import amounts_text
 from bitfront.search.recipes.recipe import SeedJob, train_seed
 from bitfront.search.recipes.training_progress import EpochTold, Shown
 from bitfront.trainables.errors import UserError
@@ -59,14 +60,14 @@ def train_shared(
         check_shareable(job.spec, workers)
     if not jobs:
         return
-    started = cluster.connect(address)
+    started = connection.connect(address)
     try:
-        gpu = gpus > 0 and cluster.offers_gpus()
-        there = cluster.look()
+        gpu = gpus > 0 and connection.offers_gpus()
+        there = connection.look()
         need = {"CPU": float(jobs[0].threads or 1), **({"GPU": 1.0} if gpu else {})}
         fit = there.slots(need)
         if fit < workers and not there.grows:
-            wanted = cluster.amounts_text(need)
+            wanted = amounts_text(need)
             raise UserError(
                 f"--workers {workers}: {fit} fit, with {wanted} each: Ray has {there.text()}",
                 "fewer workers, fewer --threads, or a larger cluster",
@@ -75,7 +76,7 @@ def train_shared(
             _train(job, workers, need, view)
     finally:
         if started:
-            cluster.leave()
+            connection.leave()
 
 
 def _train(job: SeedJob, workers: int, need: dict[str, float], view: Shown) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bitfront.trainables.tasks import Metric
+from bitfront.trainables.metrics import Metric
 
 COST_LABELS = {
     "flops": "FLOPs, MixBin convention",

@@ -28,8 +28,8 @@ from bitfront.search.results.stored import stored_config
 from bitfront.search.session.early_stopping import StoppingReport, report
 from bitfront.search.session.repeats import merged, probabilities
 from bitfront.trainables.errors import UserError, did_you_mean
+from bitfront.trainables.metrics import Metric
 from bitfront.trainables.registry import is_count
-from bitfront.trainables.tasks import Metric
 
 
 def _check_trials(entries: list[Entry], config: SearchConfig) -> None:

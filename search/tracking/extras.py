@@ -80,9 +80,10 @@ def _stages(folder: SearchFolder, entries: Iterable[Entry]) -> list[Extra]:
     specs = {e.spec.model_dump_json(): e.spec for e in entries if e.spec.task.pretrain.active}
     if not specs:
         return []
-    from bitfront.trainables.training.pretraining import binary_stage_spec, stage_spec
+    from bitfront.trainables.training.pretraining import binary_pretraining_spec, pretraining_spec
 
-    made = [make(spec) for spec in specs.values() for make in (stage_spec, binary_stage_spec)]
+    before = (pretraining_spec, binary_pretraining_spec)
+    made = [make(spec) for spec in specs.values() for make in before]
     wanted = {stage.fingerprint(length=64): stage for stage in made if stage is not None}
     found = []
     for file in sorted(stages_folder(folder.path.parent).glob("*.safetensors")):

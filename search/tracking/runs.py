@@ -19,7 +19,7 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.settings import LONGEST, in_a_line, settings_of
 from bitfront.search.tracking.extras import KINDS, Extra, extras_of
 from bitfront.search.urls import canonical, redacted, sqlite_for_mlflow, with_secrets
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.files import refuse_link
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.tasks import kind_of
@@ -43,8 +43,8 @@ def fetch_artifact(artifact: str, uri: str, folder: Path) -> Path:
             artifact, dst_path=str(folder), tracking_uri=uri
         )
     except Exception as error:  # every store has its own types
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{artifact}: MLflow at {uri} does not have it: {first}") from None
+        reason = first_line(error)
+        raise UserError(f"{artifact}: MLflow at {uri} does not have it: {reason}") from None
     path = Path(found)
     if not path.is_file():
         raise UserError(f"{artifact}: a folder; name the file of the weights in it")
@@ -132,7 +132,7 @@ def deliver_extras(config: SearchConfig, folder: SearchFolder) -> str | None:
     except UserError as error:
         return redacted(f"{error.message}; {error.hint}")
     except Exception as error:
-        return first_line(error)
+        return trouble(error)
 
 
 def forget_search_run(config: SearchConfig, folder: SearchFolder) -> None:
@@ -194,6 +194,6 @@ def log_extras(
         client.set_terminated(run, "FINISHED", ended)
 
 
-def first_line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return redacted(f"{type(error).__name__}: {text[0] if text else ''}")[:300]
+def trouble(error: BaseException) -> str:
+    """What MLflow says went wrong, in one line without passwords."""
+    return redacted(first_line(error, typed=True))[:300]

@@ -17,7 +17,7 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.pictures import NO_PICTURES, Pictures
 from bitfront.search.tracking.mirror import STATUS, FrontMetrics, Mirror
-from bitfront.search.tracking.runs import first_line, tracking_uri
+from bitfront.search.tracking.runs import tracking_uri, trouble
 
 FLUSH_SECONDS = 1.0
 LONGEST_BACKOFF = 10.0
@@ -177,7 +177,7 @@ class Tracker:
             mirror.deliver_extras(self._entries.values())
             mirror.finish(state, artifacts, summary)
         except Exception as error:
-            self.last_error = first_line(error)
+            self.last_error = trouble(error)
             return False
         return True
 
@@ -194,7 +194,7 @@ class Tracker:
                 self._flush()
                 delay = FLUSH_SECONDS
             except Exception as error:
-                self.last_error = first_line(error)
+                self.last_error = trouble(error)
                 delay = min(LONGEST_BACKOFF, 2 * delay)
                 # What was on the way may have arrived: the next attempt looks again at what is
                 # there, and makes no run twice.

@@ -61,7 +61,7 @@ def test_help_answers_in_under_half_a_second_and_imports_nothing_heavy():
     assert min(times) < 0.5
 
 
-@pytest.mark.parametrize("words", [["--help"], ["methods"], ["models"], ["datasets"], ["status"]])
+@pytest.mark.parametrize("words", [["--help"], ["methods"], ["datasets"], ["status"]])
 def test_verbs_that_need_no_training_import_neither_torch_nor_ray_nor_mlflow(words, tmp_path):
     program = (
         "import sys; from bitfront.cli import main\n"

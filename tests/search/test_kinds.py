@@ -11,7 +11,7 @@ from bitfront.search.config.bounds import reference_point
 from bitfront.search.config.schema import ConfigError, from_source
 from bitfront.search.config.source import parse
 from bitfront.search.config.space import build_space
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.recipes.recipe import load_recipe, recipe_of, save_recipe, train_recipe
 from bitfront.search.recipes.replay import replay_trial
 from bitfront.search.results.paper import PaperComparison
@@ -22,6 +22,7 @@ from bitfront.terminal.comparisons import paper_text
 from bitfront.terminal.progress import Progress
 from bitfront.terminal.summary import front_summary
 from bitfront.trainables import packed
+from bitfront.trainables.files import write_atomically
 from bitfront.trainables.selectors import select
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.parts import search_data

@@ -14,8 +14,8 @@ import yaml
 from optuna.trial import TrialState, create_trial
 
 from bitfront.search.config.schema import ConfigError
+from bitfront.search.ledger.entry import entry_of
 from bitfront.search.ledger.folder import LEDGER, SearchFolder, find, is_name
-from bitfront.search.ledger.ledger import entry_of
 from bitfront.search.results.results import Results
 from bitfront.search.results.stored import stored_config
 from bitfront.search.session.preparation import fetched, prepare

@@ -1,5 +1,5 @@
-"""Claims about the counters: the numbers of methods.md 4.3 and 4.10, and that `bytes` is what a
-packed checkpoint really holds."""
+"""Claims about the counters: the numbers of docs/methods.md 4.3 and 4.10, and that `bytes` is what
+a packed checkpoint really holds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_halves(k: int) -> str:
     return "".join("B" if i in chosen else "F" for i in range(18))
 
 
-# --- MixBin's flops, methods.md 4.3 and 4.10, D1 ------------------------------------------------
+# --- MixBin's flops, docs/methods.md 4.3 and 4.10, D1 ---------------------------------------------
 
 
 def test_cresnet20_has_the_published_totals(cresnet20: CostTable) -> None:
@@ -64,7 +64,7 @@ def test_half_layers_give_the_printed_percentages(cresnet20, halves, computed) -
     assert cresnet20.totals(with_halves(halves))["flops_pct"] == pytest.approx(computed, abs=1e-4)
 
 
-# Distinct percentages of MixBin's tables, methods.md 4.3.
+# Distinct percentages of MixBin's tables, docs/methods.md 4.3.
 PRINTED = {
     "cresnet20": [
         4.67, 88.78, 77.57, 66.35, 52.33, 32.71, 80.37, 60.75, 43.92, 38.31, 21.49, 10.28, 41.12,

@@ -87,16 +87,20 @@ class Datasets(Registry[DatasetInfo]):
     """The registered data sets, and those of a user's own."""
 
     def __init__(self) -> None:
-        super().__init__("dataset")
+        super().__init__("dataset", package=__package__)
         self.families: dict[str, Family] = {}
 
     def get(self, name: str) -> DatasetInfo:
-        family = self.families.get(name.partition(":")[0]) if ":" in name else None
+        family = self._family(name)
         return super().get(name) if family is None else family.info(name)
+
+    def _family(self, name: str) -> Family | None:
+        self.find()
+        return self.families.get(name.partition(":")[0]) if ":" in name else None
 
     def settle(self, name: str, data_dir: Path | str | None) -> str:
         """The name as a search keeps it: another machine reads the same declaration from it."""
-        family = self.families.get(name.partition(":")[0]) if ":" in name else None
+        family = self._family(name)
         return name if family is None else family.settle(name, data_dir)
 
 

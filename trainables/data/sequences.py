@@ -232,7 +232,7 @@ def _info(name: str, train: str, test: str, size: int, **told: Any) -> DatasetIn
         read_train=partial(_read, name, train),
         read_test=partial(_read, name, test),
         folder=train,
-        kind="tracking",
+        kind="object-tracking",
         find_test=partial(_find_test, test),
         **told,
     )

@@ -110,6 +110,6 @@ DATASETS.add(
         read_train=partial(_read, 240, _TRAIN_SEED),
         read_test=partial(_read, 60, _TEST_SEED),
         embedded=True,
-        kind="tracking",
+        kind="object-tracking",
     ),
 )

@@ -12,7 +12,12 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from bitfront.trainables.layers.quantizers import SignIdentity, sign
-from bitfront.trainables.optimizers import EDGE, logistic_noise, relaxed_scale, relaxed_weight
+from bitfront.trainables.optimizers.bayesbinn import (
+    EDGE,
+    logistic_noise,
+    relaxed_scale,
+    relaxed_weight,
+)
 
 
 class Shared:

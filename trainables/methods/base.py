@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bitfront.trainables import layers
 from bitfront.trainables.parameters import Param, Value, resolve
 from bitfront.trainables.registry import Registry
-from bitfront.trainables.training.phases import Phase
+from bitfront.trainables.training.schedules.phases import Phase
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bitfront.trainables import layers
+from bitfront.trainables import layers, optimizers
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.own_optimizer import OwnOptimizer, _begins_real, rate
 from bitfront.trainables.methods.quantizer_pair import declared_schedule, scheduled
@@ -99,9 +99,9 @@ class BMDMethod(Sharpened):
         from torch.optim import Adam
 
         lr = float(self.values["lr"])
-        from bitfront.trainables.optimizers import MirrorDescent
-
-        return MirrorDescent(latents, lr) if self.exact else Adam(latents, lr, fused=True)
+        if self.exact:
+            return optimizers.MirrorDescent(latents, lr)
+        return Adam(latents, lr, fused=True)
 
     def before_step(self, fraction: float) -> None:
         super().before_step(fraction)

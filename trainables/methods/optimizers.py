@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bitfront.trainables import layers
+from bitfront.trainables import layers, optimizers
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.own_optimizer import OwnOptimizer, _begins_real, rate, share_of
 from bitfront.trainables.parameters import Choice, Float, Param
-from bitfront.trainables.training.phases import Phase
-from bitfront.trainables.training.schedules import Schedule
+from bitfront.trainables.training.schedules.phases import Phase
+from bitfront.trainables.training.schedules.values import Schedule
 
 if TYPE_CHECKING:
     import torch
@@ -117,9 +117,7 @@ class BNEWMethod(OwnOptimizer):
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
         regulariser: Any = self.values["regulariser"]
-        from bitfront.trainables.optimizers import BNEW
-
-        return BNEW(latents, float(self.values["lr"]), regulariser=regulariser)
+        return optimizers.BNEW(latents, float(self.values["lr"]), regulariser=regulariser)
 
     def binary_phases(self, epochs: int, best: bool) -> Sequence[Phase]:
         frozen = share_of(float(self.values["freeze_share"]), epochs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bitfront.trainables import layers
 from bitfront.trainables.methods.base import LatentMethod
 from bitfront.trainables.parameters import Choice, Float, Param
-from bitfront.trainables.training.phases import Phase
+from bitfront.trainables.training.schedules.phases import Phase
 
 if TYPE_CHECKING:
     import torch

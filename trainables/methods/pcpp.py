@@ -4,7 +4,7 @@ the gradient or make the step elsewhere."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from bitfront.trainables.methods.base import METHODS, Method
 from bitfront.trainables.methods.quantizer_pair import (
@@ -16,10 +16,7 @@ from bitfront.trainables.methods.quantizer_pair import (
     scheduled,
 )
 from bitfront.trainables.parameters import Choice, Float, Param
-from bitfront.trainables.training.schedules import Schedule
-
-if TYPE_CHECKING:
-    pass
+from bitfront.trainables.training.schedules.values import Schedule
 
 
 @METHODS.register

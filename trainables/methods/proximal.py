@@ -16,7 +16,7 @@ from bitfront.trainables.methods.quantizer_pair import (
     scheduled,
 )
 from bitfront.trainables.parameters import Choice, Float, Param
-from bitfront.trainables.training.schedules import Schedule
+from bitfront.trainables.training.schedules.values import Schedule
 
 if TYPE_CHECKING:
     from torch import nn

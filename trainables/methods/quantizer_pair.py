@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bitfront.trainables import layers
 from bitfront.trainables.methods.base import LatentMethod
 from bitfront.trainables.parameters import Choice, Float, Int, Param, Value
-from bitfront.trainables.training.phases import Phase
-from bitfront.trainables.training.schedules import Schedule
+from bitfront.trainables.training.schedules.phases import Phase
+from bitfront.trainables.training.schedules.values import Schedule
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

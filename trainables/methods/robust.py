@@ -16,8 +16,8 @@ from bitfront.trainables.methods.pcpp import BinaryConnect
 from bitfront.trainables.methods.pruning import EXPONENT, RATE, Pruned
 from bitfront.trainables.methods.quantizer_pair import FIXED_SCALE, clamp
 from bitfront.trainables.parameters import Choice, Float, Int, Param
-from bitfront.trainables.training.phases import Phase
-from bitfront.trainables.training.schedules import Schedule
+from bitfront.trainables.training.schedules.phases import Phase
+from bitfront.trainables.training.schedules.values import Schedule
 
 if TYPE_CHECKING:
     from torch import nn

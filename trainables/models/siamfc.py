@@ -23,7 +23,7 @@ OUT_SCALE, FEATURES = 1e-3, 10 * 10 * 256
 LARGE = 128
 
 
-@MODELS.declare("siamfc", kind="tracking")
+@MODELS.declare("siamfc", kind="object-tracking")
 class SiamFC(nn.Module):
     """SiamFC on the stem and the first three stages of a ResNet, total stride 8 (4 for search
     regions below 128 pixels); costs are of one search region: the exemplar is embedded once per

@@ -18,10 +18,11 @@ from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Param, Value, resolve
 from bitfront.trainables.registry import Registry
-from bitfront.trainables.task import Strict, Task
+from bitfront.trainables.settings import Strict
+from bitfront.trainables.task import Task
 
 if TYPE_CHECKING:
-    from bitfront.trainables.selectors.scoring import Scoring
+    from bitfront.trainables.selectors.scores.scoring import Scoring
 
 RULES = ("at_least", "nearest")
 # Changed whenever a selector of the same parameters would choose otherwise.

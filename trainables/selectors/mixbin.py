@@ -14,7 +14,7 @@ from bitfront.trainables.parameters import Choice, Float, Int, Param
 from bitfront.trainables.selectors.base import SELECTORS, Ranking, Selector, plan_for_budget
 
 if TYPE_CHECKING:
-    from bitfront.trainables.selectors.scoring import Scoring
+    from bitfront.trainables.selectors.scores.scoring import Scoring
 
 DIRECTION = Param(
     "fp2bin",

@@ -7,26 +7,25 @@ from pathlib import Path
 from bitfront.trainables import checksums
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.files import write_atomically
+from bitfront.trainables.selectors import scores
 from bitfront.trainables.selectors.base import Note, Selection, SelectionSpec
 
 
 def select(
     spec: SelectionSpec,
     selections: Path | None = None,
-    stages: Path | None = None,
+    pretrained: Path | None = None,
     gpus: float = 0.0,
     note: Note = lambda text: None,
 ) -> Selection:
     """The selector's order for a task: looked up in `selections`, else made, which for a trained
-    selector begins with training a network (kept in `stages`)."""
+    selector begins with training a network (kept in `pretrained`)."""
     found = stored(spec, selections) if selections is not None else None
     if found is not None:
         return found
     selector = spec.build()
     if selector.trained:
-        from bitfront.trainables.selectors.scoring import run
-
-        selection = run(selector, spec, stages, gpus, note)
+        selection = scores.run(selector, spec, pretrained, gpus, note)
     else:
         table = task_cost_table(spec.task)
         order = list(selector.order(table, spec.seed))

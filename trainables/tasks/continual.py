@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bitfront.trainables.tasks.base import register
+from bitfront.trainables.tasks.base import KINDS
 from bitfront.trainables.tasks.classification import Classification
 
 if TYPE_CHECKING:
@@ -24,4 +24,4 @@ class Continual(Classification):
         return mean | each
 
 
-register(Continual())
+KINDS.register(Continual())

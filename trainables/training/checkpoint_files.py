@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.packed import FORMAT as PACKED
 
 # Prefixes that wrappers put before every name of a state dict.
@@ -146,9 +146,8 @@ def _torch_file(path: Path) -> Any:
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except Exception as error:  # torch raises a dozen types for a foreign or damaged file
-        first = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"{path}: cannot be read as a state dict: {first}",
+            f"{path}: cannot be read as a state dict: {first_line(error)}",
             "save one with torch.save(model.state_dict(), FILE) or as safetensors",
         ) from None
 

@@ -21,18 +21,19 @@ from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.models import MODELS, build_model
 from bitfront.trainables.models.surgery import attentions
-from bitfront.trainables.task import DistillSpec, Task, TrialSpec
+from bitfront.trainables.settings import DistillSpec
+from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.text_files import MOST_YAML_BYTES, load_yaml, read_text
-from bitfront.trainables.training.attacks import adversarial_loss
+from bitfront.trainables.training.adversarial import adversarial_loss
 from bitfront.trainables.training.checkpoint_files import (
     file_digest,
     load_weights,
     match,
     read_checkpoint,
 )
-from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.network import Network, laid_out
-from bitfront.trainables.training.pretraining import starting_weights, trained_stage
+from bitfront.trainables.training.pretraining import pretrained_weights, starting_weights
+from bitfront.trainables.training.run import Run
 
 # (network, examples, labels) -> loss.
 Loss = Callable[[nn.Module, Any, Tensor], Tensor]
@@ -159,33 +160,34 @@ class Distillation:
         return loss
 
 
-def make_loss(training: Training, teacher: nn.Module | None = None) -> Loss:
-    """The loss the task asks for. The random generators are as before afterwards, so that a
-    resumed run, which needs its teacher again, goes on as the uninterrupted one."""
-    kind, task = training.kind, training.spec.task
+def make_loss(run: Run, teacher: nn.Module | None = None) -> Loss:
+    """The loss the task asks for. The random generators are restored afterwards, so that a resumed
+    run, which loads its teacher again, continues exactly as the uninterrupted one."""
+    kind, task = run.kind, run.spec.task
     spec = task.loss
-    if training.spec.adversary != "none":
-        return adversarial_loss(training)
+    if run.spec.adversary != "none":
+        return adversarial_loss(run)
     if spec.distill.kind == "none":
         return lambda model, x, y: kind.loss(model(x), y, task)
-    devices = [training.device] if training.device.type == "cuda" else []
+    devices = [run.device] if run.device.type == "cuda" else []
     with torch.random.fork_rng(devices):
-        found = load_teacher(training) if teacher is None else teacher
-    found = laid_out(found.to(training.device))
+        found = load_teacher(run) if teacher is None else teacher
+    found = laid_out(found.to(run.device))
     return Distillation(spec.distill, found.eval().requires_grad_(False), spec.label_smoothing)
 
 
 # --- the teacher --------------------------------------------------------------------------------
 
 
-def load_teacher(training: Training) -> nn.Module:
-    """The teacher of a training run, trained first if it is a stage or a recipe nobody has."""
-    task = training.spec.task
+def load_teacher(run: Run) -> nn.Module:
+    """The teacher of a training run; a pretraining or a recipe that has no file yet is trained
+    first."""
+    task = run.spec.task
     distill = task.loss.distill
     if distill.teacher_file is None:
-        found = starting_weights(training)
+        found = starting_weights(run)
         if found is None:
-            raise UserError(_NO_STAGE)
+            raise UserError(_NO_PRETRAINING)
         return _with_weights(task, *found)
     path = Path(distill.teacher_file)
     if distill.sha256 is not None and file_digest(path) != distill.sha256:
@@ -195,16 +197,16 @@ def load_teacher(training: Training) -> nn.Module:
     if _is_recipe(path):
         spec = read_recipe(path)
         network = Network(spec)
-        load_weights(network.model, trained_stage(training, spec), str(path))
+        load_weights(network.model, pretrained_weights(run, spec), str(path))
         return network.model
     if _is_packed(path):
         return packed.load(path)[0]
     return _with_weights(task, read_checkpoint(path), str(path))
 
 
-_NO_STAGE = (
-    "loss.distill.teacher: there is no full-precision stage to learn from: give task.pretrain, or "
-    "a file as the teacher"
+_NO_PRETRAINING = (
+    "loss.distill.teacher: there is no full-precision pretraining to learn from: give "
+    "task.pretrain, or a file as the teacher"
 )
 
 
@@ -293,7 +295,7 @@ def _teacher_on_meta(task: Task) -> nn.Module:
         if task.pretrain.epochs:
             return _build(task)
         if task.pretrain.checkpoint is None:
-            raise UserError(_NO_STAGE)
+            raise UserError(_NO_PRETRAINING)
         path = Path(task.pretrain.checkpoint)
     else:
         path = Path(distill.teacher_file)

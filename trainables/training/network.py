@@ -15,9 +15,9 @@ from bitfront.trainables.task import TrialSpec
 
 
 def memory_format(model: nn.Module) -> torch.memory_format:
-    """Channels last where there are convolutions: they are a fifth faster so (traps.md). Except
-    where a strided 1x1 convolution has fewer than 8 inputs: torch 2.15 writes past the end of a
-    buffer in its backward pass on a CPU, and the process dies."""
+    """Channels last where there are convolutions, which are a fifth faster so (docs/design.md 7.4),
+    except where a strided 1x1 convolution has fewer than 8 inputs: torch 2.15 writes past the end
+    of a buffer in its backward pass on a CPU, and the process dies."""
     convs = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
     unsafe = any(
         m.in_channels < 8 and set(m.kernel_size) == {1} and set(m.stride) != {1} for m in convs

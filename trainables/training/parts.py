@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from bitfront.trainables.data import Part, load_train, split
 from bitfront.trainables.task import Task
-
-if TYPE_CHECKING:
-    pass
 
 
 def search_data(task: Task) -> tuple[Part, Part]:

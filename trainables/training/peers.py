@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from bitfront.trainables.attacks import TRAINING_ATTACKS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import TrialSpec
 
@@ -73,8 +74,9 @@ def check_shareable(spec: TrialSpec, workers: int) -> None:
         )
     if spec.task.batch_size // workers < 2:
         raise UserError(f"--workers {workers}: batch norms need 2 examples a worker")
-    if workers > 1 and spec.adversary == "fgsm-atta":
+    visits = spec.adversary != "none" and TRAINING_ATTACKS.get(spec.adversary).visits
+    if workers > 1 and visits:
         raise UserError(
-            "fgsm-atta keeps a perturbation for every example, on the worker that saw it last: "
-            "it trains on one worker"
+            f"{spec.adversary} keeps a perturbation for every example, on the worker that saw it "
+            "last: it trains on one worker"
         )

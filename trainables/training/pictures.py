@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from bitfront.trainables.data import DATASETS, Arrays, pixel_statistics
+from bitfront.trainables.methods import build_method
+from bitfront.trainables.methods.quantizer_pair import QuantizerPair
 from bitfront.trainables.plan import BINARY_INPUTS
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ FRACTIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MOST_LAYERS, MOST_CELLS = 12, 32
 
 
-def pictures(training: Training) -> dict[str, dict[str, Any]]:
+def pictures_of(training: Training) -> dict[str, dict[str, Any]]:
     """By name, those that the trial has."""
     made = {
         "predictions": predictions(training),
@@ -45,9 +47,6 @@ def pictures(training: Training) -> dict[str, dict[str, Any]]:
 def quantizer(spec: TrialSpec) -> dict[str, Any] | None:
     """F and B of the method's pair at fractions of its schedule: what a latent becomes, and how
     much of its gradient it hears; of a network with binary inputs, those of the inputs too."""
-    from bitfront.trainables.methods import build_method
-    from bitfront.trainables.methods.quantizer_pair import QuantizerPair
-
     method = build_method(spec.method, dict(spec.params))
     if not isinstance(method, QuantizerPair) or method.pair().shifted or set(spec.plan) == {"F"}:
         return None

@@ -19,7 +19,9 @@ from typing import Any
 import ray
 from ray import tune
 
+from bitfront.trainables import training
 from bitfront.trainables.data import lend
+from bitfront.trainables.errors import first_line
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.telling import heard_by
@@ -32,7 +34,7 @@ STATE_FILE = "state.pt"
 FETCH_SECONDS = 60.0
 
 
-class Trial(tune.Trainable):
+class Worker(tune.Trainable):
     """Built anew from each config; nothing of the trial before survives `reset_config`.
 
     Faults are results, not exceptions: Ray would end the actor and lose the seconds it took to
@@ -70,29 +72,26 @@ class Trial(tune.Trainable):
     def _build(self) -> None:
         import torch
 
-        from bitfront.trainables.training.checkpoints import load_state
-        from bitfront.trainables.training.loop import Training
-        from bitfront.trainables.training.network import device_from_resources
-        from bitfront.trainables.training.parts import search_data
-        from bitfront.trainables.training.pretraining import StageCache
-
         _collect_garbage()
         config = self._config
         limit_memory(config.get("memory"))
         if _is_worker():
             limit_log(config.get("log_mb"))
         torch.set_num_threads(max(1, int(config.get("threads", 1))))
-        device = device_from_resources(float(config.get("gpus", 0)))
+        device = training.device_from_resources(float(config.get("gpus", 0)))
         if device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
             torch.backends.cudnn.deterministic = True
         spec = TrialSpec.model_validate(config["spec"])
-        stages = StageCache(Path(config["stages"])) if "stages" in config else None
-        self._training = Training(spec, *search_data(spec.task), device, stages=stages)
+        # The folder keeps the name it had in version 0.1.
+        cache = config.get("stages")
+        pretrained = training.PretrainedCache(Path(cache)) if cache is not None else None
+        data = training.search_data(spec.task)
+        self._training = training.Training(spec, *data, device, pretrained=pretrained)
         if self._stored is not None:
             self._not_read = fetch(self._stored, self._state)
-        if load_state(self._training, self._state, self._note_damage):
+        if training.load_state(self._training, self._state, self._note_damage):
             self._resumed_from = self._training.epochs_done
             self._just_resumed = True
 
@@ -110,34 +109,32 @@ class Trial(tune.Trainable):
             shorten_log()
 
     def _epoch(self) -> dict[str, Any]:
-        training = self._training
-        metrics = dict(training.history[-1] if training.done else training.epoch())
+        run = self._training
+        metrics = dict(run.history[-1] if run.done else run.epoch())
         metrics["measured"] = list(metrics)
-        if training.done:
-            from bitfront.trainables.training.pictures import pictures
-
-            training.network.verify()
+        if run.done:
+            run.network.verify()
             # As text: Ray takes nested results apart before a searcher sees them.
-            metrics["picture"] = json.dumps(pictures(training))
-        if training.done or self._just_resumed:
+            metrics["picture"] = json.dumps(training.pictures_of(run))
+        if run.done or self._just_resumed:
             # The driver may be another one than that which heard of the earlier epochs.
-            metrics["history"] = list(training.history)
+            metrics["history"] = list(run.history)
             self._just_resumed = False
-        if not training.done and training.epochs_done % self._every == 0:
+        if not run.done and run.epochs_done % self._every == 0:
             metrics |= self._save()
         if self._not_read is not None:
             metrics["not_saved"], self._not_read = self._not_read, None
         if self._damaged is not None:
             metrics["damaged"], self._damaged = self._damaged, None
         if self._config.get("measure"):
-            memory = gpu.gpu_memory(training.device)
+            memory = gpu.gpu_memory(run.device)
             if memory is not None:
                 metrics["gpu_memory"] = memory
         return {
             **metrics,
             "resumed_from": self._resumed_from,
             "worker": os.getpid(),
-            "done": training.done,
+            "done": run.done,
         }
 
     def _note_damage(self, reason: str) -> None:
@@ -147,29 +144,23 @@ class Trial(tune.Trainable):
     def _save(self) -> dict[str, str]:
         """Keep the checkpoint. Where the disk is full or away the trial goes on without: it would
         only begin again if its worker died too."""
-        from bitfront.trainables.training.checkpoints import save_state
-
         try:
-            save_state(self._training, self._state)
+            training.save_state(self._training, self._state)
             if self._stored is not None:
                 storage.write(self._stored, self._state.read_bytes())
         except Exception as error:  # torch and every object store have faults of their own
-            return {"not_saved": f"{self._stored or self._state}: {_first_line(error)}"}
+            return {"not_saved": f"{self._stored or self._state}: {first_line(error)[:300]}"}
         return {}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        from bitfront.trainables.training.checkpoints import save_state
-
         if self._training is None:
             self._build()
-        save_state(self._training, Path(checkpoint_dir) / STATE_FILE)
+        training.save_state(self._training, Path(checkpoint_dir) / STATE_FILE)
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        from bitfront.trainables.training.checkpoints import load_state
-
         folder = checkpoint if isinstance(checkpoint, str) else checkpoint.path
         self._build()
-        load_state(self._training, Path(folder) / STATE_FILE, self._note_damage)
+        training.load_state(self._training, Path(folder) / STATE_FILE, self._note_damage)
 
     def cleanup(self) -> None:
         self._training = None
@@ -232,16 +223,12 @@ def fetch(stored: str, state: Path, patience: float = FETCH_SECONDS) -> str | No
             break
         except Exception as error:  # every object store has faults of its own
             if time.monotonic() + pause > deadline:
-                return f"{stored}: {_first_line(error)}"
+                return f"{stored}: {first_line(error)[:300]}"
         time.sleep(pause)
         pause = min(10.0, 2 * pause)
     if content is not None:
         write_atomically(state, content)
     return None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
 _built = 0

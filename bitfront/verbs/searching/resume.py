@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from bitfront.search.cluster.client import is_client, run_there
+from bitfront.search.cluster.ray_client import is_client, run_there
 from bitfront.search.config.schema import SearchConfig, from_source
 from bitfront.search.config.source import parse
 from bitfront.search.ledger.folder import SearchFolder

@@ -12,7 +12,7 @@ from bitfront import cli
 from bitfront.search.config.schema import from_source
 from bitfront.search.config.source import parse
 from bitfront.search.config.space import build_space
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.results.results import Results
 from bitfront.terminal import tables as terminal
@@ -21,6 +21,7 @@ from bitfront.terminal.plans import by_stage, counts, letters, runs, totals
 from bitfront.terminal.status import status_table
 from bitfront.terminal.summary import front_summary, front_table
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.files import write_atomically
 
 QUICK = """\
 name: a-search-with-a-rather-long-name-of-its-own

@@ -12,8 +12,9 @@ from bitfront.dashboards.pages.server import HomeSource
 from bitfront.search.config.schema import from_source
 from bitfront.search.config.source import parse
 from bitfront.search.config.space import build_space
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
+from bitfront.trainables.files import write_atomically
 
 TINY = """\
 name: tiny

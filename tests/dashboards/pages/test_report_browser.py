@@ -183,11 +183,12 @@ def _tracked_search(home: Path):
     from bitfront.search.config.schema import from_source
     from bitfront.search.config.source import parse
     from bitfront.search.config.space import build_space
-    from bitfront.search.ledger.folder import SearchFolder, write_atomically
+    from bitfront.search.ledger.folder import SearchFolder
     from bitfront.search.session.launch import summarize
     from bitfront.search.session.session import Session
     from bitfront.search.session.status_line import StatusLine
     from bitfront.search.tracking.tracker import Tracker
+    from bitfront.trainables.files import write_atomically
     from bitfront.verbs.launch import shown_on
 
     text = (

@@ -15,7 +15,7 @@ from bitfront.cli import main
 from bitfront.search.config.schema import from_source
 from bitfront.search.config.source import parse
 from bitfront.search.config.space import build_space
-from bitfront.search.ledger.folder import NAME, SearchFolder, write_atomically
+from bitfront.search.ledger.folder import NAME, SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.recipes.finals import FILE, FinalTraining, final_trainings, note_finals
 from bitfront.search.recipes.recipe import (
@@ -30,6 +30,7 @@ from bitfront.search.results.results import Results
 from bitfront.search.results.stored import stored_config
 from bitfront.search.tracking.extras import extras_of
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.files import write_atomically
 
 TINY = """\
 name: tiny

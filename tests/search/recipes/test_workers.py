@@ -10,7 +10,8 @@ from bitfront.trainables.data import load_test, load_train
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.training.checkpoints import save_state
-from bitfront.trainables.training.loop import Training, evaluate
+from bitfront.trainables.training.evaluation import evaluate
+from bitfront.trainables.training.loop import Training
 
 TASK = {
     "dataset": "digits",

@@ -11,7 +11,7 @@ from bitfront import cli
 from bitfront.dashboards.figures.front.overlay import Overlay
 from bitfront.search.config.bounds import cost_bounds
 from bitfront.search.config.space import build_space
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.results.comparison import Comparison
 from bitfront.search.results.figure_data import front_points
@@ -21,6 +21,7 @@ from bitfront.search.tracking.runs import run_name
 from bitfront.spaces.space import costs_of
 from bitfront.terminal.summary import front_summary, front_table
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.files import write_atomically
 from bitfront.trainables.task import with_overrides
 
 WIDTHS = "space.model.width=[4, 16, 64]"

@@ -18,7 +18,7 @@ from bitfront.dashboards.pages.live_pieces import trial_row
 from bitfront.dashboards.pages.panel import trial_data
 from bitfront.dashboards.pages.report import report_html
 from bitfront.dashboards.search_files import write_figures
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.recipes.replay import find_trial
 from bitfront.search.results.figure_data import front_points
 from bitfront.search.results.reader import view_of
@@ -30,6 +30,7 @@ from bitfront.search.tracking.runs import run_name
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.summary import front_summary, front_table
+from bitfront.trainables.files import write_atomically
 
 WIDTHS = ["space.model.width=[4, 16, 64]", "search.trials=40", "search.confirm=0.4"]
 NUMBERED = re.compile(r"\bt\d{4}\b")

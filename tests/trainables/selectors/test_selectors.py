@@ -1,5 +1,5 @@
 """Claims about selectors: every registered one passes the same conformance suite, and the fixed
-ones reproduce the printed rows of methods.md 4.3 and 4.4."""
+ones reproduce the printed rows of docs/methods.md 4.3 and 4.4."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ def test_nearest_over_full_layers_reproduces_the_mixbin_rows(budget, achieved) -
 def test_what_was_found_is_found_again_without_work(tmp_path, monkeypatch) -> None:
     first = select(spec_of("mixbin-grad"), tmp_path)
     monkeypatch.setattr(
-        "bitfront.trainables.selectors.scoring.run", lambda *a: pytest.fail("worked")
+        "bitfront.trainables.selectors.scores.run", lambda *a: pytest.fail("worked")
     )
     assert select(spec_of("mixbin-grad"), tmp_path) == first
     (file,) = tmp_path.iterdir()
@@ -259,11 +259,11 @@ def test_what_was_found_is_found_again_without_work(tmp_path, monkeypatch) -> No
 
 
 def test_selectors_share_one_pretraining(tmp_path, monkeypatch) -> None:
-    select(spec_of("mixbin-grad"), stages=tmp_path)
+    select(spec_of("mixbin-grad"), pretrained=tmp_path)
     monkeypatch.setattr(
-        "bitfront.trainables.training.pretraining.train_stage", lambda *a: pytest.fail("trained")
+        "bitfront.trainables.training.pretraining.pretrain", lambda *a: pytest.fail("trained")
     )
-    found = select(spec_of("mixbin-loss"), stages=tmp_path)
+    found = select(spec_of("mixbin-loss"), pretrained=tmp_path)
     assert found.order == selection_of("mixbin-loss").order
     assert found.training_epochs == 2
 

@@ -4,17 +4,16 @@ import sqlite3
 
 import pytest
 
-from bitfront.search.cluster.doctor import _disk
-from bitfront.search.cluster.node_probe import NodeProbe
-from bitfront.search.cluster.nodes import (
+from bitfront.search.cluster.doctor import _disk, check_ledger
+from bitfront.search.cluster.node_checks import (
     Node,
     _answers,
     _clock,
     _versions,
     check_cluster,
-    check_ledger,
     check_storage,
 )
+from bitfront.search.cluster.node_probe import NodeProbe
 from bitfront.search.ledger.disks import file_system_of, network_disk
 
 

@@ -1,9 +1,8 @@
-"""Checks of a cluster and of what its nodes share, for `bitfront doctor --address`: each node is
-asked itself, by an actor that is sent there."""
+"""Checks of a cluster and of the storage its nodes share, for `bitfront doctor --address`: an actor
+on every node answers for it (node_probe.py). Checks of this machine are in doctor.py."""
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 from collections import Counter
@@ -13,21 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from bitfront.search.cluster import node_probe
-from bitfront.search.cluster.doctor import Check
-from bitfront.search.cluster.resources import connect, leave, look
-from bitfront.search.ledger.disks import network_disk
-from bitfront.search.urls import canonical, know, redacted, sqlite_path, with_driver
+from bitfront.search.cluster.checks import Check
+from bitfront.search.cluster.connection import connect, leave, look
+from bitfront.search.urls import redacted
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.worker import storage as shared
 
 NODE_SECONDS = 90.0
-# Times in ledger and MLflow are compared to tell interrupted from running: seconds matter little.
+# How far clocks may differ: times in ledger and MLflow tell interrupted trials from running ones.
 CLOCK_SECONDS = 5.0
 
 
 @dataclass
 class Node:
-    """One node and what it said."""
+    """One node and its answers; None where it gave none."""
 
     address: str
     probe: Any
@@ -36,7 +34,7 @@ class Node:
 
 
 def check_cluster(address: str, storage: str | None = None) -> list[Check]:
-    """Everything that is asked of the cluster; the connection is closed again."""
+    """Connect to the cluster, run all checks, and leave it again."""
     try:
         connect(address)
     except UserError as error:
@@ -52,7 +50,7 @@ def check_cluster(address: str, storage: str | None = None) -> list[Check]:
 
 
 def _ask_nodes() -> list[Node]:
-    """An actor on every node, all started before any is waited for."""
+    """The nodes with their answers. Actors start on all nodes before any answer is waited for."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -78,18 +76,18 @@ def _answer(reference: Any, deadline: float) -> Any:
 
     try:
         return ray.get(reference, timeout=max(1.0, deadline - time.monotonic()))
-    except Exception:  # late, dead on arrival, or gone: the node does not answer
+    except Exception:  # late, not started, or lost: the node does not answer
         return None
 
 
 def _clock_difference(probe: Any) -> float | None:
-    """Seconds the node's clock is ahead, less what the question itself took."""
+    """Seconds the node's clock is ahead of ours; 0 where the request took longer than that."""
     before = time.time()
-    told = _answer(probe.now.remote(), time.monotonic() + 10)
+    theirs = _answer(probe.now.remote(), time.monotonic() + 10)
     after = time.time()
-    if told is None:
+    if theirs is None:
         return None
-    ahead = told - (before + after) / 2
+    ahead = theirs - (before + after) / 2
     unsure = (after - before) / 2
     return 0.0 if abs(ahead) <= unsure else ahead
 
@@ -117,20 +115,20 @@ def _answers(nodes: list[Node]) -> Iterator[Check]:
 
 
 def _versions(nodes: list[Node]) -> Iterator[Check]:
-    """Every package must be the same everywhere, python up to its last number."""
+    """Whether all nodes have our version of every package, of Python up to its patch number."""
     mine = node_probe.NodeProbe("").facts()["versions"]
     for package, here in mine.items():
         found = Counter(n.facts["versions"][package] for n in nodes if n.facts is not None)
-        told = ", ".join(f"{version} ({count})" for version, count in found.items())
+        versions = ", ".join(f"{version} ({count})" for version, count in found.items())
         same = {_without_patch(v) if package == "python" else v for v in (here, *found)}
         if package == "bitfront" and "missing" in found:
             advice = "bitfront submit sends the code along; else: pip install -e . on every node"
-            yield Check("bitfront on all nodes", "WARN", told, advice)
+            yield Check("bitfront on all nodes", "WARN", versions, advice)
         elif len(same) > 1:
             advice = f"install {package} {here} everywhere, or use what the cluster has here"
-            yield Check(f"{package} on all nodes", "FAIL", f"{told}; here {here}", advice)
+            yield Check(f"{package} on all nodes", "FAIL", f"{versions}; here {here}", advice)
         else:
-            yield Check(f"{package} on all nodes", "PASS", told)
+            yield Check(f"{package} on all nodes", "PASS", versions)
 
 
 def _without_patch(version: str) -> str:
@@ -141,21 +139,21 @@ def _clock(nodes: list[Node]) -> Check:
     ahead = {n.address: n.clock for n in nodes if n.clock is not None}
     worst = max(map(abs, ahead.values()), default=0.0)
     if worst > CLOCK_SECONDS:
-        told = ", ".join(f"{a}: {s:+.1f} s" for a, s in ahead.items() if abs(s) > CLOCK_SECONDS)
-        return Check("clocks", "FAIL", told, "run an NTP client on every node: timedatectl")
+        late = ", ".join(f"{a}: {s:+.1f} s" for a, s in ahead.items() if abs(s) > CLOCK_SECONDS)
+        return Check("clocks", "FAIL", late, "run an NTP client on every node: timedatectl")
     return Check("clocks", "PASS", f"{worst:.2f} s apart at most")
 
 
 def check_storage(storage: str, nodes: list[Node]) -> Check:
-    """Every node reads what is written here, and writes what is read here."""
+    """Whether every node reads a file written here, and writes one that is read here."""
     name, shown = "storage", redacted(storage)
     folder = shared.join(storage, f"bitfront-doctor-{secrets.token_hex(4)}")
     known = shared.join(folder, "file-driver")
     try:
         shared.write(known, b"here")
     except Exception as error:  # every file system has faults of its own
-        told = f"{shown} cannot be written: {type(error).__name__}: {error}"
-        return Check(name, "FAIL", told, "does it exist, and may this user write there?")
+        fault = f"{shown} cannot be written: {type(error).__name__}: {error}"
+        return Check(name, "FAIL", fault, "does it exist, and may this user write there?")
     try:
         asked = [
             (node, place, node.probe.shares.remote(known, place))
@@ -178,35 +176,9 @@ def _fault(node: Node, place: str, answer: Any, deadline: float) -> str | None:
     import ray
 
     try:
-        told = ray.get(answer, timeout=max(1.0, deadline - time.monotonic()))
+        fault = ray.get(answer, timeout=max(1.0, deadline - time.monotonic()))
     except Exception as error:
-        told = type(error).__name__
-    if told is None and shared.read(place) is None:
-        told = "what it wrote is not seen here: not shared"
-    return None if told is None else f"{node.address} {told}"
-
-
-def check_ledger(url: str) -> Check:
-    """Whether the database answers, and whether it is one that many may use."""
-    from sqlalchemy import create_engine, text
-
-    know(url)
-    url, shown = canonical(url), redacted(url)
-    file = sqlite_path(url)
-    if file is not None:
-        folder = file.parent
-        if not os.access(folder, os.W_OK):
-            return Check("ledger", "FAIL", f"{shown}: {folder} cannot be written", "mkdir it")
-        disk = network_disk(folder)
-        if disk is not None:
-            advice = "SQLite corrupts on network disks: a local disk of the head, or PostgreSQL"
-            return Check("ledger", "FAIL", f"{shown} is on a network disk ({disk})", advice)
-    try:
-        with create_engine(with_driver(url)).connect() as connection:
-            connection.execute(text("SELECT 1"))
-    except Exception as error:  # drivers raise types of their own; a missing one is an ImportError
-        first = redacted(str(error).splitlines()[0])
-        advice = "is the server up, may this user log in, is its driver here? "
-        advice += "pip install 'bitfront[postgres]'"
-        return Check("ledger", "FAIL", f"{shown}: {first}", advice)
-    return Check("ledger", "PASS", f"{shown} answers")
+        fault = type(error).__name__
+    if fault is None and shared.read(place) is None:
+        fault = "what it wrote is not seen here: not shared"
+    return None if fault is None else f"{node.address} {fault}"

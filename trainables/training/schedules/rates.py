@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import nn
 
-from bitfront.trainables.task import LearningRateSpec, OptimizerSpec
-from bitfront.trainables.training.schedules import Schedule, Steps
-
-if TYPE_CHECKING:
-    pass
+from bitfront.trainables.settings import LearningRateSpec, OptimizerSpec
+from bitfront.trainables.training.schedules.values import Schedule, Steps
 
 
 class LearningRate:

@@ -1,5 +1,5 @@
-"""A space as the sampler of our own sees it: settings in which every plan has its price, and
-points as rows of numbers. No trial is proposed here."""
+"""A space as `free-cost` sees it: contexts (all parameters but the plan) with the exact cost of
+every level in each, and points as rows of numbers. Nothing is proposed or modelled here."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bitfront.search.samplers.registry import middle
-from bitfront.search.samplers.surrogate import Floats, Rows
-from bitfront.spaces.space import FreePlan, Space, random_value
+from bitfront.search.samplers.surrogate.model import Floats, Rows
+from bitfront.spaces.space import FreePlan, Space, middle, random_value
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.parameters import Choice, Domain, Int
 from bitfront.trainables.task import TrialSpec
@@ -24,7 +23,9 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Context:
-    """All of a point but its plan, and what every level of every group of the plan costs there."""
+    """All parameters of a point but its plan, with the cost of every level of every group of
+    layers. The cost of a plan is the sum over its groups: c(plan) = base + sum_g deltas[g,
+    level_g]."""
 
     key: tuple[Any, ...]
     params: dict[str, Any]
@@ -32,26 +33,26 @@ class Context:
     groups: tuple[str, ...]
     levels: tuple[str, ...]
     base: Floats
-    """(costs,): of the plan of first levels"""
+    """(costs,): the costs of the plan that has the first level everywhere"""
     deltas: Floats
-    """(groups, levels, costs): relative to the first level"""
+    """(groups, levels, costs): the differences to the first level"""
 
     def costs(self, codes: Codes) -> Floats:
-        """(plans, costs) of plans given as level indices, (plans, groups)."""
+        """The costs, (plans, costs), of plans given as level indices, (plans, groups)."""
         if not self.groups:
             return np.repeat(self.base[None], len(codes), 0)
         picked = self.deltas[np.arange(len(self.groups))[None], codes]
         return np.asarray(self.base + picked.sum(1))
 
     def point(self, codes: Codes) -> dict[str, Any]:
-        """The parameters of one plan here, as the space draws them."""
+        """The point with this plan, as the space draws it."""
         plan = {g: self.levels[c] for g, c in zip(self.groups, codes, strict=True)}
         return self.params | plan
 
 
 @dataclass(frozen=True)
 class Known:
-    """A trial's point."""
+    """The point of a trial, with its exact costs."""
 
     context: Context
     codes: Codes
@@ -64,8 +65,8 @@ Block = tuple[Context, Codes]
 
 @dataclass(frozen=True)
 class Encoder:
-    """Points of a space as rows of numbers. Which parameters apply may depend on the method and
-    the model drawn: there are columns for those of the contexts it was made from."""
+    """Turns points into rows of numbers. Which parameters apply may depend on the method and the
+    model drawn: there are columns for all parameters of the contexts it was made from."""
 
     groups: dict[str, int]
     numeric: dict[str, int]
@@ -85,8 +86,8 @@ class Encoder:
         return Encoder(_columns(sorted(groups)), _columns(numeric), _columns(category), levels)
 
     def rows(self, context: Context, codes: Codes, trend: Floats) -> Rows:
-        """Rows of plans (n, groups) in one context. A group, number or category that does not
-        apply has a value of its own."""
+        """Rows of plans (n, groups) in one context. A group or category that does not apply has a
+        value of its own, a number the middle of its range."""
         n = len(codes)
         one_hot = np.zeros((n, len(self.groups), self.levels + 1), dtype=np.float32)
         absent = np.ones(len(self.groups), dtype=bool)
@@ -114,7 +115,7 @@ class Encoder:
 
 @dataclass
 class Atlas:
-    """What the sampler knows of a space, worked out once: contexts with their costs."""
+    """The contexts of a space that were met so far, with their costs. Kept between asks."""
 
     space: Space
     costs: Sequence[str]
@@ -129,8 +130,8 @@ class Atlas:
         return len(self.space.plan.levels) if isinstance(self.space.plan, FreePlan) else 1
 
     def context(self, params: dict[str, Any], rng: random.Random | None = None) -> Context:
-        """The context of these parameters; those that apply and are not given are drawn, or in
-        the middle of their domains."""
+        """The context of these parameters. Those that apply and are not given are drawn with `rng`,
+        or without it taken from the middle of their domains."""
         chosen: dict[str, Any] = {}
         domains: dict[str, Domain] = {}
         groups: list[str] = []
@@ -173,8 +174,8 @@ class Atlas:
 
         zeros = [0] * len(groups)
         base, other = priced(zeros), priced([len(free.levels) - 1] * len(groups))
-        # Most settings have no part in the cost: two plans that cost what they cost elsewhere say
-        # that all do.
+        # Most parameters do not change the cost: where two opposite plans cost what they cost in
+        # another context, all plans do.
         kind = (spec.method, groups)
         for known_base, known_other, deltas in self._deltas.get(kind, []):
             if np.array_equal(known_base, base) and np.array_equal(known_other, other):
@@ -205,7 +206,7 @@ class Atlas:
 
 
 def mapped(context: Context, codes: Codes, other: Context, rng: np.random.Generator) -> Codes:
-    """A plan carried to another context, group by name; groups it lacks are drawn."""
+    """The plan in another context: groups of the same name keep their level, others are drawn."""
     if context.groups == other.groups:
         return codes
     known = dict(zip(context.groups, codes, strict=True))
@@ -214,7 +215,7 @@ def mapped(context: Context, codes: Codes, other: Context, rng: np.random.Genera
 
 
 def nearby(domain: Domain, value: Any, rng: random.Random) -> Any:
-    """A value not far from this one."""
+    """A random value near this one; of a category any value."""
     if isinstance(domain, Choice):
         if _is_category(domain):
             return rng.choice(domain.values)

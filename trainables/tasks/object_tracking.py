@@ -1,5 +1,5 @@
-"""Tracking: the balanced logistic loss of SiamFC, and OTB's measures of tracked sequences
-(methods.md 4.7)."""
+"""Object tracking in image sequences: the balanced logistic loss of SiamFC (Bertinetto et al.,
+ECCVW 2016), and the measures of OTB (docs/methods.md 4.7)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from bitfront.trainables.data import DatasetInfo, in_order
-from bitfront.trainables.tasks.base import Kind, Metric, register
+from bitfront.trainables.metrics import Metric
+from bitfront.trainables.tasks.base import KINDS, Kind
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -19,9 +20,10 @@ POSITIVE_SHARE = 16 / 128
 LOSS_BATCH = 64
 
 
-class Tracking(Kind):
-    name = "tracking"
-    networks = "tracking"
+class ObjectTracking(Kind):
+    name = "object-tracking"
+    aliases = ("tracking",)
+    networks = "object-tracking"
     metrics = (
         Metric("val_auc", "success AUC", ideal=1.0),
         Metric("val_precision", "precision at 20 px", ideal=1.0),
@@ -38,7 +40,7 @@ class Tracking(Kind):
     def evaluate(self, model: nn.Module, part: Any) -> dict[str, float]:
         import torch
 
-        from bitfront.trainables.tasks.tracker import measure, track
+        from bitfront.trainables.tasks.object_tracker import measure, track
 
         model.eval()
         with torch.no_grad():
@@ -73,4 +75,4 @@ def balanced_logistic(responses: Tensor, places: Tensor) -> Tensor:
     return (weights * losses).sum((1, 2)).mean()
 
 
-register(Tracking())
+KINDS.register(ObjectTracking())

@@ -1,6 +1,6 @@
-"""`--address ray://HEAD:10001`, Ray's client. Ray Tune would move itself to the cluster and leave
-the ledger here, so the whole command runs on the head instead, in an actor that lives as long as
-this process; what it prints comes back, ctrl-C goes there."""
+"""`--address ray://HEAD:10001`, Ray's client. Ray Tune would run on the cluster while the ledger
+stays here, so the whole command runs on the head instead, in an actor that lives as long as this
+process: its output is printed here, and ctrl-C is sent to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bitfront.search.cluster.jobs import run_words, shipped_code
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 
 SCHEME = "ray://"
 POLL_SECONDS = 0.5
@@ -31,7 +31,7 @@ def is_client(address: str | None) -> bool:
 
 
 class CommandThere:
-    """A bitfront command on the head, as a child of the actor this becomes."""
+    """An actor on the head that runs a bitfront command as its child process."""
 
     def __init__(self, words: Sequence[str], file: tuple[str, str] | None) -> None:
         import ray
@@ -44,7 +44,7 @@ class CommandThere:
         given = [*words, "--address", context.gcs_address]
         if "--home" not in words:
             given += ["--home", home]
-        # Its workers get the code that came with us too.
+        # The workers of the command get the code that was sent with this actor.
         job = json.dumps({"runtime_env": dict(context.runtime_env)})
         self.printed = folder / "output"
         with self.printed.open("w") as output:
@@ -57,8 +57,8 @@ class CommandThere:
             )
 
     def read(self, start: int) -> tuple[str, int | None]:
-        """What was printed after `start` characters, and the exit code once there is one, which
-        ends it: the files are gone then."""
+        """What was printed after the first `start` characters, and the exit code once the command
+        has ended; its files are deleted then."""
         code = self.process.poll()
         text = self.printed.read_text(encoding="utf-8")[start:]
         if code is not None:
@@ -70,7 +70,7 @@ class CommandThere:
 
 
 def run_there(args: Namespace) -> int:
-    """The verb with its options on the head; its exit code."""
+    """Run the verb with its options on the head; return its exit code."""
     words, path = run_words(args)
     file = (path.name, path.read_text(encoding="utf-8")) if path is not None else None
     for flag in ("quiet", "dry_run", "json"):
@@ -84,9 +84,8 @@ def run_there(args: Namespace) -> int:
     try:
         _connect(args.address, code)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        first = str(error).splitlines()[0]
         raise UserError(
-            f"no Ray client server answers at {args.address}: {first}",
+            f"no Ray client server answers at {args.address}: {first_line(error)}",
             "ray start --head listens on port 10001; python and ray must be of the same version "
             "there; or send the search away: bitfront submit --address http://HEAD:8265",
         ) from None
@@ -99,7 +98,8 @@ def run_there(args: Namespace) -> int:
 
 
 def _connect(address: str, code: dict[str, Any]) -> None:
-    """Ray starts a process for every client; on a busy head that fails now and then."""
+    """Connect, with a few attempts: Ray starts a process per client, which a busy head may fail
+    to."""
     import ray
 
     for attempt in range(ATTEMPTS):
@@ -113,7 +113,7 @@ def _connect(address: str, code: dict[str, Any]) -> None:
 
 
 def _follow(actor: object) -> int:
-    """Print what comes until the command ends; a ctrl-C is passed on, and its end waited for."""
+    """Print the output until the command ends, and return its exit code. A ctrl-C is passed on."""
     import ray
 
     shown = 0

@@ -1,7 +1,6 @@
-"""A Gaussian process over plans and hyperparameters, and what it says a point may add to a front.
-
-It models the quality of a point only: the cost is known exactly (design.md 5). Arrays in, arrays
-out; no trial, space or study is known here."""
+"""The Gaussian process of `free-cost` over plans and hyperparameters. It models the quality of a
+point only, since the cost is known exactly. Arrays in, arrays out; what a point may add to a front
+is in `fronts.py`."""
 
 from __future__ import annotations
 
@@ -10,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
-from scipy.special import ndtr
 
 Floats = NDArray[np.float64]
 
-# The kernel's parameters are fitted on no more rows than this: they are few, and settle early.
+# The kernel's parameters are fitted to no more rows than this: they are few.
 FIT_ROWS = 120
 SWEEPS = 3
 JITTER = 1e-6
@@ -22,12 +20,13 @@ JITTER = 1e-6
 
 @dataclass(frozen=True)
 class Rows:
-    """Points as a model sees them, one a row."""
+    """Points as the model sees them, one per row."""
 
     levels: NDArray[np.float32]
     """(n, groups x levels) one-hot: the level of every group of the plan"""
     trend: Floats
-    """(n, 2) in [0, 1]: the cost of the point, and how dear its levels are on average"""
+    """(n, 2) in [0, 1]: the cost of the point, and the mean over its groups of the rank of its
+    level between the cheapest (0) and the dearest (1)"""
     numeric: Floats
     """(n, numeric parameters) in [0, 1]"""
     category: NDArray[np.int64]
@@ -53,20 +52,21 @@ class Rows:
 
 @dataclass(frozen=True)
 class _Relations:
-    """How alike two sets of points are, before the kernel's parameters are known."""
+    """What the kernel needs of every pair of points, apart from its parameters."""
 
     trend: Floats
+    """2 t . t'"""
     differing: Floats
-    """how many groups of the plan differ"""
+    """h: how many groups of the plan differ"""
     distance: list[Floats]
-    """squared, one array a numeric parameter"""
+    """(u_i - u'_i)^2, an array per numeric parameter"""
     mismatches: Floats
-    """how many categorical parameters differ"""
+    """m: how many categorical parameters differ"""
 
 
 @dataclass
 class _Scales:
-    """The kernel's parameters, as logarithms, with the priors they are drawn to."""
+    """The logarithms of the kernel's parameters, each with a normal prior."""
 
     names: list[str]
     values: Floats
@@ -107,16 +107,35 @@ class _Scales:
 
 
 class QualityModel:
-    """quality = constant + trend along the cost + a part a layer + everything jointly + noise.
+    """quality = constant + trend along the cost + a term per layer + a joint term + noise.
 
-    A layer's part is what binarizing it costs on average; the joint part decays with the number
-    of layers in which two plans differ, and with the distance of their hyperparameters. Parameters
-    of the kernel are fitted by their marginal likelihood."""
+    The quality, standardized, is a Gaussian process with the covariance
+
+        k(x, x') = 1 + 2 a_t t.t' + 4 a_l (1 - 1/L - h/G) + a_j exp(-h/r - s) + a_s exp(-s)
+        s(x, x') = sum_i (u_i - u'_i)^2 / (2 l_i^2) + q m
+
+    of two points x and x', where t is their place on the cost axis (`Rows.trend`), h the number of
+    the G groups of the plan in which they have different levels, L the number of levels of a group
+    in a row, u_i their numeric parameters and m the number of categorical parameters in which they
+    differ. The five terms: a constant; a linear trend; what each level of each layer contributes on
+    its own, centred over the levels (an additive kernel: Duvenaud, Nickisch and Rasmussen, 2011,
+    arXiv:1112.4394); all parameters jointly, decaying with the Hamming distance of the plans (the
+    overlap of categories: Ru et al., 2020, arXiv:1906.08878); and the hyperparameters alone. In
+    `_Scales`: a_t "trend", a_l "layers", a_j "joint", a_s "settings", r "reach", l_i "length i",
+    q "mismatch", and "noise" for the variance of a finished trial.
+
+    With y the observations, K their covariance and N the diagonal of their noise variances, mean
+    and variance at x are (Rasmussen and Williams, 2006, eq. 2.25 and 2.26)
+
+        mu(x) = k_x^T (K + N)^-1 y,    sigma^2(x) = k(x, x) - k_x^T (K + N)^-1 k_x
+
+    and the parameters maximize the logarithm of their posterior, the marginal likelihood (eq. 2.30)
+    with log-normal priors."""
 
     def __init__(
         self, rows: Rows, quality: Floats, extra_noise: Floats, rng: np.random.Generator
     ) -> None:
-        """`extra_noise` is the variance a row has beyond that of a finished trial."""
+        """`extra_noise` is the variance of a row beyond that of a finished trial."""
         self._groups = round(float(rows.levels[0].sum()))
         self._levels = rows.levels.shape[1] // max(1, self._groups)
         self._shift = float(quality.mean())
@@ -129,11 +148,11 @@ class QualityModel:
 
     @property
     def noise_sd(self) -> float:
-        """Spread of a finished trial around its expectation: what another seed would change."""
+        """Standard deviation of a finished trial around its expectation: the effect of the seed."""
         return float(np.sqrt(self._scales["noise"])) * self._scale
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of the quality, noise not counted."""
+        """mu and sigma of the quality without noise."""
         cross = self._kernel(self._relations(rows, self._rows), self._scales)
         mean = cross @ self._weights
         solved = solve_triangular(self._factor, cross.T, lower=True, check_finite=False)
@@ -142,8 +161,8 @@ class QualityModel:
         return mean * self._scale + self._shift, spread * self._scale
 
     def believe(self, rows: Rows) -> None:
-        """Take the expectation of points that are being trained for their result, so that the next
-        proposal goes elsewhere."""
+        """Add points that are being trained as if their expectation were their result, so that the
+        next proposal differs from them."""
         mean, _ = self.predict(rows)
         self._rows = Rows.stack([self._rows, rows])
         self._y = np.append(self._y, (mean - self._shift) / self._scale)
@@ -151,6 +170,7 @@ class QualityModel:
         self._condition()
 
     def _condition(self) -> None:
+        """Factor K + N and solve for (K + N)^-1 y."""
         kernel = self._kernel(self._relations(self._rows, self._rows), self._scales)
         self._factor = _cholesky(kernel, self._scales["noise"] + self._extra)
         half = solve_triangular(self._factor, self._y, lower=True, check_finite=False)
@@ -172,6 +192,7 @@ class QualityModel:
         )
 
     def _kernel(self, relations: _Relations, scales: _Scales) -> Floats:
+        """k of every pair."""
         joint = -relations.differing / scales["reach"]
         settings: Floats | None = None
         if "settings" in scales.names:
@@ -183,7 +204,6 @@ class QualityModel:
             joint = joint + settings
         kernel = 1.0 + scales["trend"] * relations.trend
         if self._groups:
-            # Centred over the levels: 2 for equal plans of two levels, -2 for opposite ones.
             share = relations.differing / self._groups
             kernel += 4 * scales["layers"] * (1 - 1 / self._levels - share)
         kernel += scales["joint"] * np.exp(joint)
@@ -192,6 +212,7 @@ class QualityModel:
         return kernel
 
     def _own_variance(self, rows: Rows) -> Floats:
+        """k(x, x) of every row."""
         own = 1.0 + self._scales["joint"] + 2 * self._scales["trend"] * (rows.trend**2).sum(1)
         if self._groups:
             own += 4 * self._scales["layers"] * (1 - 1 / self._levels)
@@ -200,7 +221,8 @@ class QualityModel:
         return np.asarray(own)
 
     def _fit(self, rng: np.random.Generator) -> _Scales:
-        """Coordinate search: few parameters, a likelihood of a millisecond, no gradients."""
+        """The parameters by coordinate search: they are few, and a likelihood takes a
+        millisecond."""
         rows, y, extra = self._rows, self._y, self._extra
         if len(y) > FIT_ROWS:
             chosen = np.sort(rng.choice(len(y), FIT_ROWS, replace=False))
@@ -222,13 +244,15 @@ class QualityModel:
     def _likelihood(
         self, relations: _Relations, y: Floats, extra: Floats, scales: _Scales
     ) -> float:
+        """The logarithm of the posterior of the parameters, but for a constant."""
         factor = _cholesky(self._kernel(relations, scales), scales["noise"] + extra)
         half = solve_triangular(factor, y, lower=True, check_finite=False)
         return float(-0.5 * half @ half - np.log(np.diag(factor)).sum()) + scales.log_prior
 
 
 def _cholesky(kernel: Floats, noise: Floats | float) -> Floats:
-    """The factor of kernel and noise; rounding is made up for by a little more noise."""
+    """The Cholesky factor of kernel plus noise; where rounding makes that indefinite, of a little
+    more noise."""
     diagonal = np.diag_indices_from(kernel)
     size = float(np.abs(kernel[diagonal]).mean())
     for more in (JITTER, 1e-4 * size, 1e-2 * size):
@@ -239,76 +263,3 @@ def _cholesky(kernel: Floats, noise: Floats | float) -> Floats:
         except np.linalg.LinAlgError:
             continue
     raise ValueError("the kernel is not positive definite")
-
-
-@dataclass(frozen=True)
-class Staircase:
-    """The best quality so far as a function of the cost, up to a reference point."""
-
-    cost: Floats
-    quality: Floats
-    reference_cost: float
-    reference_quality: float
-
-    @staticmethod
-    def of(quality: Floats, cost: Floats, worst: float, dearest: float) -> Staircase:
-        index = staircase_index(quality, cost)
-        index = index[(quality[index] > worst) & (cost[index] < dearest)]
-        return Staircase(cost[index], quality[index], dearest, worst)
-
-    def at(self, cost: Floats) -> Floats:
-        """The best quality among points that cost no more."""
-        steps = np.searchsorted(self.cost, cost, side="right")
-        return np.concatenate([[self.reference_quality], self.quality])[steps]
-
-    def expected_improvement(self, cost: Floats, mean: Floats, spread: Floats) -> Floats:
-        """Hypervolume a point is expected to add: its cost is exact, its quality Gaussian. Over
-        each step of the staircase that the point is not dearer than, the step's width times the
-        expected excess over its height."""
-        begins = np.concatenate([[-np.inf], self.cost])
-        ends = np.append(self.cost, self.reference_cost)
-        heights = np.concatenate([[self.reference_quality], self.quality])
-        widths = np.clip(ends[None] - np.maximum(begins[None], cost[:, None]), 0.0, None)
-        z = (mean[:, None] - heights[None]) / spread[:, None]
-        excess = spread[:, None] * (z * ndtr(z) + np.exp(-0.5 * z * z) / np.sqrt(2 * np.pi))
-        return np.asarray((widths * excess).sum(1))
-
-
-def staircase_index(quality: Floats, cost: Floats) -> NDArray[np.intp]:
-    """Indices of the non-dominated points, cheapest first."""
-    order = np.lexsort((-quality, cost))
-    ranked = quality[order]
-    before = np.concatenate([[-np.inf], np.maximum.accumulate(ranked)[:-1]])
-    return np.asarray(order[ranked > before])
-
-
-def additive_front(gain: Floats, cost: Floats, buckets: int = 128) -> NDArray[np.int64]:
-    """The plans that are best at each cost if every layer's part in quality and cost adds up:
-    the exact front of the additive model by dynamic programming over the cost in `buckets`.
-
-    `gain` and `cost` are (groups, levels); returns (plans, groups) of level indices."""
-    groups, levels = gain.shape
-    saved = cost - cost.min(1, keepdims=True)
-    unit = float(saved.max(1).sum()) / buckets or 1.0
-    steps = np.rint(saved / unit).astype(np.int64)
-    size = int(steps.max(1).sum()) + 1
-    best = np.full(size, -np.inf)
-    best[0] = 0.0
-    choice = np.zeros((groups, size), dtype=np.int64)
-    for group in range(groups):
-        options = np.full((levels, size), -np.inf)
-        for level in range(levels):
-            step = steps[group, level]
-            options[level, step:] = best[: size - step] + gain[group, level]
-        choice[group] = options.argmax(0)
-        best = options.max(0)
-    reachable = np.flatnonzero(np.isfinite(best))
-    ends = reachable[
-        best[reachable] > np.concatenate([[-np.inf], np.maximum.accumulate(best[reachable])[:-1]])
-    ]
-    plans = np.zeros((len(ends), groups), dtype=np.int64)
-    at = ends.copy()
-    for group in reversed(range(groups)):
-        plans[:, group] = choice[group, at]
-        at = at - steps[group, plans[:, group]]
-    return plans

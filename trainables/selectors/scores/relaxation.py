@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bitfront.trainables.methods import Method, build_method
 from bitfront.trainables.selectors.base import flops_saved
-from bitfront.trainables.selectors.scoring import Scoring
+from bitfront.trainables.selectors.scores.scoring import Scoring
 from bitfront.trainables.telling import tell
 from bitfront.trainables.training.loop import Training
 

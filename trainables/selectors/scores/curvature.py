@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from bitfront.trainables.data import in_order
 from bitfront.trainables.layers.quantizers import sign
 from bitfront.trainables.layers.weights import mean_magnitude
-from bitfront.trainables.selectors.scoring import MeanLoss, Scoring
+from bitfront.trainables.selectors.scores.scoring import MeanLoss, Scoring
 from bitfront.trainables.telling import tell
 
 # A second derivative keeps the graph of the first: less at a time.

@@ -26,8 +26,8 @@ from bitfront.trainables.selectors.base import (
     ascending,
     flops_saved,
 )
-from bitfront.trainables.selectors.selection import select
-from bitfront.trainables.task import LossSpec, TrialSpec
+from bitfront.trainables.settings import LossSpec
+from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tasks import kind_of
 from bitfront.trainables.telling import tell
 from bitfront.trainables.training.checkpoint_files import load_weights, weights_of
@@ -35,7 +35,7 @@ from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.network import Network, device_from_resources
 from bitfront.trainables.training.norms import RECALIBRATION_EXAMPLES, kept_statistics, recalibrate
 from bitfront.trainables.training.parts import search_data
-from bitfront.trainables.training.pretraining import StageCache, train_stage
+from bitfront.trainables.training.pretraining import PretrainedCache, pretrain
 
 # (output, labels) -> mean loss.
 MeanLoss = Callable[[Tensor, Tensor], Tensor]
@@ -43,12 +43,12 @@ Scores = Callable[["Switchable", list[int], dict[str, Value]], dict[int, float]]
 
 
 def run(
-    selector: Selector, spec: SelectionSpec, stages: Path | None, gpus: float, note: Note
+    selector: Selector, spec: SelectionSpec, pretrained: Path | None, gpus: float, note: Note
 ) -> Selection:
     """Let a trained selector work, and write down what it found and what it took."""
     started = time.perf_counter()
     with torch.random.fork_rng():
-        scoring = Scoring(spec, stages, gpus, note)
+        scoring = Scoring(spec, pretrained, gpus, note)
         ranking = selector.rank(scoring)
     return Selection(
         spec=spec,
@@ -151,7 +151,7 @@ class Scoring:
     def __init__(
         self,
         spec: SelectionSpec,
-        stages: Path | None = None,
+        pretrained: Path | None = None,
         gpus: float = 0.0,
         note: Note = lambda text: None,
         data: tuple[Part, Part] | None = None,
@@ -160,7 +160,7 @@ class Scoring:
         self.kind = kind_of(spec.task.dataset)
         self.table = task_cost_table(spec.task)
         self.device = device_from_resources(gpus)
-        self.stages = stages
+        self.cache = None if pretrained is None else PretrainedCache(pretrained)
         self.gpus = gpus
         self.note = note
         parts = search_data(spec.task) if data is None else data
@@ -201,9 +201,9 @@ class Scoring:
         self.note(f"pretraining: {spec.task.epochs} epochs, every layer {kind}")
         self.training_epochs += spec.task.epochs
         data = (self.train, self.validation, self.device)
-        if self.stages is None:
-            return weights_of(train_stage(spec, *data).model)
-        return StageCache(self.stages).weights(spec, *data)
+        if self.cache is None:
+            return weights_of(pretrain(Training, spec, *data).model)
+        return self.cache.weights(Training, spec, *data)
 
     def full_precision(self) -> nn.Module:
         """The pretrained network in full precision, in evaluation mode."""
@@ -340,7 +340,7 @@ class Scoring:
     def ranking_of(self, selector: str, params: dict[str, Any]) -> Ranking:
         """What another selector would find on the same task."""
         spec = self.spec.model_copy(update={"selector": selector, "params": params})
-        found = select(spec, stages=self.stages, gpus=self.gpus, note=self.note)
+        found = run(spec.build(), spec, self.cache and self.cache.folder, self.gpus, self.note)
         self.training_epochs += found.training_epochs
         self.scored_examples += found.scored_examples
         return Ranking(found.order, found.scores, found.score)

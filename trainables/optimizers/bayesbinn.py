@@ -1,0 +1,72 @@
+"""BayesBiNN (Meng, Bachmann and Khan, ICML 2020; docs/methods.md 2.2): the functions are the rules
+of the paper, the class applies them to all tensors at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import ParamsT
+
+from bitfront.trainables.optimizers.base import ByGroup
+
+# Part of BayesBiNN's rule: at tau = 1e-10 and saturated weights it decides the step.
+JITTER = 1e-10
+# Uniform numbers are kept away from 0 and 1, where their logit is not finite.
+EDGE = 1e-7
+
+
+def logistic_noise(eps: Tensor) -> Tensor:
+    """delta = log(eps / (1 - eps)) / 2 for uniform eps (docs/methods.md 2.2)."""
+    return eps.clamp(EDGE, 1 - EDGE).logit_().mul_(0.5)
+
+
+def relaxed_weight(lam: Tensor, delta: Tensor, tau: float) -> Tensor:
+    """w_b = tanh((lam + delta) / tau)."""
+    return torch.tanh((lam + delta) / tau)
+
+
+def relaxed_scale(w: Tensor, lam: Tensor, tau: float) -> Tensor:
+    """s / N = (1 - w_b^2 + 1e-10) / (tau (1 - mu^2 + 1e-10)), mu = tanh(lam). 1 - mu^2 is exactly 0
+    from |lam| = 9.011 on in float32, from 19.06 in float64: the dtype is part of the method."""
+    mu = torch.tanh(lam)
+    return (1 - w * w + JITTER) / (tau * (1 - mu * mu + JITTER))
+
+
+class BayesBiNN(ByGroup):
+    """The Bayesian learning rule for Bernoulli weights (docs/methods.md 2.2). Parameters are the
+    natural parameters lam; a gradient is the mean over Monte-Carlo samples of (s / N) g, which
+    `latents.SampledWeight` gives. `priors` are tensors lam0 to go with the parameters, read at
+    every step; without them lam0 = 0."""
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float = 1e-4,
+        examples: int = 1,
+        momentum: float = 0.0,
+        kl: float = 1.0,
+        priors: list[Tensor] | None = None,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "examples": examples, "momentum": momentum, "kl": kl})
+        tensors = [p for group in self.param_groups for p in group["params"]]
+        self.priors = dict(zip(tensors, priors, strict=True)) if priors else {}
+
+    def _step(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
+        lr, n, beta, kl = (group[key] for key in ("lr", "examples", "momentum", "kl"))
+        priors = [self.priors[p] for p in params] if self.priors else None
+        if not beta:
+            torch._foreach_mul_(params, 1 - lr * kl)
+            torch._foreach_add_(params, grads, alpha=-lr * n)
+            if priors:
+                torch._foreach_add_(params, priors, alpha=lr * kl)
+            return
+        update = torch._foreach_mul(grads, n)
+        torch._foreach_add_(update, params, alpha=kl)
+        if priors:
+            torch._foreach_sub_(update, priors, alpha=kl)
+        m = self._buffers(params, "momentum")
+        torch._foreach_lerp_(m, update, 1 - beta)
+        group["step"] = group.get("step", 0) + 1
+        torch._foreach_add_(params, m, alpha=-lr / (1 - beta ** group["step"]))
