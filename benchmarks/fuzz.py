@@ -317,6 +317,7 @@ def _make_packed(folder: Path) -> None:
 
 def _make_searches(home: Path, folder: Path) -> None:
     """A search with made-up results and everything a folder can hold, and a healthy one."""
+    from bitfront.dashboards.search_files import PICTURES
     from bitfront.search.config.load import load_text
     from bitfront.search.ledger.folder import SearchFolder, selections_folder, stages_folder
     from bitfront.search.ledger.ledger import Ledger
@@ -365,7 +366,7 @@ def _make_searches(home: Path, folder: Path) -> None:
     here.set_ledger_url(f"sqlite:///{here.path / 'ledger.db'}")
     selection = select(SelectionSpec(selector="front", task=entry.spec.task))
     store(selection, selections_folder(home))
-    write_selection(selection, here.path)
+    write_selection(selection, here.path, PICTURES)
     stages_folder(home).mkdir()
     shutil.copy(folder / "packed-0.safetensors", stages_folder(home) / "stage.safetensors")
     for suffix in ("csv", "html", "json"):

@@ -34,7 +34,7 @@ from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.states import ENDED, TrialState
-from bitfront.search.results.results import stored_config
+from bitfront.search.results.stored import stored_config
 from bitfront.trainables.files import write_atomically
 
 YAML = """\

@@ -99,7 +99,7 @@ def start_ray(at_once: int) -> None:
 def completed(place: Any, trials: int) -> list[Any]:
     """The trials of a search, all of which must have come to their end: one that failed took no
     time worth measuring."""
-    from bitfront.search.ledger.ledger import read_entries
+    from bitfront.search.ledger.reader import read_entries
 
     entries = read_entries(place.ledger_url, place.name)
     lost = [e for e in entries if e.state != TrialState.COMPLETE]

@@ -83,8 +83,8 @@ def _train(session: Session, entry: Entry, rng: random.Random) -> None:
 
 def measure(folder: Path, trials: int) -> Row:
     """Reading and drawing in this process, imports included when it is the first one."""
-    from bitfront.search.results.view import SearchReader
-    from bitfront.verbs.pictures import report_of
+    from bitfront.dashboards.pages.report import report_of
+    from bitfront.search.results.reader import SearchReader
 
     place = made_up_search(folder, trials)
     reader = SearchReader(place)

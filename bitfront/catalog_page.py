@@ -5,7 +5,6 @@ python -m bitfront.catalog_page > docs/catalog.md"""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any
@@ -13,13 +12,15 @@ from typing import Any
 import yaml
 
 from bitfront.search.samplers.registry import SAMPLERS
-from bitfront.trainables.cost import CONVENTIONS
+from bitfront.trainables.attacks import EVALUATION_ATTACKS, TRAINING_ATTACKS
+from bitfront.trainables.cost import cost_table
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.methods import METHODS
+from bitfront.trainables.metrics import Metric
 from bitfront.trainables.models import MODELS
 from bitfront.trainables.selectors import SELECTORS
 from bitfront.trainables.tasks import KINDS
-from bitfront.trainables.tasks.base import Metric
+from bitfront.verb_files import find_verbs, group_titles
 
 INTRODUCTION = """\
 # What there is
@@ -42,8 +43,6 @@ ABILITIES = {
     "distillation": "soft targets for any network; Q, K, V similarities and hidden states for "
     "transformers (BiBERT); teachers: the shared pretraining, a packed checkpoint, a state dict, a "
     "recipe",
-    "attacks": "PGD (last or worst iterate), FGSM with ATTA and TRADES in training; FGSM, PGD-10, "
-    "-20, -50 and AutoAttack as objectives, each under its own name",
     "augmentation": "crop-flip, affine-flip, resized-crop-flip, on the training device",
     "repeats": "a share of the trials repeats points with other seeds; points of the front have a "
     "mean, a spread and a probability to belong there",
@@ -72,8 +71,10 @@ def catalog() -> str:
             _models(),
             _datasets(),
             _metrics(),
+            _attacks(),
             _costs(),
             _samplers(),
+            _verbs(),
             _searches("searches", "Ready-made searches", "`bitfront run NAME` starts one."),
             _searches("teachers", "Recipes of teachers", "`loss.distill.teacher` may name one."),
             _section("What a search can do", ["", ""], ABILITIES.items()),
@@ -135,17 +136,36 @@ def _metrics() -> str:
     return _section("Metrics", ["metric", "what it is", "better is", "kinds of task"], rows)
 
 
+def _attacks() -> str:
+    rows = [[f"`{name}`", "training", loss.doc] for name, loss in TRAINING_ATTACKS.items()]
+    rows += [
+        [f"`{name}`", "evaluation", f"{attack.title}: `{attack.metric}`"]
+        for name, attack in EVALUATION_ATTACKS.items()
+    ]
+    return _section("Attacks", ["attack", "used in", "what it is"], rows)
+
+
 def _costs() -> str:
+    """The names as any network has them."""
+    table = cost_table("mlp", {}, (1, 8, 8), 10)
+    names = _words(table.totals("F" * len(table.plan_layers)))
     return (
-        f"## Costs\n\n{_words(CONVENTIONS)} and `parameters`, exact before training; what each\n"
-        "counts is in [internals.md](internals.md#costs). `flops_pct` and `flops_own_pct` are\n"
-        "shares of a network in full precision.\n"
+        f"## Costs\n\n{names}: exact before training;\n"
+        "what each counts is in [internals.md](internals.md#costs).\n"
     )
 
 
 def _samplers() -> str:
-    rows = [[f"`{name}`", _first_sentence(sampler)] for name, sampler in SAMPLERS.items()]
+    rows = [[f"`{name}`", sampler.doc] for name, sampler in SAMPLERS.items()]
     return _section("Samplers", ["sampler", "what it does"], rows)
+
+
+def _verbs() -> str:
+    titles = group_titles()
+    rows = [
+        [f"`bitfront {verb.name}`", verb.help, titles[verb.group]] for verb in find_verbs().values()
+    ]
+    return _section("Verbs", ["verb", "what it does", "to"], rows)
 
 
 def _searches(folder: str, title: str, note: str) -> str:
@@ -170,11 +190,6 @@ def _section(
     for row in ([*heads], ["---"] * len(heads), *texts):
         lines.append(f"| {' | '.join(row[i] for i in shown)} |")
     return "\n".join(lines) + "\n"
-
-
-def _first_sentence(item: object) -> str:
-    text = " ".join((inspect.getdoc(item) or "").split())
-    return text.partition(". ")[0].rstrip(".")
 
 
 def _words(names: Iterable[str]) -> str:

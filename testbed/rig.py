@@ -234,7 +234,7 @@ class User:
 
     def entries(self) -> list[Any]:
         """The ledger's trials, as far as there are any yet."""
-        from bitfront.search.ledger.ledger import read_entries
+        from bitfront.search.ledger.reader import read_entries
 
         try:
             return read_entries(self.search.ledger_url, self.name)

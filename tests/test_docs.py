@@ -81,6 +81,8 @@ EXAMPLES = {
         model={"name": "hourglass", "width": 16}, method="bnn", plan="B"
     ),
     "trainables/selectors/largest.py": ORDER,
+    "search/samplers/quasi_random.py": "assert QuasiRandom.make(0, None).sample_relative",
+    "bitfront/verbs/catalog/samplers.py": "assert action(Namespace(pattern='*')) == 0",
 }
 
 
@@ -103,3 +105,10 @@ def test_every_file_of_the_contributing_page_is_tried():
 def test_the_cluster_file_is_yaml_with_what_ray_wants():
     cluster = yaml.safe_load((ROOT / "cluster.yaml").read_text())
     assert {"cluster_name", "provider", "available_node_types", "head_node_type"} <= set(cluster)
+
+
+def test_the_hooks_before_a_commit_fetch_nothing():
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
+    assert {repo["repo"] for repo in hooks["repos"]} == {"local"}
+    names = {hook["id"] for repo in hooks["repos"] for hook in repo["hooks"]}
+    assert names == {"ruff-check", "ruff-format", "mypy"}

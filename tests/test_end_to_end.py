@@ -17,7 +17,7 @@ import yaml
 from mlflow import MlflowClient
 
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.ledger.ledger import read_entries
+from bitfront.search.ledger.reader import read_entries
 from testbed.rig import processes
 
 TOKEN = secrets.token_hex(32)

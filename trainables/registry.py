@@ -64,8 +64,9 @@ class Registry(Generic[T]):
         package, self._package = self._package, None
         if package is not None:
             try:
-                for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
-                    importlib.import_module(f"{package}.{module.name}")
+                path = importlib.import_module(package).__path__
+                for module in pkgutil.walk_packages(path, f"{package}."):
+                    importlib.import_module(module.name)
             except BaseException:
                 self._package = package
                 raise

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bitfront.search.ledger.states import TrialState
+from bitfront.search.ledger.entry import training_seconds
+from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.results import Results
 from bitfront.search.session.status_line import duration
 from bitfront.terminal import tables as terminal
@@ -18,10 +19,9 @@ def status_row(results: Results) -> list[str]:
     trials of a driver that is gone do not run."""
     s = results.status_json()
     trials = s["trials"]
-    started = [e.started for e in results.entries if e.started]
-    ended = [e.ended for e in results.entries if e.ended]
-    spent = duration(max(ended) - min(started)) if started and ended else "-"
-    done = trials[TrialState.COMPLETE] + trials[TrialState.STOPPED] + trials[TrialState.FAILED]
+    seconds = training_seconds(results.entries)
+    spent = duration(seconds) if seconds else "-"
+    done = sum(trials[state] for state in ENDED)
     return [
         s["search"],
         s["state"],

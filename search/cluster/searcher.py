@@ -12,7 +12,7 @@ from ray.tune.search import Searcher
 
 from bitfront.search.cluster.connection import look
 from bitfront.search.cluster.resources import Cluster, needs
-from bitfront.search.ledger.ledger import LedgerLostError
+from bitfront.search.ledger.writing import LedgerLostError
 from bitfront.search.session.interrupts import obey
 from bitfront.search.session.session import Session
 

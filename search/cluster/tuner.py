@@ -26,7 +26,7 @@ from bitfront.search.cluster.searcher import (
 )
 from bitfront.search.cluster.watcher import Watcher
 from bitfront.search.config.schema import ResourceSpec, SearchConfig
-from bitfront.search.ledger.ledger import LedgerLostError
+from bitfront.search.ledger.writing import LedgerLostError
 from bitfront.search.session.interrupts import handlers_restored
 from bitfront.search.session.session import Session
 from bitfront.trainables.data import stored_arrays

@@ -9,7 +9,7 @@ from pathlib import Path
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.recipes.finals import FinalTraining, note_finals
 from bitfront.search.recipes.recipe import FinalResult, Recipe
-from bitfront.search.results.results import stored_config
+from bitfront.search.results.stored import stored_config
 from bitfront.search.tracking.runs import deliver_extras
 
 

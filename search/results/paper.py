@@ -9,7 +9,8 @@ from typing import Any
 from bitfront.search.config.schema import PaperRow, PaperSpec, SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
-from bitfront.search.results.results import OWN_SHARE, Results
+from bitfront.search.results.labels import OWN_SHARE
+from bitfront.search.results.results import Results
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.models import MODELS

@@ -21,7 +21,7 @@ from bitfront.search.ledger.folder import (
     stages_folder,
     writing,
 )
-from bitfront.search.results.results import stored_config
+from bitfront.search.results.stored import stored_config
 from bitfront.search.session.beginning import has_trials, missing_folders
 from bitfront.search.session.session import check_storage
 from bitfront.search.session.status_line import StatusLine

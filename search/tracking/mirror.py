@@ -8,19 +8,17 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bitfront.dashboards.figures.predictions import predictions_image
-from bitfront.dashboards.figures.pruning import kept_kernels_image
-from bitfront.dashboards.figures.quantizer import quantizer_image
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.environment import environment
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.pictures import TrialPicture
 from bitfront.search.session.repeats import merged
 from bitfront.search.tracking.extras import extras_of
 from bitfront.search.tracking.notes import FRONT, RUN, note_of
@@ -44,12 +42,6 @@ STATUS = {
     TrialState.COMPLETE: "FINISHED",
     TrialState.STOPPED: "KILLED",
     TrialState.FAILED: "FAILED",
-}
-# What `trainables.pictures` makes, by its name.
-PICTURES: dict[str, Callable[[dict[str, Any], str, Path], Path]] = {
-    "predictions": predictions_image,
-    "quantizer": quantizer_image,
-    "masks": kept_kernels_image,
 }
 
 
@@ -322,8 +314,10 @@ class Mirror:
         pictures: Mapping[str, dict[str, Any]],
         front: Collection[str],
         entries: Mapping[str, Entry],
+        drawn_by: Mapping[str, TrialPicture],
     ) -> None:
-        """Of the front's trials."""
+        """Draw the pictures of the front's trials and log them to their runs. `drawn_by` has the
+        functions by the name of the data."""
         members = [key for key in pictures if key in front][:MOST_PICTURES]
         for key in members:
             run_id, title = str(self.children[key].run_id), run_name(entries[key])
@@ -331,7 +325,9 @@ class Mirror:
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 for name, data in pictures[key].items():
-                    file = PICTURES[name](data, title, Path(folder) / f"{name}.png")
+                    if name not in drawn_by:
+                        continue
+                    file = drawn_by[name](data, title, Path(folder) / f"{name}.png")
                     self.client.log_artifact(run_id, str(file))
 
     def describe(self, entries: Collection[Entry], front: set[str], share: float | None) -> None:

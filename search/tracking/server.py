@@ -22,7 +22,7 @@ from bitfront.search import named
 from bitfront.search.cluster.guard import Guard
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ports import check_free, free_port, listens_in_session, url_of
-from bitfront.search.results.results import newest_readable, stored_config
+from bitfront.search.results.stored import newest_readable, stored_config
 from bitfront.search.session.interrupts import held_back
 from bitfront.search.tracking.notes import REPORT
 from bitfront.search.tracking.runs import keeps_artifacts, tracking_uri

@@ -15,6 +15,7 @@ from typing import Any
 
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.pictures import NO_PICTURES, Pictures
 from bitfront.search.tracking.mirror import STATUS, FrontMetrics, Mirror
 from bitfront.search.tracking.runs import tracking_uri, trouble
 
@@ -41,8 +42,15 @@ class _Outbox:
 class Tracker:
     """Takes notes from the driver at once, writes them to MLflow when it can."""
 
-    def __init__(self, config: SearchConfig, identity: str, home: Path) -> None:
+    def __init__(
+        self,
+        config: SearchConfig,
+        identity: str,
+        home: Path,
+        pictures: Pictures = NO_PICTURES,
+    ) -> None:
         self.config = config
+        self._drawn_by = pictures.of_trial
         self.identity = identity
         self.home = home
         self.uri = tracking_uri(config, home)
@@ -165,7 +173,7 @@ class Tracker:
         """Whether all that is told only in the end has been; may be tried again."""
         try:
             mirror = self.mirror
-            mirror.log_pictures(self._pictures, self._front, self._entries)
+            mirror.log_pictures(self._pictures, self._front, self._entries, self._drawn_by)
             mirror.deliver_extras(self._entries.values())
             mirror.finish(state, artifacts, summary)
         except Exception as error:
@@ -255,7 +263,8 @@ class Tracker:
         self._described = time.monotonic()
         with self._lock:
             entries = list(self._entries.values())
-        share = next((value for name, value, *_ in reversed(parent) if name == "hypervolume"), None)
+        shares = (value for name, value, *_ in reversed(parent) if name == "hypervolume_share")
+        share = next(shares, None)
         self.mirror.describe(entries, set(front), share)
 
     @property

@@ -298,7 +298,7 @@ def test_lists_are_broken_between_words_and_leave_out_none(verb, capsys, monkeyp
 def test_optuna_writes_nothing_on_the_terminal(tmp_path):
     """In a process that uses it without a search, as reports and pages do."""
     program = (
-        "from bitfront.dashboards.view import SearchView\n"
+        "from bitfront.search.results.view import SearchView\n"
         "from types import SimpleNamespace as S\n"
         "from bitfront.search.results.importance import importances\n"
         "trial = lambda i: S(state='complete', values={'q': i / 20}, method='bnn', plan='',\n"

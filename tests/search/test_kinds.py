@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from bitfront.dashboards.search_files import write_figures
 from bitfront.search.config.bounds import reference_point
 from bitfront.search.config.errors import ConfigError
 from bitfront.search.config.load import load_text
@@ -25,7 +26,6 @@ from bitfront.trainables.files import write_atomically
 from bitfront.trainables.selectors import select
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.parts import search_data
-from bitfront.verbs.pictures import write_figures
 
 TRACKING = """\
 name: pursuit

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bitfront.dashboards.pages.report import comparison_html, report_html
+from bitfront.dashboards.pages.comparison import comparison_html
+from bitfront.dashboards.pages.report import report_html
 
 PLOT = ".figure .main-svg"
 

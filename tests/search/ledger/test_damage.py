@@ -26,7 +26,8 @@ from bitfront.search.recipes.recipe import (
     recipe_of,
     save_recipe,
 )
-from bitfront.search.results.results import Results, stored_config
+from bitfront.search.results.results import Results
+from bitfront.search.results.stored import stored_config
 from bitfront.search.tracking.extras import extras_of
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
@@ -370,7 +371,7 @@ def test_damaged_selections_belong_to_no_search(folder):
 
 def test_a_damaged_search_is_not_the_one_pages_open_on(folder):
     from bitfront.dashboards.pages.server import HomeSource
-    from bitfront.search.results.results import newest_readable
+    from bitfront.search.results.stored import newest_readable
 
     folder.config_file.write_text("{")
     root = folder.path.parent

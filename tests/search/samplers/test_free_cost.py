@@ -115,13 +115,13 @@ def test_every_point_is_complete_new_and_within_the_limits(make_ledger, kind):
         ledger.space.walk(draw)
         assert asked == trial.params
     # Nothing was turned down on the way, so nothing was left to chance.
-    assert len(ledger.mirror.trials) == 9
+    assert len(ledger.in_memory.trials) == 9
 
 
 @pytest.mark.parametrize("kind", SPACES)
 def test_the_sampler_prices_a_plan_as_the_space_does(make_ledger, kind):
     ledger = make_ledger(*SPACES[kind])
-    sampler = make_sampler("free-cost", 0, ledger._problem)
+    sampler = make_sampler("free-cost", 0, ledger.proposals.problem)
     points = sampler._candidates.scattered(40)
     assert points
     for context, codes in points:
@@ -233,7 +233,7 @@ def told(ledger, *curves):
         history = [{"epoch": i + 1, "val_accuracy": a} for i, a in enumerate(curve)]
         state = "complete" if len(curve) == 9 else "stopped"
         ledger.tell(ledger.ask().id, state, history[-1], history)
-    return ledger.mirror.get_trials(deepcopy=False)
+    return ledger.in_memory.get_trials(deepcopy=False)
 
 
 def falling(end):
@@ -242,7 +242,7 @@ def falling(end):
 
 
 def qualities(ledger, trials):
-    return make_sampler("free-cost", 0, ledger._problem)._qualities(trials)
+    return make_sampler("free-cost", 0, ledger.proposals.problem)._qualities(trials)
 
 
 def test_a_flattering_beginning_does_not_pass_for_an_end(make_ledger):
@@ -286,7 +286,7 @@ def test_a_loss_is_carried_forward_as_a_loss(make_ledger):
         history = history if end else history[:1]
         state = "complete" if end else "stopped"
         ledger.tell(ledger.ask().id, state, history[-1], history)
-    quality, _ = qualities(ledger, ledger.mirror.get_trials(deepcopy=False))
+    quality, _ = qualities(ledger, ledger.in_memory.get_trials(deepcopy=False))
     assert quality == pytest.approx([-0.4, -0.45, -0.55, -0.6, -0.5], abs=0.01)
 
 

@@ -8,7 +8,7 @@ from bitfront.search.config.schema import EarlyStoppingSpec
 from bitfront.search.front import Objective
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.ledger.ledger import read_entries
+from bitfront.search.ledger.reader import read_entries
 from bitfront.search.session.early_stopping import EarlyStopping, ranking, report
 from bitfront.search.session.session import Session
 from bitfront.search.session.simulation import MemoryFolder

@@ -17,7 +17,8 @@ from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import DataError, OperationalError
 
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.ledger.ledger import LedgerLostError, persistently, read_entries
+from bitfront.search.ledger.reader import read_entries
+from bitfront.search.ledger.writing import LedgerLostError, persistently
 from bitfront.search.session.interrupts import acknowledged, ending_gently, handlers_restored
 from bitfront.search.session.session import Session
 from bitfront.terminal.progress import Progress
@@ -66,7 +67,7 @@ FULL = OperationalError("insert", {}, Exception("database or disk is full"))
 
 
 def test_a_disk_that_stays_full_is_told_at_once_and_every_so_often(monkeypatch):
-    monkeypatch.setattr("bitfront.search.ledger.ledger.TELLING_SECONDS", 0.2)
+    monkeypatch.setattr("bitfront.search.ledger.writing.TELLING_SECONDS", 0.2)
     said = []
     place = Path("/home/me/runs/tiny/ledger.db")
     with pytest.raises(LedgerLostError, match="the disk of /home/me/runs/tiny is full"):
@@ -230,7 +231,7 @@ def test_a_ledger_whose_disk_stays_full_says_so_while_it_waits(make_space, tmp_p
         )
         entry = session.ask()
         fill(disk)
-        monkeypatch.setattr("bitfront.search.ledger.ledger.PATIENCE_SECONDS", 1.0)
+        monkeypatch.setattr("bitfront.search.ledger.writing.PATIENCE_SECONDS", 1.0)
         history = [{"epoch": n, "val_accuracy": 0.5, "val_loss": 1.0} for n in range(1, 400)]
         with pytest.raises(LedgerLostError, match=f"the disk of {disk} is full"):
             session.finish(entry.id, {**history[-1], "history": history})
@@ -338,7 +339,7 @@ def test_a_trial_whose_end_cannot_be_written_keeps_its_checkpoint(
     state.parent.mkdir(parents=True)
     state.write_bytes(b"two epochs")
     away = OperationalError("update", {}, Exception("connection refused"))
-    monkeypatch.setattr("bitfront.search.ledger.ledger.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("bitfront.search.ledger.writing.PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(session.ledger, "_ended", failing(1000, away))
     with pytest.raises(LedgerLostError):
         session.finish(entry.id, {"epoch": 3, "val_accuracy": 0.9})

@@ -6,6 +6,7 @@ import time
 import pytest
 from mlflow import MlflowClient
 
+from bitfront.dashboards.search_files import PICTURES
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
 from bitfront.search.tracking.extras import Extra
@@ -25,7 +26,7 @@ def begin(make_space, folder, *assignments, thread=True):
     """A search and its tracker. Without the thread, only what the test flushes reaches MLflow:
     the way to stop at a known moment, since a thread cannot be killed."""
     config, space = make_space(*assignments)
-    tracker = Tracker(config, folder.identity, folder.path.parent)
+    tracker = Tracker(config, folder.identity, folder.path.parent, PICTURES)
     session = Session(config, space, folder, tracker)
     if thread:
         tracker.start(session.ledger.entries.values())
@@ -73,7 +74,7 @@ def test_a_search_is_a_parent_run_with_a_child_run_a_trial(make_space, folder):
     assert child.info.run_name == run_name(entry)
     curve = client.get_metric_history(child.info.run_id, "val_accuracy")
     assert [(m.step, m.value) for m in curve] == [(1, 0.51), (2, 0.52), (3, 0.53)]
-    steps = client.get_metric_history(parent.info.run_id, "hypervolume")
+    steps = client.get_metric_history(parent.info.run_id, "hypervolume_share")
     assert sorted(m.step for m in steps) == [1, 2, 3, 4, 5, 6]
 
 

@@ -1,5 +1,7 @@
-"""How much a network minds which part of it is binary: a heat map with a row a method and a
-column a part, as html, png and csv."""
+"""The quality where only one part of the network is binary: a heat map with a row per method and a
+column per part, as html, png and csv."""
+
+from __future__ import annotations
 
 import csv
 import html
@@ -10,21 +12,21 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from bitfront.dashboards.figures.front import ACCURACY_LABEL
+from bitfront.dashboards.figures.front.chart import ACCURACY_LABEL
 from bitfront.dashboards.figures.style import INK
 from bitfront.dashboards.pages.page import figure_page
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-# Even in lightness and apart for colour-blind readers.
+# Uniform in lightness, and readable for colour-blind people.
 COLOURS = "cividis"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One finished trial: the part that was binary in it, and its accuracy, or whatever quality
-    the label names, as a fraction."""
+    """One finished trial: the part that was binary, and the quality that the label names, as a
+    fraction."""
 
     method: str
     part: str
@@ -33,7 +35,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Mean accuracy in percent, None where no trial has finished."""
+    """Mean quality in percent by method and part; None where no trial has finished."""
 
     methods: list[str]
     parts: list[str]
@@ -55,8 +57,9 @@ def heat_map_figure(
     title: str,
     part_label: str,
     quality_label: str = ACCURACY_LABEL,
-) -> "go.Figure":
-    """`parts` in the order of the network; a part without a trial stays empty."""
+) -> go.Figure:
+    """The heat map as a Plotly figure. `parts` are in the order of the network; a part without a
+    trial stays empty."""
     import plotly.graph_objects as go
 
     grid = _grid(cells, parts)
@@ -92,7 +95,7 @@ def heat_map_html(
     part_label: str,
     quality_label: str = ACCURACY_LABEL,
 ) -> str:
-    """One page that needs no network."""
+    """The heat map as a page that works offline."""
     figure = heat_map_figure(cells, parts, title, part_label, quality_label)
     return figure_page(figure, title, "heatmap")
 
@@ -105,7 +108,7 @@ def heat_map_png(
     path: str | Path,
     quality_label: str = ACCURACY_LABEL,
 ) -> Path:
-    """The same picture, drawn by matplotlib: Plotly's static export needs a browser."""
+    """The heat map as a png, drawn by matplotlib: Plotly's static export needs a browser."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -129,6 +132,7 @@ def heat_map_png(
 
 
 def heat_map_csv(cells: Sequence[Cell], parts: Sequence[str]) -> str:
+    """The heat map as CSV; qualities are fractions."""
     grid = _grid(cells, parts)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

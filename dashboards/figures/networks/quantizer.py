@@ -1,5 +1,5 @@
-"""The shape of a quantizer over its schedule: what a latent becomes (F) and how much of its
-gradient it hears (B)."""
+"""The shape of a quantizer over its schedule: the quantized value of a latent (F) and the factor on
+its gradient (B)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ DPI = 110
 
 
 def quantizer_image(shapes: dict[str, Any], title: str, path: Path) -> Path:
-    """Forward and backward side by side, light at the start of training and dark at its end; a
-    row for weights, another one for inputs where they differ."""
+    """Write F and B side by side, light at the start of training and dark at its end; a row for
+    weights, and one for inputs where they differ."""
     from matplotlib import colormaps
 
     rows = list(shapes["forward"])

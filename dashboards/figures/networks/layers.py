@@ -1,4 +1,4 @@
-"""Which layers stay in full precision along the front, drawn on the stages of the network."""
+"""The level of every layer along the front: which layers stay in full precision."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bitfront.dashboards.figures import FIGURES, Subject
 from bitfront.dashboards.figures.style import (
     INK,
     LEVEL_COLOURS,
@@ -20,7 +21,7 @@ from bitfront.dashboards.figures.style import (
     titled,
     words,
 )
-from bitfront.dashboards.view import Layer, SearchView, TrialView
+from bitfront.search.results.view import Layer, SearchView, TrialView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -34,23 +35,23 @@ LEVELS = {
 }
 ORDER = "".join(LEVELS)
 EMPTY = "no front yet"
-# More rows or columns than this have no room for letters and names.
+# With more rows or columns there is no room for letters and names.
 LETTERS = 40
 
 
 @dataclass(frozen=True)
 class _Map:
-    """A row a front point, cheapest at the bottom; a column a layer, input first."""
+    """A row per point of the front, the cheapest first; a column per layer, from the input on."""
 
     trials: list[TrialView]
     layers: list[Layer]
     letters: list[list[str]]
-    """'' where a network does not have the layer"""
+    """levels; '' where a network does not have the layer"""
     names: list[str]
 
     @property
     def stages(self) -> list[tuple[str, int, int]]:
-        """(name, first column, column behind its last)."""
+        """(name, first column, one past its last column) of every stage."""
         found: list[tuple[str, int, int]] = []
         for i, layer in enumerate(self.layers):
             if found and found[-1][0] == layer.stage:
@@ -65,12 +66,13 @@ class _Map:
 
     @property
     def kept_share(self) -> list[float]:
-        """Of every layer, on how many points of the front it is in full precision."""
+        """The share of the points of the front in which each layer is in full precision."""
         columns = zip(*self.letters, strict=True)
         return [sum(c == "F" for c in column) / len(self.letters) for column in columns]
 
 
 def _map(view: SearchView) -> _Map:
+    """The levels along the front of a search."""
     trials = [view.by_id[key] for key in view.front]
     columns: dict[str, Layer] = {}
     for trial in sorted(trials, key=lambda t: -len(t.plan)):
@@ -86,6 +88,7 @@ def _map(view: SearchView) -> _Map:
 
 
 def _short(cost: float | None, view: SearchView) -> str:
+    """A cost in few characters: `12.3 %`, `4.5 M`."""
     if cost is None:
         return "-"
     if view.cost.name.endswith("_pct"):
@@ -97,7 +100,7 @@ def _short(cost: float | None, view: SearchView) -> str:
 
 
 def short_names(layers: Sequence[Layer]) -> list[str]:
-    """Names without the words that all of them begin or end with: `0.1.first` of
+    """Names without the parts that all of them start or end with: `0.1.first` instead of
     `stages.0.1.first.conv`."""
     parts = [layer.name.split(".") for layer in layers]
     shortest = min(map(len, parts), default=0)
@@ -107,7 +110,7 @@ def short_names(layers: Sequence[Layer]) -> list[str]:
 
 
 def layers_figure(view: SearchView, title: str) -> go.Figure:
-    """A heat map: front points over layers, coloured by level, a line between stages."""
+    """A heat map of levels: a row per point of the front, a column per layer."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -137,19 +140,8 @@ def layers_figure(view: SearchView, title: str) -> go.Figure:
         hovertemplate="%{hovertext}<extra></extra>",
         hoverongaps=False,
     )
-    for level in grid.levels:  # a legend: a heat map has none of its own
-        figure.add_scatter(
-            x=[None], y=[None], mode="markers", name=f"{level} {LEVELS[level]}",
-            marker={"symbol": "square", "size": 12, "color": LEVEL_COLOURS[level],
-                    "line": {"color": INK, "width": 1}},
-        )  # fmt: skip
-    for name, start, end in grid.stages:
-        if start:
-            figure.add_vline(x=start - 0.5, line={"color": INK, "width": 2})
-        figure.add_annotation(
-            text=markup(name, 16), x=(start + end - 1) / 2, y=1, yref="paper", yanchor="bottom",
-            showarrow=False, font={"size": 12},
-        )  # fmt: skip
+    _add_legend(figure, grid)
+    _add_stages(figure, grid)
     few = len(columns) <= LETTERS
     labels = short_names(grid.layers) if few else []
     step = 1 + (len(grid.names) - 1) // LETTERS
@@ -171,25 +163,47 @@ def layers_figure(view: SearchView, title: str) -> go.Figure:
     )  # fmt: skip
 
 
+def _add_legend(figure: go.Figure, grid: _Map) -> None:
+    """The levels as empty traces: a heat map has no legend of its own."""
+    for level in grid.levels:
+        figure.add_scatter(
+            x=[None], y=[None], mode="markers", name=f"{level} {LEVELS[level]}",
+            marker={"symbol": "square", "size": 12, "color": LEVEL_COLOURS[level],
+                    "line": {"color": INK, "width": 1}},
+        )  # fmt: skip
+
+
+def _add_stages(figure: go.Figure, grid: _Map) -> None:
+    """The names of the stages above the columns, and lines between them."""
+    for name, start, end in grid.stages:
+        if start:
+            figure.add_vline(x=start - 0.5, line={"color": INK, "width": 2})
+        figure.add_annotation(
+            text=markup(name, 16), x=(start + end - 1) / 2, y=1, yref="paper", yanchor="bottom",
+            showarrow=False, font={"size": 12},
+        )  # fmt: skip
+
+
 def _steps() -> list[tuple[float, str]]:
-    """A colour scale of flat steps, one a level."""
+    """A colour scale with one constant step per level."""
     n = len(ORDER)
     edges = [(i / n, (i + 1) / n, LEVEL_COLOURS[level]) for i, level in enumerate(ORDER)]
     return [(x, colour) for a, b, colour in edges for x in (a, b)]
 
 
 def _hover(view: SearchView, trial: TrialView, layer: Layer, level: str) -> str:
+    """What is shown beside a cell under the mouse."""
     value = view.quality.text(trial.values.get(view.quality.name))
     lines = [
         f"{layer.name} (stage {layer.stage})" if layer.stage else layer.name,
         f"{level}: {LEVELS.get(level, 'not in this network')}",
-        f"{trial.told}, {view.quality.short} {value}",
+        f"{trial.summary}, {view.quality.short} {value}",
     ]
     return "<br>".join(markup(line) for line in lines)
 
 
 def layers_image(view: SearchView, title: str, path: str | Path) -> Path:
-    """The same for paper: pdf, svg or png."""
+    """Write the same as pdf, svg or png, by the name of the file."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
@@ -226,6 +240,7 @@ def layers_image(view: SearchView, title: str, path: str | Path) -> Path:
 
 
 def _letters(grid: _Map, axes: object) -> None:
+    """Write the level into every cell."""
     for y, row in enumerate(grid.letters):
         for x, letter in enumerate(row):
             colour = PAPER if letter == "F" else INK
@@ -234,8 +249,22 @@ def _letters(grid: _Map, axes: object) -> None:
 
 
 def kept_in_full(view: SearchView) -> Sequence[tuple[str, float]]:
-    """(layer, share of the front's points that keep it in full precision)."""
+    """(layer, share of the points of the front that keep it in full precision)."""
     grid = _map(view)
     if not grid.letters:
         return []
     return [(la.name, s) for la, s in zip(grid.layers, grid.kept_share, strict=True)]
+
+
+@FIGURES.register
+class LayersKind:
+    """`bitfront figure --kind layers`."""
+
+    name = "layers"
+    doc = "the level of every layer along the front"
+
+    @staticmethod
+    def draw(subject: Subject, path: Path) -> None:
+        """Write the plans along the front of a search."""
+        view = subject.view()
+        layers_image(view, subject.titled(view.title), path)

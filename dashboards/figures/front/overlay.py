@@ -1,4 +1,4 @@
-"""Two searches in one picture: both fronts, the joint one, and what each contributes to it."""
+"""The fronts of several searches in one picture, and the joint front of all."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bitfront.dashboards.figures.front import PERCENT, staircase
+from bitfront.dashboards.figures.front.chart import PERCENT, staircase
 from bitfront.dashboards.figures.style import INK, axis, framed, look, markup, noted
-from bitfront.dashboards.view import SearchView
 from bitfront.search.front import Front, hypervolume_share
+from bitfront.search.results.view import SearchView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Overlay:
-    """Searches with the same objectives, against one reference."""
+    """Searches with the same objectives, measured from one reference point."""
 
     views: Sequence[SearchView]
 
     @property
     def reference(self) -> list[float]:
-        """The worst of all references, so that no search is cut short."""
+        """The worst value of every objective among the references: all points count."""
         objectives = self.views[0].front_objectives
         columns = zip(*(v.reference for v in self.views), strict=True)
         return [
@@ -33,14 +33,14 @@ class Overlay:
         ]
 
     def share(self, view: SearchView) -> float:
-        """Hypervolume of one search, as a share of the box of all."""
+        """The hypervolume of one search, as a share of the common box."""
         values = [view.objective_values[key] for key in view.front]
         first = self.views[0]
         return hypervolume_share(values, self.reference, first.ideal, first.front_objectives)
 
     @cached_property
     def joint(self) -> list[tuple[int, str]]:
-        """(index of the search, trial) of the front of all together, cheapest first."""
+        """(index of the search, trial) of every point of the joint front, the cheapest first."""
         front = Front(self.views[0].front_objectives)
         for i, view in enumerate(self.views):
             for key in view.front:
@@ -48,29 +48,30 @@ class Overlay:
         return [(int(i), key) for i, _, key in (k.partition("/") for k in front.keys)]
 
     def contributed(self, index: int) -> list[str]:
-        """Trials of one search on the joint front."""
+        """The trials of one search on the joint front."""
         return [key for i, key in self.joint if i == index]
 
     @property
     def in_percent(self) -> bool:
-        """Whether every search shows its cost in percent, of one and the same network: then all
-        do. Percentages of two networks do not belong on one axis."""
+        """Whether the cost is shown in percent: only where the percentages of all searches are of
+        the same network."""
         same = len({view.full_flops for view in self.views}) == 1
         return same and all(view.cost.name == "flops_pct" for view in self.views)
 
     def sentence(self) -> str:
+        """The differences in hypervolume and the shares in the joint front, in words."""
         first, *others = self.views
         parts = []
         for view in others:
             gain = 100 * (self.share(view) - self.share(first))
             parts.append(f"{view.name} has {gain:+.2f} points of hypervolume against {first.name}")
-        told = "; ".join(parts)
+        gains = "; ".join(parts)
         shares = ", ".join(f"{v.name} {len(self.contributed(i))}" for i, v in enumerate(self.views))
-        return f"{told}. Points on the joint front of {len(self.joint)}: {shares}."
+        return f"{gains}. Points on the joint front of {len(self.joint)}: {shares}."
 
 
 def overlay_figure(overlay: Overlay, title: str) -> go.Figure:
-    """The front of every search in its colour; members of the joint front are filled."""
+    """The front of every search in its own colour; points of the joint front are filled."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -107,7 +108,7 @@ def overlay_figure(overlay: Overlay, title: str) -> go.Figure:
                     "line": {"color": INK if member else colour, "width": 1.5},
                 },
                 customdata=[front[k].trial for k in chosen],
-                hovertext=[markup(f"{view.name} {front[k].told}") for k in chosen],
+                hovertext=[markup(f"{view.name} {front[k].summary}") for k in chosen],
                 hovertemplate="%{hovertext}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
             )
     if not figure.data:

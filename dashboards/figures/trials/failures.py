@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bitfront.dashboards.figures.style import axis, framed, look, markup, noted
-from bitfront.dashboards.view import SearchView
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.view import SearchView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MEANINGS = {
-    "nan": "a number stopped being one (nan or infinity)",
+    "nan": "a value became nan or infinite",
     "oom": "out of memory",
-    "lost": "the worker died and its retries were spent",
+    "lost": "the worker died, more often than it may be started again",
     "error": "an error in the trial",
 }
 
 
 @dataclass(frozen=True)
 class Reason:
-    """Failures of one kind, with the words of the latest."""
+    """The failed trials of one reason, with the message of the last one."""
 
     name: str
     count: int
@@ -32,7 +32,7 @@ class Reason:
 
 
 def reasons(view: SearchView) -> list[Reason]:
-    """The most frequent first."""
+    """The reasons for which trials failed, the most frequent first."""
     failed = [t for t in view.trials if t.state == TrialState.FAILED]
     found = []
     for name, count in Counter(t.failure or "error" for t in failed).most_common():
@@ -43,7 +43,7 @@ def reasons(view: SearchView) -> list[Reason]:
 
 
 def failures_figure(view: SearchView, title: str) -> go.Figure:
-    """A bar a reason, in pieces by method."""
+    """A bar per reason, divided by method."""
     import plotly.graph_objects as go
 
     figure = go.Figure()

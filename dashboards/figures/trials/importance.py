@@ -1,4 +1,5 @@
-"""What a search's quality depended on: a bar a parameter, the greatest at the top."""
+"""How much of the variance of the quality each setting explains: a bar per setting, the largest at
+the top."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bitfront.dashboards.figures import FIGURES, Subject
 from bitfront.dashboards.figures.style import (
     GRID,
     PALETTE,
@@ -18,6 +20,8 @@ from bitfront.dashboards.figures.style import (
     titled,
     words,
 )
+from bitfront.search.results.importance import LEAST_TRIALS, importances
+from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -28,7 +32,7 @@ MOST_BARS = 20
 
 
 def _bars(shares: Mapping[str, float]) -> list[tuple[str, float]]:
-    """The greatest ones, and what the others come to; the greatest last."""
+    """(name, percent) of the largest shares and of the sum of all others; the largest last."""
     ranked = sorted(shares.items(), key=lambda item: -item[1])
     shown, rest = ranked[:MOST_BARS], ranked[MOST_BARS:]
     if rest:
@@ -37,7 +41,7 @@ def _bars(shares: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def importance_figure(shares: Mapping[str, float], title: str) -> go.Figure:
-    """`shares` add up to 1."""
+    """The bars as a Plotly figure; `shares` add up to 1."""
     import plotly.graph_objects as go
 
     bars = _bars(shares)
@@ -64,7 +68,7 @@ def importance_figure(shares: Mapping[str, float], title: str) -> go.Figure:
 def importance_image(
     shares: Mapping[str, float], quality: str, title: str, path: str | Path
 ) -> Path:
-    """The same for paper, which names the quality: pdf, svg or png."""
+    """Write the same as pdf, svg or png; the label of the axis names the quality."""
     bars = _bars(shares)
     figure, axes = canvas(7, 1.6 + 0.3 * max(len(bars), 3))
     axes.barh([name for name, _ in bars], [share for _, share in bars], color=PALETTE[0])
@@ -73,3 +77,23 @@ def importance_image(
     axes.set_ylabel("parameter", **words())
     titled(axes, title)
     return saved(figure, path)
+
+
+@FIGURES.register
+class ImportanceKind:
+    """`bitfront figure --kind importance`."""
+
+    name = "importance"
+    doc = "how much of the variance of the quality each setting explains"
+
+    @staticmethod
+    def draw(subject: Subject, path: Path) -> None:
+        """Write the importances of a search; a UserError where its trials are too few."""
+        view = subject.view()
+        shares = importances(view)
+        if not shares:
+            raise UserError(
+                f"search '{view.name}' cannot tell what mattered: it needs {LEAST_TRIALS} complete "
+                "trials, of different quality, that differ in something all of them have"
+            )
+        importance_image(shares, view.quality.label, subject.titled(view.title), path)

@@ -1,4 +1,4 @@
-"""How the front grew: its hypervolume after every trial and over time."""
+"""The hypervolume of the front after every trial and over time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from bitfront.dashboards.figures import FIGURES, Subject
 from bitfront.dashboards.figures.style import (
     DASHES,
     GRID,
@@ -18,7 +19,7 @@ from bitfront.dashboards.figures.style import (
     titled,
     words,
 )
-from bitfront.dashboards.view import HypervolumeStep, SearchView
+from bitfront.search.results.view import HypervolumeStep, SearchView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -26,18 +27,19 @@ if TYPE_CHECKING:
 Over = Literal["trials", "time"]
 LABEL = "hypervolume, % of the box"
 EMPTY = "no finished trials yet"
-# A curve of more corners looks the same and weighs more.
+# A curve with more corners looks the same in a larger file.
 MOST_CORNERS = 2000
 UNITS = ((2 * 3600.0, 3600.0, "hours"), (2 * 60.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
 
 
 def _unit(views: Sequence[SearchView]) -> tuple[float, str]:
+    """(seconds, name) of the unit of the time axis."""
     longest = max((v.hypervolume[-1].seconds for v in views if v.hypervolume), default=0.0)
     return next((unit, name) for least, unit, name in UNITS if longest >= least)
 
 
 def _corners(steps: Sequence[HypervolumeStep]) -> list[HypervolumeStep]:
-    """Only where it grew, and the last one: what lies between is flat."""
+    """The steps at which the hypervolume changed, and the last one."""
     kept = [s for before, s in zip([None, *steps], steps, strict=False)
             if before is None or s.share != before.share]  # fmt: skip
     kept = kept[:: 1 + len(kept) // MOST_CORNERS]
@@ -57,7 +59,7 @@ def _x_label(over: Over, name: str) -> str:
 
 
 def hypervolume_figure(views: Sequence[SearchView], title: str, over: Over = "trials") -> go.Figure:
-    """A staircase a search."""
+    """A staircase per search, over trials or over time."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -96,7 +98,7 @@ def hypervolume_figure(views: Sequence[SearchView], title: str, over: Over = "tr
 def hypervolume_image(
     views: Sequence[SearchView], title: str, path: str | Path, over: Over = "trials"
 ) -> Path:
-    """The same for paper: pdf, svg or png."""
+    """Write the same as pdf, svg or png, by the name of the file."""
     figure, axes = canvas(7, 4.4)
     unit, name = _unit(views)
     for i, view in enumerate(views):
@@ -112,3 +114,17 @@ def hypervolume_image(
     if len(views) > 1:
         axes.legend(frameon=False)
     return saved(figure, path)
+
+
+@FIGURES.register
+class HypervolumeKind:
+    """`bitfront figure --kind hypervolume`."""
+
+    name = "hypervolume"
+    doc = "the hypervolume after every trial"
+
+    @staticmethod
+    def draw(subject: Subject, path: Path) -> None:
+        """Write how the hypervolume of a search grew."""
+        view = subject.view()
+        hypervolume_image([view], subject.titled(view.title), path)

@@ -1,4 +1,4 @@
-"""Methods side by side, and parallel coordinates of all that was drawn."""
+"""Parallel coordinates: sampled settings, cost and quality of every finished trial."""
 
 from __future__ import annotations
 
@@ -6,86 +6,32 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bitfront.dashboards.figures.curves import spread_out
-from bitfront.dashboards.figures.front import FrontPoint
-from bitfront.dashboards.figures.style import DOMINATED, INK, axis, framed, look, markup, noted
-from bitfront.dashboards.view import SearchView, TrialView
+from bitfront.dashboards.figures.style import INK, axis, framed, look, markup, noted
+from bitfront.dashboards.figures.trials.curves import spread_out
+from bitfront.dashboards.figures.trials.methods import EMPTY
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.view import SearchView, TrialView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-EMPTY = "no finished trials yet"
+
 MOST_LINES = 300
+
+
 MOST_AXES = 10
 
 
-def best_points(view: SearchView) -> list[FrontPoint]:
-    """Of every method its best point in quality; the best method first."""
-    sign = -1 if view.quality.maximize else 1
-    best: dict[str, FrontPoint] = {}
-    for point in view.points:
-        known = best.get(point.method)
-        if known is None or sign * point.accuracy < sign * known.accuracy:
-            best[point.method] = point
-    return sorted(best.values(), key=lambda p: sign * p.accuracy)
-
-
-def methods_figure(view: SearchView, title: str) -> go.Figure:
-    """Every finished point of a method as a dot, its best one marked."""
-    import plotly.graph_objects as go
-
-    figure = go.Figure()
-    best = best_points(view)
-    names = [markup(point.method, 18) for point in best]
-    for point, name in zip(best, names, strict=True):
-        own = [p for p in view.points if p.method == point.method]
-        colour, symbol, _ = look(view.methods.index(point.method))
-        figure.add_scatter(
-            x=[view.quality.shown(p.accuracy) for p in own],
-            y=[name] * len(own),
-            customdata=[p.trial for p in own],
-            mode="markers",
-            marker={"color": DOMINATED, "size": 6, "opacity": 0.6},
-            text=[markup(p.told) for p in own],
-            hovertemplate="%{text}: %{x:.4g}<extra></extra>",
-            showlegend=False,
-        )
-        shown = view.quality.shown(point.accuracy)
-        figure.add_scatter(
-            x=[shown],
-            y=[name],
-            customdata=[point.trial],
-            mode="markers+text",
-            marker={"color": colour, "symbol": symbol, "size": 12,
-                    "line": {"color": INK, "width": 1}},
-            text=[view.quality.text(point.accuracy)],
-            textposition="top center",
-            hovertemplate=f"best: {markup(point.told)}, %{{x:.4g}}<extra></extra>",
-            showlegend=False,
-            cliponaxis=False,
-        )  # fmt: skip
-    if not best:
-        noted(figure, EMPTY)
-    return framed(
-        figure,
-        title,
-        height=150 + 48 * max(1, len(best)),
-        xaxis=axis(view.quality.label),
-        yaxis=axis("", type="category", categoryorder="array", categoryarray=names[::-1]),
-    )
-
-
 def coordinates_figure(view: SearchView, title: str) -> go.Figure:
-    """Parallel coordinates: an upright axis for everything that was drawn, for cost and quality; a
-    line a trial. A click on a method in the legend hides its lines. Drawn as lines of our own:
-    Plotly's own kind needs WebGL, which a report must not ask of its reader."""
+    """A vertical axis per sampled setting, for the cost and for the quality; a line per trial. A
+    click on a method in the legend hides its lines. Made of ordinary lines: Plotly's `parcoords`
+    needs WebGL, which the browser of a reader may not have."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
     finished = [t for t in view.trials if t.state == TrialState.COMPLETE]
     names = [*_varying(finished), view.cost.name, view.quality.name]
-    scales = {name: _Scale([_drawn(t, name) for t in finished]) for name in names}
+    scales = {name: _Scale([_value(t, name) for t in finished]) for name in names}
     if not finished:
         noted(figure, EMPTY)
         return framed(figure, title, height=200)
@@ -97,7 +43,7 @@ def coordinates_figure(view: SearchView, title: str) -> go.Figure:
             chosen = [t for t in own if (t.id in view.on_front) is on_front]
             if not chosen:
                 continue
-            # One entry a method in the legend, of its front where it has one.
+            # One entry per method in the legend: of its trials on the front, where it has any.
             named = on_front or len(chosen) == len(own)
             _add_lines(figure, view, chosen, scales, {"legend": named, "front": on_front})
     for i, name in enumerate(names):
@@ -136,8 +82,8 @@ def _add_lines(
     ids: list[str | None] = []
     for trial in trials:
         x += [*range(len(names)), None]
-        y += [*(scales[n].place(_drawn(trial, n)) for n in names), None]
-        hover += [*(_told(trial, n, view) for n in names), None]
+        y += [*(scales[n].place(_value(trial, n)) for n in names), None]
+        hover += [*(_hover(trial, n, view) for n in names), None]
         ids += [*[trial.id] * len(names), None]
     figure.add_scatter(
         x=x,
@@ -156,8 +102,8 @@ def _add_lines(
 
 
 class _Scale:
-    """Where a value lies on an upright axis, from 0 to 1: numbers by size (on a logarithmic scale
-    where they span more than two decades), words in their order."""
+    """Positions of values on a vertical axis, from 0 to 1: numbers on a linear scale, or on a
+    logarithmic one where they span two decades; words in alphabetical order."""
 
     def __init__(self, values: Sequence[Any]) -> None:
         known = [v for v in values if v is not None]
@@ -168,6 +114,7 @@ class _Scale:
         self.log = self.low > 0 and self.high / self.low >= 100
 
     def place(self, value: Any) -> float | None:
+        """The position of a value; None where a trial does not have it."""
         if value is None:
             return None
         if not self.numeric:
@@ -178,6 +125,7 @@ class _Scale:
         return 0.5 if high == low else (at - low) / (high - low)
 
     def ticks(self, view: SearchView, name: str) -> list[tuple[float, str]]:
+        """(position, text) of the labels: all words, or the smallest and the largest number."""
         if not self.numeric:
             return [(i / max(1, len(self.words) - 1), word) for i, word in enumerate(self.words)]
         ends = [self.low] if self.low == self.high else [self.low, self.high]
@@ -189,12 +137,14 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _drawn(trial: TrialView, name: str) -> Any:
+def _value(trial: TrialView, name: str) -> Any:
+    """A sampled setting, a cost or a metric of a trial; None where it has none of this name."""
     return trial.params.get(name, trial.values.get(name))
 
 
 def _varying(trials: Sequence[TrialView]) -> list[str]:
-    """What was drawn and differs between trials; those all trials have first, as many as fit."""
+    """The sampled settings that differ between trials, those of most trials first; at most
+    `MOST_AXES`."""
     counts: dict[str, int] = {}
     for trial in trials:
         for name in trial.params:
@@ -203,8 +153,9 @@ def _varying(trials: Sequence[TrialView]) -> list[str]:
     return sorted(different, key=lambda n: -counts[n])[:MOST_AXES]
 
 
-def _told(trial: TrialView, name: str, view: SearchView) -> str:
-    value = _drawn(trial, name)
+def _hover(trial: TrialView, name: str, view: SearchView) -> str:
+    """What is shown beside a trial at an axis, under the mouse."""
+    value = _value(trial, name)
     if name == view.quality.name:
         text = view.quality.text(value)
     else:

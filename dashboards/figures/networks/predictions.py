@@ -1,5 +1,5 @@
-"""The figure of a trial's predictions over its inputs: a curve with its band for one input, maps of
-the probability and of its spread for two."""
+"""The predictions of a trial over its input space: a curve with a band for one input, maps of the
+probability and of its spread for two."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ IMAGE_DPI = 110
 
 
 def predictions_figure(picture: dict[str, Any], title: str) -> go.Figure:
+    """The predictions as a Plotly figure; `picture` comes from `trainables.training.pictures`."""
     figure = _curve(picture) if len(picture["axes"]) == 1 else _maps(picture)
     figure.update_layout(title=title, template="plotly_white", font={"size": 15})
     return figure
 
 
 def predictions_html(picture: dict[str, Any], title: str) -> str:
-    """One page that needs no network."""
+    """The predictions as a page that works offline."""
     return figure_page(predictions_figure(picture, title), title, "predictions")
 
 
@@ -64,7 +65,7 @@ def _curve(picture: dict[str, Any]) -> go.Figure:
 
 
 def _panels(picture: dict[str, Any]) -> list[tuple[str, list[float], tuple[float, float]]]:
-    """(what it shows, values along the second input first, their range)."""
+    """(title, values, range) of every map; the second input varies fastest in the values."""
     if "mean" not in picture:
         return [("mode (sign): probability of the second class", picture["mode"], (0.0, 1.0))]
     return [
@@ -81,7 +82,7 @@ def _maps(picture: dict[str, Any]) -> go.Figure:
     first, second = picture["axes"]
     points = picture["points"]
     for column, (_, values, (low, high)) in enumerate(panels, 1):
-        # Values run along the second input first.
+        # The second input varies fastest in the values.
         rows = [values[i :: len(second)] for i in range(len(second))]
         figure.add_heatmap(
             x=first,
@@ -113,7 +114,7 @@ def _maps(picture: dict[str, Any]) -> go.Figure:
 
 
 def predictions_image(picture: dict[str, Any], title: str, path: Path) -> Path:
-    """The same as a small image."""
+    """Write the predictions as a small image."""
     if len(picture["axes"]) == 1:
         return _curve_image(picture, title, path)
     return _map_image(picture, title, path)

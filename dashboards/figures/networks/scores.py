@@ -1,4 +1,6 @@
-"""A selector's scores as a bar chart, a bar a layer: html, png and csv."""
+"""The scores of a selector as a bar chart with a bar per layer, as html, png and csv."""
+
+from __future__ import annotations
 
 import csv
 import html
@@ -18,9 +20,9 @@ COLUMNS = ("layer", "place", "score", "flops_pct")
 PLACE = "place in the order"
 
 
-def scores_figure(rows: Sequence[Row], title: str, label: str) -> "go.Figure":
-    """Bars of the scores, or of the places in the order where a selector has no scores; the place
-    stands above each bar."""
+def scores_figure(rows: Sequence[Row], title: str, label: str) -> go.Figure:
+    """Bars of the scores, or of the places in the order where a selector has no scores. The place
+    of a layer is written above its bar."""
     import plotly.graph_objects as go
 
     key, label = _shown(rows, label)
@@ -50,13 +52,13 @@ def scores_figure(rows: Sequence[Row], title: str, label: str) -> "go.Figure":
 
 
 def scores_html(rows: Sequence[Row], title: str, label: str) -> str:
-    """One page that needs no network."""
+    """The bars as a page that works offline."""
     figure = scores_figure(rows, title, label)
     return figure_page(figure, title, "scores")
 
 
 def scores_png(rows: Sequence[Row], title: str, label: str, path: str | Path) -> Path:
-    """The same picture, drawn by matplotlib: Plotly's static export needs a browser."""
+    """The bars as a png, drawn by matplotlib: Plotly's static export needs a browser."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -80,6 +82,7 @@ def scores_png(rows: Sequence[Row], title: str, label: str, path: str | Path) ->
 
 
 def scores_csv(rows: Sequence[Row]) -> str:
+    """A row per layer: place, score, and the share of the flops that a binary layer saves."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -88,6 +91,7 @@ def scores_csv(rows: Sequence[Row]) -> str:
 
 
 def _shown(rows: Sequence[Row], label: str) -> tuple[str, str]:
+    """(key, label) of what the bars show."""
     return ("score", label) if any(row["score"] is not None for row in rows) else ("place", PLACE)
 
 

@@ -1,4 +1,6 @@
-"""A front over three objectives or more, two of them at a time."""
+"""The front of three or more objectives, shown for every two of them."""
+
+from __future__ import annotations
 
 import html
 import itertools
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitfront.dashboards.figures.style import DOMINATED, GRID, INK, PALETTE, axis, framed, markup
 from bitfront.dashboards.pages.page import page, placed
+from bitfront.search.results.view import SearchView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -16,18 +19,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PairPoint:
-    """One finished trial: a value for every objective, in the order of the labels."""
+    """One point in all objectives, for figures that show two of them at a time."""
 
     trial: str
     values: tuple[float, ...]
+    """in the order of the labels; fractions in percent"""
     on_front: bool
-    told: str = ""
-    """what it is, in a line"""
+    summary: str = ""
+    """trial, method, settings and plan in one line"""
 
 
-def pair_figures(points: Sequence[PairPoint], labels: Sequence[str]) -> "dict[str, go.Figure]":
-    """A figure for every two objectives, by a name for its place; shares are given in percent. On
-    one of them a point of the front may lie behind others: it is better in a third objective."""
+def pair_points(view: SearchView) -> list[PairPoint]:
+    """Every point of the search in all of its objectives."""
+    return [
+        PairPoint(
+            key,
+            tuple(axis.shown(v) for axis, v in zip(view.objectives, values, strict=True)),
+            key in view.on_front,
+            view.point_of[key].summary if key in view.point_of else key,
+        )
+        for key, values in view.objective_values.items()
+    ]
+
+
+def pair_figures(points: Sequence[PairPoint], labels: Sequence[str]) -> dict[str, go.Figure]:
+    """A figure for every two objectives, by the id of its place on the page. A point of the front
+    may be dominated in these two objectives: it is better in a third one."""
     import plotly.graph_objects as go
 
     found = {}
@@ -45,7 +62,7 @@ def pair_figures(points: Sequence[PairPoint], labels: Sequence[str]) -> "dict[st
                     "color": PALETTE[0] if on_front else DOMINATED,
                     "size": 9 if on_front else 5,
                 },
-                text=[markup(p.told or p.trial) for p in chosen],
+                text=[markup(p.summary or p.trial) for p in chosen],
                 hovertemplate="%{text}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
             )
         found[f"pair-{i}-{j}"] = framed(figure, "", xaxis=axis(labels[j]), yaxis=axis(labels[i]))
@@ -53,7 +70,7 @@ def pair_figures(points: Sequence[PairPoint], labels: Sequence[str]) -> "dict[st
 
 
 def pairs_html(points: Sequence[PairPoint], labels: Sequence[str], title: str) -> str:
-    """One page that needs no network."""
+    """All pairs as a page that works offline."""
     figures = pair_figures(points, labels)
     body = "\n".join(placed(figure, name) for name, figure in figures.items())
     return page(title, f"<h1>{html.escape(title)}</h1>\n{body}")
@@ -62,7 +79,7 @@ def pairs_html(points: Sequence[PairPoint], labels: Sequence[str], title: str) -
 def pairs_png(
     points: Sequence[PairPoint], labels: Sequence[str], title: str, path: str | Path
 ) -> Path:
-    """The same, drawn by matplotlib: a row and a column less than there are objectives."""
+    """All pairs as a png, one panel per pair, drawn by matplotlib."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
