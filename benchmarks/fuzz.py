@@ -364,7 +364,7 @@ def _make_searches(home: Path, folder: Path) -> None:
     (here.path / "exhausted").touch()
     (here.path / "lock").write_text('{"host": "here", "pid": 1}')
     here.set_ledger_url(f"sqlite:///{here.path / 'ledger.db'}")
-    selection = select(SelectionSpec(selector="front", task=entry.spec.task))
+    selection = select(SelectionSpec(selector="first", task=entry.spec.task))
     store(selection, selections_folder(home))
     write_selection(selection, here.path, PICTURES)
     stages_folder(home).mkdir()

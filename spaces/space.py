@@ -148,7 +148,7 @@ class Selecting:
         are nearly those of its own plan."""
         if name in selections:
             return selections[name].plan(table, budget, rule, self.level, seed)
-        selector = SELECTORS.get("front" if SELECTORS.get(name).trained else name)
+        selector = SELECTORS.get("first" if SELECTORS.get(name).trained else name)
         made = selector({} if selector.name != name else self.params_of(name))
         return made.plan(table, made.order(table, seed), budget, rule, self.level, seed)
 
@@ -320,9 +320,7 @@ def costs_of(spec: TrialSpec) -> dict[str, float]:
     table = task_cost_table(spec.task)
     method = METHODS.get(spec.method)(dict(spec.params))
     kept = method.kept(table.sizes(spec.plan))
-    totals = table.totals(spec.plan, method.scale, method.shifts_inputs, kept)
-    totals["parameters"] = float(table.parameters)
-    return totals
+    return table.costs(spec.plan, method.scale, method.shifts_inputs, kept)
 
 
 def ends(domain: Domain) -> list[Value]:

@@ -20,9 +20,9 @@ Augmentation = Literal["default", "none", "crop-flip", "affine-flip", "resized-c
 
 
 class Strict(BaseModel):
-    """Unknown keys are errors, everywhere."""
+    """A pydantic model in which unknown keys are errors."""
 
-    # Built when first used: a command needs few of them.
+    # The validators are built at first use: a command needs few of them.
     model_config = ConfigDict(
         extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True
     )
@@ -34,8 +34,9 @@ class Strict(BaseModel):
         return data
 
     @model_validator(mode="after")
-    def _numbers_are_of_this_world(self) -> Self:
-        """Also where digits stand in quotes: what is larger could not be read back."""
+    def _integers_fit_64_bits(self) -> Self:
+        """Refuse larger integers, also where the digits stand in quotes: they could not be read
+        back."""
         for name in self.model_fields_set:
             value = getattr(self, name)
             if type(value) is int and abs(value) > LARGEST_INTEGER:
@@ -72,7 +73,7 @@ class OptimizerSpec(Strict):
 
 
 class LearningRateSpec(Strict):
-    """How the learning rate moves, in fractions of training."""
+    """How the learning rate changes, in fractions of training."""
 
     shape: Literal["constant", "linear", "cosine", "exponential", "steps"] = "cosine"
     """how the learning rate falls; `schedule: cosine` is short for this key"""
@@ -95,14 +96,27 @@ class LearningRateSpec(Strict):
 Weight = Annotated[float, Field(ge=0)]
 
 
+# The teacher that pretraining gives; version 0.1 called it a stage.
+PRETRAINING, _STAGE = "pretraining", "stage"
+
+
+def _without_old_word(teacher: Any) -> Any:
+    return PRETRAINING if teacher == _STAGE else teacher
+
+
+def old_word(teacher: str) -> str:
+    """The teacher as version 0.1 wrote it, which is what ids of trials are made of."""
+    return _STAGE if teacher == PRETRAINING else teacher
+
+
 class DistillSpec(Strict):
-    """Learning from a teacher in full precision (methods.md 1.11, protocol 4, and 3.4)."""
+    """Learning from a teacher in full precision (docs/methods.md 1.11, protocol 4, and 3.4)."""
 
     kind: Literal["none", "logits", "bibert"] = "none"
     """logits: the teacher's soft targets; bibert: also Q, K, V similarities and hidden states of
     a transformer, and labels; `distill: bibert` is short for this key"""
-    teacher: str = "stage"
-    """stage: the full-precision network `pretrain` gives; else a file: a packed checkpoint, a
+    teacher: Annotated[str, BeforeValidator(_without_old_word)] = PRETRAINING
+    """pretraining: the full-precision network `pretrain` gives; else a file: a packed checkpoint, a
     state dict of the same model, or a recipe, which is trained once and kept; or the name of a
     ready-made recipe: wideresnet22-cifar10, wideresnet22-cifar100"""
     sha256: str | None = None
@@ -126,7 +140,8 @@ class DistillSpec(Strict):
 
     @property
     def teacher_file(self) -> str | None:
-        return None if self.teacher == "stage" else self.teacher
+        """The file of the teacher; None: the network that pretraining gives."""
+        return None if self.teacher == PRETRAINING else self.teacher
 
 
 class CrossEntropySpec(Strict):
@@ -148,7 +163,7 @@ class LossSpec(CrossEntropySpec):
         return expanded(data, (("distill", "kind"),))
 
 
-# What a full-precision stage takes from the task as it is written, unless it has its own.
+# What pretraining takes from the task as it is written, unless it has its own.
 PRETRAINING_KEYS = ("batch_size", "optimizer", "schedule", "loss", "augmentation", "precision")
 
 
@@ -157,30 +172,30 @@ class PretrainSpec(Strict):
     first, a checkpoint, or a checkpoint trained further in full precision."""
 
     epochs: Annotated[int, Field(ge=0)] = 0
-    """of a full-precision stage before the trial; trained once, shared by all trials; 0: none"""
+    """of full-precision training before the trial; done once, shared by all trials; 0: none"""
     checkpoint: str | None = None
     """weights to start from: a state dict (torch, safetensors) or `runs:/RUN/FILE` of MLflow"""
     sha256: str | None = None
     """of the checkpoint; filled in when it is not given, so that another file is noticed"""
     seed: Annotated[int, Field(ge=0)] = 0
-    """of the stage, whatever the seed of the trial"""
+    """of pretraining, whatever the seed of the trial"""
     binary_epochs: Annotated[int, Field(ge=0)] = 0
-    """of binary training before the trial's own, with its method and plan but no teacher, from
-    the stage's weights (methods.md 1.11, protocol 3); trials that share those share it"""
+    """of binary training between pretraining and the trial, with its method and plan but no
+    teacher (docs/methods.md 1.11, protocol 3); trials that share those share it"""
     binary_dataset: str | None = None
     """of the binary epochs, images of the same shape; the task's when not given"""
     batch_size: Annotated[int, Field(ge=2)] | None = None
-    """of the stage; this and the keys below: the task's as it is written, when not given"""
+    """of pretraining; this and the keys below: the task's as it is written, when not given"""
     optimizer: OptimizerSpec | None = None
-    """of the stage"""
+    """of pretraining"""
     schedule: LearningRateSpec | None = None
-    """of the stage"""
+    """of pretraining"""
     loss: CrossEntropySpec | None = None
-    """of the stage, which has no teacher"""
+    """of pretraining, which has no teacher"""
     augmentation: Augmentation | None = None
-    """of the stage"""
+    """of pretraining"""
     precision: Literal["fp32", "bf16"] | None = None
-    """of the stage"""
+    """of pretraining"""
 
     @property
     def active(self) -> bool:
@@ -193,7 +208,7 @@ class PretrainSpec(Strict):
 
 
 def _as_pixels(value: Any) -> Any:
-    """`8/255` is how everybody writes it."""
+    """The number that `8/255` stands for; anything else as it is."""
     if isinstance(value, str) and value.count("/") == 1:
         above, _, below = value.partition("/")
         try:
@@ -220,7 +235,7 @@ NO_EPS = "eps is missing: how far a pixel in [0, 1] may be changed, for example 
 
 class AttackSpec(Strict):
     """Attacks on the images (l_inf): those training is made robust against, and those robust
-    accuracy is measured under (methods.md 5.5, 5.12)."""
+    accuracy is measured under (docs/methods.md 5.5, 5.12)."""
 
     eps: Pixels | None = None
     """how far every pixel, in [0, 1], may be changed: 0.03 or 8/255; has no default"""
@@ -244,7 +259,8 @@ class AttackSpec(Strict):
     shrink: Annotated[int, Field(ge=1, le=64)] = 1
     """fgsm-atta keeps perturbations at this fraction of the resolution; 8 for large images"""
     memory_mb: Annotated[float, Field(gt=0)] = 1024.0
-    """what perturbations may take: a byte a channel of every pixel, the margin of crops too"""
+    """megabytes that perturbations may take: one byte per channel of every pixel, margins
+    included"""
     evaluate: list[Evaluation] = Field(default_factory=list)
     """robust accuracy under these: `val_robust_pgd20` and so on; autoattack only after the last
     epoch; an objective is added to them"""
@@ -263,7 +279,7 @@ class AttackSpec(Strict):
 
 
 def expanded(data: Any, short: Sequence[tuple[str, str]]) -> Any:
-    """The mapping with every single word under a key of `short` written as `{field: word}`."""
+    """The mapping with every text under a key of `short` written as `{field: text}`."""
     if not isinstance(data, dict):
         return data
     return {

@@ -1,5 +1,6 @@
-"""What a trial trains, as plain validated data: the task, the point of the space and the seed.
-A search YAML, a ledger entry and a recipe all carry these models; nothing here knows torch."""
+"""What a trial trains, as plain validated data: the task, one point of the space and the seed. A
+search YAML, a ledger entry and a recipe all carry these models. The parts of a task are in
+`settings`; torch is not imported here."""
 
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ from bitfront.trainables.settings import (
     PretrainSpec,
     Strict,
     expanded,
+    old_word,
 )
 
 
@@ -37,7 +39,7 @@ class Task(Strict):
     epochs: Annotated[int, Field(ge=1)] = 10
     """of one trial"""
     batch_size: Annotated[int, Field(ge=2)] = 128
-    """examples a step"""
+    """examples per step"""
     optimizer: OptimizerSpec = Field(default_factory=OptimizerSpec)
     """`optimizer: sgd` is short for its name alone"""
     schedule: LearningRateSpec = Field(default_factory=LearningRateSpec)
@@ -81,15 +83,15 @@ class Task(Strict):
 
     @property
     def pretraining_settings(self) -> dict[str, Any]:
-        """How the full-precision stage is trained: its own settings, else the task's."""
+        """How pretraining is done: its own settings, else the task's."""
         own = {key: getattr(self.pretrain, key) for key in PRETRAINING_KEYS}
         settings = {k: getattr(self, k) if v is None else v for k, v in own.items()}
         settings["loss"] = LossSpec(label_smoothing=settings["loss"].label_smoothing)
         return settings
 
     def with_settled_pretraining(self) -> Task:
-        """The same task with the stage's settings written out: what a search changes between
-        trials then changes nothing about the stage they share."""
+        """The same task with the settings of pretraining written out: what a search changes between
+        trials then changes nothing about the pretraining they share."""
         settings = self.pretraining_settings
         settings["loss"] = CrossEntropySpec(label_smoothing=settings["loss"].label_smoothing)
         pretrain = self.pretrain.model_copy(update=settings)
@@ -107,16 +109,16 @@ class TrialSpec(Strict):
 
     @property
     def adversary(self) -> str:
-        """How training meets attacks: as the task says, unless the method has a say."""
+        """The attack of training: the task's, unless the method has one of its own."""
         method, train = METHODS.get(self.method), self.task.attack.train
         if method.adversary is not None and (method.adversary_fixed or train == "none"):
             return method.adversary
         return train
 
     def canonical(self) -> TrialSpec:
-        """The form two specs share exactly when they train the same network the same way: with
-        no binary layer in the plan every method is full-precision training, and a default that is
-        written out is the default."""
+        """The form that two specs share exactly when they train the same network in the same way:
+        with no binary layer in the plan every method is full-precision training, and a default that
+        is written out is the default."""
         if set(self.plan) <= {"F"}:
             attack = self.task.attack.model_copy(update={"train": self.adversary})
             task = self.task.model_copy(update={"attack": attack})
@@ -125,19 +127,20 @@ class TrialSpec(Strict):
         return self.model_copy(update={"params": params})
 
     def fingerprint(self, search: str = "", length: int = 8) -> str:
-        """The trial's id: a short hash of the search's name, the parameters and the seed. Where
-        the data and a checkpoint lie is no part of it."""
+        """The trial's id: a short hash of the search's name, the parameters and the seed. The
+        places of the data and of a checkpoint are not part of it. What was added after version 0.1
+        enters it only where it is used, so that ids of before stay the same."""
         content = self.canonical().model_dump(mode="json")
         content["task"].pop("data_dir")
         for holder in (content["task"], content["task"]["pretrain"]):
             if holder["optimizer"] is not None and not holder["optimizer"]["nesterov"]:
-                del holder["optimizer"]["nesterov"]  # ids of before there was a choice
+                del holder["optimizer"]["nesterov"]
         content["task"] |= _what_it_starts_from(self.task.pretrain, content["task"].pop("pretrain"))
-        if content["task"]["normalize"] == "dataset":  # ids of before there was a choice
+        if content["task"]["normalize"] == "dataset":
             del content["task"]["normalize"]
-        if content["task"]["keep"] == "last":  # ids of before there was a choice
+        if content["task"]["keep"] == "last":
             del content["task"]["keep"]
-        if not self.task.attack.active and self.adversary == "none":  # ids of before attacks
+        if not self.task.attack.active and self.adversary == "none":
             del content["task"]["attack"]
         content["task"]["loss"] |= _whom_it_learns_from(content["task"]["loss"].pop("distill"))
         text = json.dumps([search, content], sort_keys=True)
@@ -145,7 +148,8 @@ class TrialSpec(Strict):
 
 
 def _what_it_starts_from(pretrain: PretrainSpec, content: dict[str, Any]) -> dict[str, Any]:
-    """The part of `pretrain` that makes a difference, under its key; nothing end-to-end."""
+    """The part of `pretrain` that makes a difference, under its key; {} where training is
+    end-to-end."""
     if not pretrain.active:
         return {}
     checkpoint = pretrain.sha256 or pretrain.checkpoint
@@ -157,10 +161,10 @@ def _what_it_starts_from(pretrain: PretrainSpec, content: dict[str, Any]) -> dic
 
 
 def _whom_it_learns_from(distill: dict[str, Any]) -> dict[str, Any]:
-    """The part of `distill` that makes a difference, under its key; nothing without a teacher."""
+    """The part of `distill` that makes a difference, under its key; {} without a teacher."""
     if distill["kind"] == "none":
         return {}
-    teacher = distill["sha256"] or distill["teacher"]
+    teacher = distill["sha256"] or old_word(distill["teacher"])
     return {"distill": {**distill, "teacher": teacher, "sha256": None}}
 
 

@@ -14,7 +14,7 @@ from bitfront.search.cluster.checks import Check
 from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.folder import LEDGER, home
 from bitfront.search.results.stored import newest_readable, stored_config
-from bitfront.search.tracking.runs import tracking_uri
+from bitfront.search.tracking.store import tracking_uri
 from bitfront.search.urls import (
     canonical,
     know,

@@ -4,22 +4,14 @@ declared: costs, metrics, attacks and samplers."""
 from __future__ import annotations
 
 from bitfront.search.samplers.registry import SAMPLERS
-from bitfront.spaces.space import OWN_SHARE
 from bitfront.trainables.attacks import EVALUATION_ATTACKS
-from bitfront.trainables.cost import CONVENTIONS
+from bitfront.trainables.costs import cost_names
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.tasks import KINDS, Kind, kind_of, metric_names
 
-
-def _cost_names() -> tuple[str, ...]:
-    """The costs by convention, with the flops in percent beside the flops, and the parameters."""
-    first, *others = CONVENTIONS
-    return (first, f"{first}_pct", OWN_SHARE, *others, "parameters")
-
-
 # `flops_pct` is of the dearest full-precision network of the space, `flops_own_pct` of the trial's.
-COSTS = _cost_names()
+COSTS = cost_names()
 METRICS = metric_names()
 """of all kinds of tasks"""
 

@@ -18,7 +18,7 @@ from bitfront.search.results.settings import settings_of
 from bitfront.search.results.stored import stored_config
 from bitfront.search.results.view import Axis, Budget, HypervolumeStep, SearchView, TrialView
 from bitfront.search.session.early_stopping import rung_epoch
-from bitfront.trainables.tasks import Metric
+from bitfront.trainables.metrics import Metric
 
 
 class SearchReader:

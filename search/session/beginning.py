@@ -12,7 +12,7 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import read_entries
 from bitfront.search.ledger.storage import open_storage
 from bitfront.search.ledger.study import forget_study
-from bitfront.search.tracking.runs import forget_search_run
+from bitfront.search.tracking.extra_runs import forget_search_run
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
 

@@ -19,10 +19,10 @@ from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Domain
+from bitfront.trainables.progress import report, reporting_to
 from bitfront.trainables.selectors import Selection, SelectionSpec, select
 from bitfront.trainables.selectors.base import flops_saved
 from bitfront.trainables.selectors.selection import store, stored
-from bitfront.trainables.telling import heard_by, tell
 
 Note = Callable[[str], None]
 
@@ -58,7 +58,7 @@ def settle(
     done = {spec.fingerprint(): stored(spec, kept) for spec in specs}
     for selection in done.values():
         assert selection is not None
-        note(selection.told())
+        note(selection.summary())
         write_selection(selection, folder.path, pictures)
 
     def found(spec: SelectionSpec) -> Selection:
@@ -137,9 +137,9 @@ def _select(
 
     torch.set_num_threads(threads)
     name = str(spec["selector"])
-    with heard_by(lambda text: board.write(name, f"{name}: {text}")):
+    with reporting_to(lambda text: board.write(name, f"{name}: {text}")):
         found = select(
-            SelectionSpec.model_validate(spec), pretrained=Path(stages), gpus=gpus, note=tell
+            SelectionSpec.model_validate(spec), pretrained=Path(stages), gpus=gpus, note=report
         )
     board.erase(name)
     return found.model_dump(mode="json")

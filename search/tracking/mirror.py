@@ -20,17 +20,11 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.pictures import TrialPicture
 from bitfront.search.session.repeats import merged
+from bitfront.search.tracking.extra_runs import log_extras
 from bitfront.search.tracking.extras import extras_of
 from bitfront.search.tracking.notes import FRONT, RUN, note_of
-from bitfront.search.tracking.runs import (
-    end_tags,
-    experiment_name,
-    flat_params,
-    keeps_artifacts,
-    log_extras,
-    role_of,
-    run_name,
-)
+from bitfront.search.tracking.runs import end_tags, experiment_name, flat_params, role_of, run_name
+from bitfront.search.tracking.store import find_runs, keeps_artifacts
 from bitfront.search.urls import sqlite_for_mlflow, sqlite_path
 
 # Trials of the front whose pictures are logged, a few ten kilobytes each.
@@ -123,17 +117,7 @@ class Mirror:
 
     def _runs(self, kind: str) -> list[Any]:
         """All of the search's runs of that kind."""
-        query = f"tags.`bitfront.search_id` = '{self.identity}' and tags.`bitfront.kind` = '{kind}'"
-        found: list[Any] = []
-        token = None
-        while True:
-            page = self.client.search_runs(
-                [self.experiment_id], query, max_results=1000, page_token=token
-            )
-            found += page
-            token = page.token
-            if not token:
-                return found
+        return find_runs(self.client, [self.experiment_id], self.identity, kind)
 
     def _discard(self, run_id: str) -> None:
         """A run that is there twice: the answer to its making was lost on the way, or came to be
@@ -340,7 +324,7 @@ class Mirror:
         self.client.set_tag(self.parent_id, "mlflow.note.content", note)
 
     def deliver_extras(self, entries: Iterable[Entry]) -> None:
-        """Selectors, stages and final trainings that have no run yet."""
+        """Write runs for selectors, pretraining and final trainings that have none yet."""
         folder = SearchFolder(self.home / self.config.name)
         extras = extras_of(folder, list(entries))
         if extras:

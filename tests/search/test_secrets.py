@@ -19,7 +19,7 @@ from bitfront.search.ledger.folder import LEDGER, SearchFolder
 from bitfront.search.results.stored import stored_config
 from bitfront.search.session.preparation import prepare
 from bitfront.search.session.session import Session
-from bitfront.search.tracking.runs import tracking_uri
+from bitfront.search.tracking.store import tracking_uri
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import (
     canonical,

@@ -20,7 +20,7 @@ from bitfront.search.results.results import Results
 from bitfront.search.results.stored import stored_config
 from bitfront.search.session.preparation import fetched, prepare
 from bitfront.search.tracking.mirror import Mirror
-from bitfront.search.tracking.runs import tracking_uri
+from bitfront.search.tracking.store import tracking_uri
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import canonical, redacted, with_secrets, without_secrets
 from bitfront.trainables.errors import UserError

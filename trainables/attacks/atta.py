@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-import lazy_loader
-
 from bitfront.trainables.attacks.base import (
     TRAINING_ATTACKS,
     AdversarialLoss,
@@ -19,13 +17,10 @@ from bitfront.trainables.data.batches import Visit
 from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
     from bitfront.trainables.data import DatasetInfo
     from bitfront.trainables.task import AttackSpec, Task
-else:
-    torch = lazy_loader.load("torch")
 
 # Soft labels: what remains of the target at each visit, and its share of the label trained on.
 KEPT_LABEL, SOFT_SHARE = 0.9, 0.9
@@ -52,6 +47,8 @@ class Atta(AdversarialLoss):
         classes: int,
         label_smoothing: float = 0.0,
     ) -> None:
+        import torch
+
         super().__init__(attack, ball, label_smoothing)
         device = ball.eps.device
         self.frame = tuple(side + 2 * crop_margin(*shape[1:]) for side in shape[1:])
@@ -88,6 +85,8 @@ class Atta(AdversarialLoss):
 
     def framed(self, ids: Tensor) -> Tensor:
         """The perturbations of these images with their margins, in the units of the network."""
+        import torch
+
         kept = self.memory[ids].float() * (self.ball.eps / UNITS)
         if self.attack.shrink == 1:
             return kept
@@ -97,6 +96,8 @@ class Atta(AdversarialLoss):
 
     def keep(self, ids: Tensor, framed: Tensor) -> None:
         """Store the perturbations of these images, margins included."""
+        import torch
+
         if self.attack.shrink > 1:
             framed = torch.nn.functional.avg_pool2d(
                 framed, self.attack.shrink, ceil_mode=True, count_include_pad=False
@@ -104,6 +105,8 @@ class Atta(AdversarialLoss):
         self.memory[ids] = (framed * UNITS / self.ball.eps).round().to(torch.int8)
 
     def __call__(self, model: nn.Module, x: Any, y: Tensor) -> Tensor:
+        import torch
+
         assert isinstance(x, Visit)
         ball, images = self.ball, x.x
         cross_entropy = torch.nn.functional.cross_entropy
@@ -127,6 +130,8 @@ class Atta(AdversarialLoss):
     def _soft(self, ids: Tensor, logits: Tensor, y: Tensor) -> Tensor:
         """The label trained on, 0.1 label + 0.9 target, where target <- 0.9 target +
         0.1 softmax(logits) at every visit, beginning with the label."""
+        import torch
+
         assert self.labels is not None
         label = torch.nn.functional.one_hot(y, self.classes).float()
         before = torch.where(self.met[ids, None], self.labels[ids], label)

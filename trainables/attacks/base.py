@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import lazy_loader
-
 from bitfront.trainables.registry import Registry
 
 if TYPE_CHECKING:
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
 
     from bitfront.trainables.data import DatasetInfo
     from bitfront.trainables.task import AttackSpec, Task
-else:
-    torch = lazy_loader.load("torch")
 
 # (logits of the attacked images) -> one loss per image.
 Losses = Callable[["Tensor"], "Tensor"]
@@ -48,21 +44,29 @@ class Ball:
         device: torch.device | str = "cpu",
     ) -> Ball:
         """The ball for pixels that are normalised by `mean` and `std`."""
+        import torch
+
         m, s = (torch.tensor(v, device=device).view(1, -1, 1, 1) for v in (mean, std))
         return cls(eps / s, step / s, -m / s, (1 - m) / s)
 
     def uniform(self, x: Tensor) -> Tensor:
         """A point of the ball around x, drawn uniformly."""
+        import torch
+
         return self.inside(x + (2 * torch.rand_like(x) - 1) * self.eps, x)
 
     def inside(self, moved: Tensor, x: Tensor) -> Tensor:
         """The point of the ball around x nearest to `moved`."""
+        import torch
+
         near = torch.minimum(torch.maximum(moved, x - self.eps), x + self.eps)
         return torch.minimum(torch.maximum(near, self.low), self.high)
 
 
 def ascend(model: nn.Module, losses: Losses, moved: Tensor) -> tuple[Tensor, Tensor]:
     """(sign of the gradient at the images, their losses)."""
+    import torch
+
     moved = moved.detach().requires_grad_()
     each = losses(model(moved).float())
     (gradient,) = torch.autograd.grad(each.sum(), moved)
@@ -81,6 +85,8 @@ def sign_steps(
     """PGD: x_{k+1} = P(x_k + alpha sign(grad_x loss(x_k))), P the projection into the ball (Madry
     et al., ICLR 2018; docs/methods.md 5.9). The `worst` iterate is, for every image, the one of
     greatest loss among those whose loss was computed: the start included, the last one not."""
+    import torch
+
     moved, worst = start, start
     greatest = x.new_full((len(x),), -torch.inf)
     for _ in range(steps):
@@ -96,6 +102,8 @@ def sign_steps(
 @contextmanager
 def attacking(model: nn.Module, norms: str, device: torch.device) -> Iterator[None]:
     """Inside, batch norms are in the mode `norms` names, and computations are in float32."""
+    import torch
+
     changed = [
         m
         for m in model.modules()
@@ -142,6 +150,8 @@ class AdversarialLoss:
         raise NotImplementedError
 
     def cross_entropy(self, logits: Tensor, y: Tensor) -> Tensor:
+        import torch
+
         return torch.nn.functional.cross_entropy(logits, y, label_smoothing=self.label_smoothing)
 
     def count(self, logits: Tensor, y: Tensor) -> None:

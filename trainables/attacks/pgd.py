@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import lazy_loader
-
 from bitfront.trainables.attacks.base import (
     TRAINING_ATTACKS,
     AdversarialLoss,
@@ -14,10 +12,7 @@ from bitfront.trainables.attacks.base import (
 )
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
-else:
-    torch = lazy_loader.load("torch")
 
 
 @TRAINING_ATTACKS.register
@@ -28,6 +23,8 @@ class PGDTraining(AdversarialLoss):
     doc = "on the worst images PGD finds"
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        import torch
+
         attack = self.attack
 
         def losses(logits: Tensor) -> Tensor:

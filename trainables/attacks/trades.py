@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import lazy_loader
-
 from bitfront.trainables.attacks.base import (
     TRAINING_ATTACKS,
     AdversarialLoss,
@@ -15,10 +13,7 @@ from bitfront.trainables.attacks.base import (
 )
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
-else:
-    torch = lazy_loader.load("torch")
 
 # Standard deviation of the noise that the attacked images start from, in pixels.
 NOISE = 0.001
@@ -32,6 +27,8 @@ class Trades(AdversarialLoss):
     doc = "clean loss and agreement with the attacked image"
 
     def __call__(self, model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        import torch
+
         kl_div = torch.nn.functional.kl_div
         with attacking(model, "eval", x.device):
             with torch.no_grad():

@@ -169,7 +169,7 @@ PERMUTED = "permuted-mnist"
 
 
 def _permuted(tasks: int, name: str) -> DatasetInfo:
-    """MNIST several times in a row, the pixels of each task in an order of its own (methods.md
+    """MNIST several times in a row, the pixels of each task in an order of its own (docs/methods.md
     2.4)."""
     return replace(
         DATASETS.get("mnist"),

@@ -1,4 +1,5 @@
-"""Proximal mean-field and mirror descent: latents whose weight is a sharpened tanh or softmax."""
+"""Proximal mean-field and mirror descent: the weight is a tanh or softmax of the latent that is
+sharpened in training (docs/methods.md 2.7, 3.5)."""
 
 from __future__ import annotations
 
@@ -48,8 +49,8 @@ class PMFMethod(Sharpened):
         "jacobian": Param(
             "exact",
             Choice(("exact", "released")),
-            "of the softmax: diag(p) - p p', or I - p p' as in the authors' code, which hears "
-            "gradients at the corners too",
+            "of the softmax: diag(p) - p p', or I - p p' as in the authors' code, whose "
+            "gradients do not vanish at the corners",
         ),
         "weight_decay": Param(0.0, Float(0.0, 1.0), "on u", search=Choice((0.0, 1e-4))),
         **_begins_real(0.0),

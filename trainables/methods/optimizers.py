@@ -1,6 +1,5 @@
-"""Methods with an optimizer of their own for the binary weights: BayesBiNN and its baselines
-(methods.md 2), BNEW and its baselines (methods.md 3). Layers in full precision keep the task's
-optimizer. Each can begin with a phase of real weights in [-1, 1], binary inputs as planned."""
+"""LR-net (docs/methods.md 2.8) and BNEW (docs/methods.md 3), which have an optimizer of their own
+for the binary weights. Layers in full precision keep the task's optimizer."""
 
 from __future__ import annotations
 
@@ -125,7 +124,8 @@ class BNEWMethod(OwnOptimizer):
         return [free, Phase("freeze", frozen, continues=True)] if frozen else [free]
 
     def enter(self, phase: Phase) -> None:
-        """A frozen weight has no gradient, so that its moments are not applied any more."""
+        """Freeze the signs, or start the phase. A frozen weight has no gradient, so that the
+        moments of Adam do not move it."""
         self._frozen = phase.continues
         for layer in self.layers:
             layer.latent.requires_grad_(not self._frozen)

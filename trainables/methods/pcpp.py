@@ -1,6 +1,5 @@
-"""The ProxConnect++ family: a latent weight, a forward quantizer F and a backward quantizer B,
-w* <- w* - eta B(w*) g(F(w*)) (methods.md 1.1, 1.2); and the schemes it is compared with, which take
-the gradient or make the step elsewhere."""
+"""The ProxConnect++ family: a latent weight w*, a forward quantizer F and a backward quantizer B,
+w* <- w* - eta B(w*) g(F(w*)) (Lu et al., NeurIPS 2023; docs/methods.md 1.1, 1.2)."""
 
 from __future__ import annotations
 

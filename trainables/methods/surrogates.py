@@ -50,7 +50,7 @@ class RotatedBNN(Sharpening):
     name = "r-bnn"
     paper = "Lin et al., Rotated Binary Neural Network, NeurIPS 2020"
     doc = "F = sign, B = k max(0, sqrt(2) t - t^2 |w|), t annealed; the rotation is an option"
-    # Inputs are quantized with k = 1 (methods.md 1.6).
+    # Inputs are quantized with k = 1 (docs/methods.md 1.6).
     input_floor = 1.0
     params: ClassVar = {
         **_sharpness(1e-2),

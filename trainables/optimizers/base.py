@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 
 def clip_(tensors: list[Tensor]) -> list[Tensor]:
-    """To [-1, 1], in place."""
+    """Clip the tensors to [-1, 1], in place."""
     if tensors:
         torch._foreach_clamp_min_(tensors, -1.0)
         torch._foreach_clamp_max_(tensors, 1.0)
@@ -19,7 +19,7 @@ def clip_(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def with_gradients(params: Iterable[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """(parameters, gradients) of those that have one: frozen parameters have none."""
+    """(parameters, gradients) of the parameters that have a gradient: frozen ones have none."""
     pairs = [(p, p.grad) for p in params if p.grad is not None]
     return [p for p, _ in pairs], [g for _, g in pairs]
 
@@ -43,7 +43,7 @@ class ByGroup(Optimizer):
         raise NotImplementedError
 
     def _buffers(self, params: list[Tensor], name: str) -> list[Tensor]:
-        """A tensor of state for each parameter, 0 at first."""
+        """A state tensor for each parameter, 0 at first."""
         for p in params:
             if name not in self.state[p]:
                 self.state[p][name] = torch.zeros_like(p, memory_format=torch.preserve_format)

@@ -11,34 +11,42 @@ from torch.optim.optimizer import ParamsT
 
 from bitfront.trainables.optimizers.base import ByGroup
 
-# Part of BayesBiNN's rule: at tau = 1e-10 and saturated weights it decides the step.
+# The 1e-10 of the rule is part of the method: at tau = 1e-10 and saturated weights it decides the
+# step.
 JITTER = 1e-10
-# Uniform numbers are kept away from 0 and 1, where their logit is not finite.
+# Uniform numbers are kept in [EDGE, 1 - EDGE]: the logit of 0 and 1 is not finite.
 EDGE = 1e-7
 
 
 def logistic_noise(eps: Tensor) -> Tensor:
-    """delta = log(eps / (1 - eps)) / 2 for uniform eps (docs/methods.md 2.2)."""
+    """delta = log(eps / (1 - eps)) / 2 for eps ~ U(0, 1) (docs/methods.md 2.2)."""
     return eps.clamp(EDGE, 1 - EDGE).logit_().mul_(0.5)
 
 
 def relaxed_weight(lam: Tensor, delta: Tensor, tau: float) -> Tensor:
-    """w_b = tanh((lam + delta) / tau)."""
+    """w_b = tanh((lam + delta) / tau) (docs/methods.md 2.2)."""
     return torch.tanh((lam + delta) / tau)
 
 
 def relaxed_scale(w: Tensor, lam: Tensor, tau: float) -> Tensor:
-    """s / N = (1 - w_b^2 + 1e-10) / (tau (1 - mu^2 + 1e-10)), mu = tanh(lam). 1 - mu^2 is exactly 0
-    from |lam| = 9.011 on in float32, from 19.06 in float64: the dtype is part of the method."""
+    """s / N = (1 - w_b^2 + 1e-10) / (tau (1 - mu^2 + 1e-10)), mu = tanh(lam) (docs/methods.md 2.2).
+    1 - mu^2 is exactly 0 for |lam| >= 9.011 in float32 and for |lam| >= 19.06 in float64: the dtype
+    is part of the method."""
     mu = torch.tanh(lam)
     return (1 - w * w + JITTER) / (tau * (1 - mu * mu + JITTER))
 
 
 class BayesBiNN(ByGroup):
-    """The Bayesian learning rule for Bernoulli weights (docs/methods.md 2.2). Parameters are the
-    natural parameters lam; a gradient is the mean over Monte-Carlo samples of (s / N) g, which
-    `latents.SampledWeight` gives. `priors` are tensors lam0 to go with the parameters, read at
-    every step; without them lam0 = 0."""
+    """The Bayesian learning rule for Bernoulli weights (Meng, Bachmann and Khan, ICML 2020;
+    docs/methods.md 2.2), with N = `examples`, c_KL = `kl`, beta = `momentum`, a = `lr`:
+
+    ghat = (1 / S) sum over samples of s g
+    m   <- beta m + (1 - beta) (ghat + c_KL (lam - lam_0))
+    lam <- lam - a m / (1 - beta^t)
+
+    Parameters are lam; a gradient is the mean over Monte-Carlo samples of (s / N) g, which
+    `latents.SampledWeight` gives. `priors` are the tensors lam_0 of the parameters, read at every
+    step; without them lam_0 = 0."""
 
     def __init__(
         self,

@@ -17,9 +17,12 @@ Regulariser = Literal["concave", "l1", "l2"]
 
 
 def corner_step_(u: list[Tensor], r: float, regulariser: Regulariser) -> list[Tensor]:
-    """What BNEW makes of u = w - eta grad, in place, first order in r = eta lambda (docs/methods.md
-    3.2), then clipped to [-1, 1].
-    concave: (1 + 2 r) u;  l1: u + r sign(u);  l2: (u + r sign(u)) / (1 + r)."""
+    """The step of BNEW from u = w - eta grad, in place, first order in r = eta lambda, then clipped
+    to [-1, 1] (docs/methods.md 3.2):
+
+    concave, R = -||w||^2:          (1 + 2 r) u
+    l1, R = ||w - sign w||_1:       u + r sign(u)
+    l2, R = ||w - sign w||_2^2 / 2: (u + r sign(u)) / (1 + r)"""
     if regulariser == "concave":
         torch._foreach_mul_(u, 1 + 2 * r)
     else:
@@ -48,7 +51,7 @@ class ClippedAdam(Adam):
 
 
 class BNEW(ClippedAdam):
-    """An Adam step, then one towards the corners of the cube with weight r (docs/methods.md
+    """An Adam step, then a step of weight r towards the corners of the cube (docs/methods.md
     3.2)."""
 
     def __init__(

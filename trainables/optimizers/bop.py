@@ -13,9 +13,11 @@ from bitfront.trainables.optimizers.base import ByGroup
 
 
 class Bop(ByGroup):
-    """Flips weights that are exactly +-1 (docs/methods.md 2.6), in one of two equal forms:
-    flip:        m <- (1 - gamma) m + gamma g, w <- -w where w m > theta;
-    hysteresis:  m <- (1 - gamma) m - gamma g, w <- sign(m) where |m| > theta."""
+    """Weights are exactly +1 or -1 and flip (Helwegen et al., NeurIPS 2019; docs/methods.md 2.6),
+    in one of two equal forms:
+
+    flip:        m <- (1 - gamma) m + gamma g,  w <- -w where w m > theta
+    hysteresis:  m <- (1 - gamma) m - gamma g,  w <- sign(m) where |m| > theta"""
 
     def __init__(
         self, params: ParamsT, gamma: float = 1e-4, theta: float = 1e-8, form: str = "flip"

@@ -12,8 +12,8 @@ from bitfront.trainables.optimizers.base import ByGroup
 
 
 def mirror_step(w: Tensor, grad: Tensor, lr: float, beta: float) -> Tensor:
-    """MD-tanh: w <- (E - 1) / (E + 1), E = (1 + w) / (1 - w) exp(-2 lr beta g), which is
-    atanh w <- atanh w - lr beta g (docs/methods.md 3.5). As a tanh, since E overflows."""
+    """MD-tanh: w <- (E - 1) / (E + 1), E = (1 + w) / (1 - w) exp(-2 eta beta g), which is atanh w
+    <- atanh w - eta beta g (docs/methods.md 3.5). Computed as a tanh, since E overflows."""
     edge = 1 - torch.finfo(w.dtype).eps
     return torch.tanh(torch.atanh(w.clamp(-edge, edge)) - lr * beta * grad)
 

@@ -1,4 +1,4 @@
-"""MixBin's rivals as layer selectors, declared (methods.md 4.5)."""
+"""The selectors that MixBin is compared with (docs/methods.md 4.5)."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class BNAS(Selector):
 
 
 def by_damage(scoring: Scoring, damage: list[float], per_flop: bool) -> Ranking:
-    """Least damage first, by the layer or by the flops it saves: greedy for the knapsack of the
-    smallest total damage within a budget."""
+    """The ranking with the least damage first, per layer or per percent of the flops it saves:
+    greedy for the knapsack of the smallest total damage within a budget."""
     what = "damage done by binary weights"
     if per_flop:
         saved = flops_saved(scoring.table, scoring.spec.level)
         damage = [each / max(s, 1e-12) for each, s in zip(damage, saved, strict=True)]
-        what += " a percent of the flops"
+        what += " per percent of the flops"
     return Ranking(ascending(damage), damage, what)

@@ -30,7 +30,7 @@ class Classification(Kind):
     )
 
     def chance(self, metric: str, info: DatasetInfo) -> float:
-        """A uniform guess; of robust accuracy that of a network that always says the same."""
+        """A uniform guess; for robust accuracy a network with a constant output."""
         return math.log(info.classes) if metric == "val_loss" else 1.0 / info.classes
 
     def loss(self, output: Tensor, y: Tensor, task: Task) -> Tensor:

@@ -31,7 +31,7 @@ class ObjectTracking(Kind):
     )
 
     def chance(self, metric: str, info: DatasetInfo) -> float:
-        """A tracker that is nowhere near, and the loss of a response of 0 everywhere."""
+        """A tracker that is always wrong, and the loss of a response of 0 everywhere."""
         return math.log(2) if metric == "val_loss" else 0.0
 
     def loss(self, output: Tensor, y: Tensor, task: Task) -> Tensor:
@@ -40,7 +40,7 @@ class ObjectTracking(Kind):
     def evaluate(self, model: nn.Module, part: Any) -> dict[str, float]:
         import torch
 
-        from bitfront.trainables.tasks.object_tracker import measure, track
+        from bitfront.trainables.tasks.trackers.siamfc import measure, track
 
         model.eval()
         with torch.no_grad():
@@ -57,8 +57,9 @@ class ObjectTracking(Kind):
 
 
 def balanced_logistic(responses: Tensor, places: Tensor) -> Tensor:
-    """Mean over pairs of the logistic loss, in which the cells at the target and all others weigh
-    the same together. A cell is at the target when it is at most r_pos away, in block distance."""
+    """Mean over pairs of the logistic loss log(1 + exp(-y v)), in which the cells at the target and
+    all others have the same total weight. A cell is at the target when its block distance is at
+    most r_pos (SiamFC, docs/methods.md 4.7)."""
     import torch
     from torch.nn.functional import binary_cross_entropy_with_logits
 

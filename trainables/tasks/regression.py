@@ -1,5 +1,5 @@
-"""Regression of one number: the squared error, and its root on the validation part. Numbers are in
-the unit the data set declares, which is one standard deviation of its targets."""
+"""Regression of one number: the squared error, and its root on the validation part, in the unit the
+dataset declares, one standard deviation of its targets."""
 
 from __future__ import annotations
 

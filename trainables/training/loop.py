@@ -134,7 +134,7 @@ class Training:
         return metrics
 
     def _begin_phase(self, index: int) -> None:
-        """The weights a phase starts from, then what the method and the optimizer make of them."""
+        """Load the weights that a phase starts from and let the method enter it."""
         if index == 0:
             if load_starting_weights(self):
                 self.method.enter(self.phases[0])
@@ -148,7 +148,8 @@ class Training:
         self._prepare_phase(index)
 
     def _prepare_phase(self, index: int) -> None:
-        """Enter the phase, by way of the one whose optimizers it continues."""
+        """Make the optimizers of a phase: those of the phase whose optimizers it continues, which
+        is entered first."""
         first, _ = phases.run_of(self.phases, index)
         self._take_task(self.phases[index].task)
         self.method.enter(self.phases[first])
@@ -157,7 +158,7 @@ class Training:
             self.method.enter(phase)
 
     def _take_task(self, task: int) -> None:
-        """Of a row of tasks: train on this one, validate on all up to it."""
+        """In continual learning: train on this task, validate on all tasks up to it."""
         if self._tasks is not None:
             train, validation = self._tasks
             assert isinstance(train, TaskRow)
@@ -166,7 +167,7 @@ class Training:
             self.validation = validation.up_to(task)
 
     def _make_optimizers(self) -> list[tuple[torch.optim.Optimizer, LearningRate]]:
-        """The task's optimizer, and the method's own for its latents if it has one, each with its
+        """The task's optimizer and, where the method has one, that of its latents, each with its
         learning rate."""
         task = self.spec.task
         own = self.method.own_optimizer()
@@ -183,12 +184,12 @@ class Training:
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """That of the task; the method's own where it has everything."""
+        """The optimizer of the task; that of the method where it has all parameters."""
         return self.optimizers[0][0]
 
     def _keep_best(self, index: int, metrics: dict[str, float]) -> None:
-        """The best weights of a phase, where the next one begins with them or training ends with
-        them. Final training has no validation set to choose by: it takes the last weights."""
+        """Keep the best weights of a phase where the next one begins with them or training ends
+        with them. Final training has no validation set to choose by and takes the last weights."""
         last = index + 1 == len(self.phases)
         wanted = self.spec.task.keep == "best" if last else self.phases[index + 1].best
         if not wanted or not self.validate_each_epoch:
@@ -202,7 +203,7 @@ class Training:
             self.best = {"quality": reached, "model": model, "epoch": self.epochs_done}
 
     def _as_promised(self) -> bool:
-        """Whether the weights are what the plan says: a pruned network may come to it later."""
+        """Whether the weights are what the plan promises: a pruned network may reach that later."""
         try:
             self.network.verify()
         except NotBinaryError:
@@ -210,8 +211,8 @@ class Training:
         return True
 
     def _end_with_best(self) -> dict[str, float]:
-        """The metrics of the epoch that is kept, where it is not the last one; the optimizer stays
-        where it is."""
+        """The metrics of the epoch that is kept, where that is not the last one; the optimizer
+        keeps its state."""
         if not self.best:
             return {}
         kept, self.best = self.best, {}
@@ -242,7 +243,7 @@ class Training:
         return float(total) / max(1, len(self.batches))
 
     def _place_in_run(self) -> tuple[phases.Phase, int, int]:
-        """The phase of the next epoch; its next step and all steps of its run of schedules."""
+        """(phase of the next epoch, its next step, all steps of its run of schedules)."""
         index, first = phases.locate(self.phases, min(self.epochs_done, self.spec.task.epochs - 1))
         start, epochs = phases.run_of(self.phases, index)
         first -= sum(phase.epochs for phase in self.phases[start:index])
@@ -250,7 +251,7 @@ class Training:
         return self.phases[index], step, epochs * len(self.batches)
 
     def _gradients(self, loss_of: Loss, x: Any, y: Tensor) -> Tensor:
-        """Fresh gradients of the mean loss over the method's draws; returns that loss."""
+        """Compute the gradients of the mean loss over the method's draws; returns that loss."""
         for optimizer, _ in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         draws = self.method.draws
@@ -265,7 +266,7 @@ class Training:
                 loss = loss + penalty
             if draws > 1:
                 loss = loss / draws
-            # Where every weight is frozen, batch norm alone goes on.
+            # Where every weight is frozen, only batch-norm statistics change.
             if loss.requires_grad:
                 loss.backward()
             total += loss.detach()
@@ -275,7 +276,8 @@ class Training:
         return total
 
     def _trained(self) -> list[Tensor]:
-        """Everything a gradient may belong to: a method's latents need not be of the model."""
+        """All tensors that may have a gradient: a method's latents need not be parameters of the
+        model."""
         of_optimizers = (p for o, _ in self.optimizers for g in o.param_groups for p in g["params"])
         return list({id(p): p for p in (*self.model.parameters(), *of_optimizers)}.values())
 

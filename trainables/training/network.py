@@ -1,4 +1,4 @@
-"""A model with its plan applied, and where it is trained."""
+"""A model with its plan applied, its memory format and its device."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def device_from_resources(gpus: float) -> torch.device:
 
 def laid_out(model: nn.Module) -> nn.Module:
     """The model in its memory format, in place. A weight that fits both formats (one input channel,
-    or a 1x1 kernel) gets the strides of the usual one, as what is computed from it has: torch
-    chooses a kernel by them on AVX-512, and a reloaded network would differ in the last bits."""
+    or a 1x1 kernel) gets the strides of the contiguous one: torch chooses a kernel by them on
+    AVX-512, and a reloaded network would differ in the last bits."""
     model.to(memory_format=memory_format(model))
     for weight in model.parameters():
         both = weight.dim() == 4 and weight.is_contiguous()

@@ -1,4 +1,4 @@
-"""Statistics of batch norms: measured anew, kept, averaged."""
+"""Running statistics of batch norms: estimated anew, kept, restored."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def running_norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
 
 @torch.no_grad()
 def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
-    """Batch-norm statistics anew, as plain averages over training examples, with the weights
-    evaluation uses: only the norms run in training mode."""
+    """Estimate batch-norm statistics anew, as plain averages over training examples, with the
+    weights of evaluation: only the norms are in training mode."""
     model.eval()
     norms = running_norms(model)
     momenta = [norm.momentum for norm in norms]
@@ -51,7 +51,7 @@ def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
 
 @contextmanager
 def kept_statistics(model: nn.Module) -> Iterator[None]:
-    """Batch-norm statistics are as before when the block ends."""
+    """Batch-norm statistics are restored when the block ends."""
     kept = [
         (norm, {k: v.clone() for k, v in norm.named_buffers()}) for norm in running_norms(model)
     ]

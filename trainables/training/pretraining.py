@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -25,9 +26,9 @@ from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import DATASETS, Part, in_order
 from bitfront.trainables.files import opened
 from bitfront.trainables.models import build_model
+from bitfront.trainables.progress import report
 from bitfront.trainables.settings import PretrainSpec
 from bitfront.trainables.task import Task, TrialSpec
-from bitfront.trainables.telling import tell
 from bitfront.trainables.tensor_files import write_tensors
 from bitfront.trainables.training.checkpoint_files import (
     Fit,
@@ -170,7 +171,7 @@ def pretrain(
         if state is not None:
             load_state(run, state, lambda text: print(f"{state.name}: {text}", file=sys.stderr))
         while not run.done:
-            tell(f"pretraining, epoch {run.epochs_done + 1} of {spec.task.epochs}")
+            report(f"pretraining, epoch {run.epochs_done + 1} of {spec.task.epochs}")
             run.epoch()
             if state is not None:
                 save_state(run, state)
@@ -241,7 +242,7 @@ def pretrained_weights(run: Run, spec: TrialSpec) -> dict[str, Tensor]:
     train, validation = run.train, run.validation
     if spec.task.dataset != run.spec.task.dataset:
         train, validation = search_data(spec.task)
-    start: Start = type(run)
+    start = cast(Start, type(run))  # another run of the same class
     if run.pretrained is None:
         return weights_of(pretrain(start, spec, train, validation, run.device).model)
     return run.pretrained.weights(start, spec, train, validation, run.device)

@@ -40,8 +40,8 @@ class OnPixels(nn.Module):
 
 @contextmanager
 def _undisturbed(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """The attacks draw the same numbers every time; nothing of the network, its parameters'
-    gradients or the random generators is changed."""
+    """Inside, the attacks draw the same random numbers every time; afterwards the network, its
+    gradients and the random generators are as before."""
     was_training = model.training
     learning = [p for p in model.parameters() if p.requires_grad]
     numpy_state = np.random.get_state()  # noqa: NPY002

@@ -1,5 +1,5 @@
-"""The Ray Tune trainable: one actor, many trials. It turns a spec into a `Training`, reports an
-epoch a step, keeps the trial's checkpoint and turns every fault into a reason."""
+"""The Ray Tune trainable: one actor, many trials. It builds a training run from a spec, reports one
+epoch per step, keeps the trial's checkpoint and turns every fault into a reason."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from bitfront.trainables import training
 from bitfront.trainables.data import lend
 from bitfront.trainables.errors import first_line
 from bitfront.trainables.files import write_atomically
+from bitfront.trainables.progress import reporting_to
 from bitfront.trainables.task import TrialSpec
-from bitfront.trainables.telling import heard_by
 from bitfront.trainables.worker import gpu, storage
 from bitfront.trainables.worker.log import limit_log, shorten_log
 from bitfront.trainables.worker.memory import limit_memory
@@ -35,15 +35,15 @@ FETCH_SECONDS = 60.0
 
 
 class Worker(tune.Trainable):
-    """Built anew from each config; nothing of the trial before survives `reset_config`.
+    """The Ray actor. It is built anew from each config; nothing of the trial before survives
+    `reset_config`.
 
-    Faults are results, not exceptions: Ray would end the actor and lose the seconds it took to
-    import torch. What Ray sees as an error is a process that died.
-    """
+    Faults are results, not exceptions: Ray would end the actor, and the seconds it took to import
+    torch would be lost. Only a process that dies is an error to Ray."""
 
     def setup(self, config: dict[str, Any], lent: dict[str, list[Any]] | None = None) -> None:
-        """`lent`: data sets in Ray's object store, a reference each; a node holds them once for
-        all its workers. They are fetched when the first trial wants them."""
+        """`lent`: references to datasets in Ray's object store, where a node holds them once for
+        all its workers. They are fetched when the first trial needs them."""
         for name, references in (lent or {}).items():
             lend(name, partial(_arrays, references[0]))
         self._begin(config)
@@ -51,15 +51,15 @@ class Worker(tune.Trainable):
             forget_dead(self._state.parent.parent)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """The trial before is over and in the ledger, and this disk may be out of the driver's
-        reach."""
+        """Begin another trial. The trial before is over and in the ledger; its files are deleted
+        here, since the driver may not reach this disk."""
         _forget(self._state.parent)
         self._begin(new_config)
         return True
 
     def _begin(self, config: dict[str, Any]) -> None:
-        """Cheap on purpose: the network is built by the first step. An actor that took seconds to
-        be ready would be given up by Tune as soon as another one comes free."""
+        """Remember the config; the network is built by the first step. Tune gives up an actor that
+        takes seconds to be ready as soon as another one is free."""
         self._config = config
         self._training: Any = None
         self._resumed_from = 0
@@ -97,8 +97,8 @@ class Worker(tune.Trainable):
 
     def step(self) -> dict[str, Any]:
         try:
-            # Stages that come before the first epoch are trained within it.
-            with heard_by(partial(note_for_driver, str(self._config.get("board", "")))):
+            # Pretraining takes place within the first epoch.
+            with reporting_to(partial(note_for_driver, str(self._config.get("board", "")))):
                 if self._training is None:
                     self._build()
                 return self._epoch()
@@ -114,10 +114,10 @@ class Worker(tune.Trainable):
         metrics["measured"] = list(metrics)
         if run.done:
             run.network.verify()
-            # As text: Ray takes nested results apart before a searcher sees them.
+            # As text: Ray flattens nested results before a searcher gets them.
             metrics["picture"] = json.dumps(training.pictures_of(run))
         if run.done or self._just_resumed:
-            # The driver may be another one than that which heard of the earlier epochs.
+            # The driver may not be the one that received the earlier epochs.
             metrics["history"] = list(run.history)
             self._just_resumed = False
         if not run.done and run.epochs_done % self._every == 0:
@@ -142,8 +142,8 @@ class Worker(tune.Trainable):
         print(f"trial {self._config.get('trial', '')}: {reason}", file=sys.stderr)
 
     def _save(self) -> dict[str, str]:
-        """Keep the checkpoint. Where the disk is full or away the trial goes on without: it would
-        only begin again if its worker died too."""
+        """Write the checkpoint. Where the disk is full or missing the trial continues without: it
+        would only start over if its worker died too. Returns what went wrong."""
         try:
             training.save_state(self._training, self._state)
             if self._stored is not None:
@@ -169,12 +169,14 @@ class Worker(tune.Trainable):
 
 
 def _is_worker() -> bool:
-    """Of Ray, which is started by asking when it is not there."""
+    """Whether this process is a worker of Ray. Asking Ray's runtime context alone would start
+    Ray."""
     return ray.is_initialized() and ray.get_runtime_context().worker.mode == ray.WORKER_MODE
 
 
 def note_for_driver(key: str, text: str) -> None:
-    """Where the driver looks for what a trial does before its first epoch: in Ray's own store."""
+    """Write what a trial does before its first epoch to Ray's key-value store, where the driver
+    reads it."""
     if key and _is_worker():
         from ray.experimental.internal_kv import _internal_kv_put
 
@@ -187,8 +189,8 @@ def _arrays(reference: Any) -> Any:
 
 
 def places(folder: str) -> tuple[Path, str | None]:
-    """Where a trial's checkpoint is written, and where that is copied to when it is kept in an
-    object store. One file on this disk serves all trials of a worker, one after another."""
+    """(path a trial's checkpoint is written to, URL it is copied to or None). With an object store
+    one local file serves all trials of a worker, one after another."""
     if not storage.is_url(folder):
         return Path(folder) / STATE_FILE, None
     here = Path(tempfile.gettempdir()) / f"bitfront-{os.getuid()}" / str(os.getpid())
@@ -196,13 +198,13 @@ def places(folder: str) -> tuple[Path, str | None]:
 
 
 def _forget(folder: Path) -> None:
-    """What cannot be deleted stays."""
+    """Delete the files of a trial; what cannot be deleted stays."""
     with contextlib.suppress(OSError):
         storage.forget_here(folder)
 
 
 def forget_dead(folder: Path) -> None:
-    """Delete the files of workers that were killed, which lie below their process ids."""
+    """Delete the files of workers that were killed, which are in folders named by process id."""
     for path in folder.glob("*"):
         try:
             os.kill(int(path.name), 0)
@@ -213,8 +215,9 @@ def forget_dead(folder: Path) -> None:
 
 
 def fetch(stored: str, state: Path, patience: float = FETCH_SECONDS) -> str | None:
-    """The checkpoint of this trial on this disk, and no other's. A storage that is away is waited
-    for; when it stays away the trial begins anew, to the same end. What is wrong is returned."""
+    """Copy this trial's checkpoint from the storage to this disk. A storage that does not answer is
+    tried for a while; after that the trial starts over, with the same result. Returns what went
+    wrong."""
     state.unlink(missing_ok=True)
     deadline, pause = time.monotonic() + patience, 0.5
     while True:
@@ -235,8 +238,8 @@ _built = 0
 
 
 def _collect_garbage() -> None:
-    """What the trial before left in cycles. After the first trial everything is imported, and the
-    half million objects of that are set aside: looking at them again for every trial would take a
+    """Collect what the trial before left in reference cycles. After the first trial everything is
+    imported, and these half million objects are frozen: scanning them for every trial would take a
     quarter of a second."""
     global _built
     _built += 1
@@ -248,7 +251,7 @@ def _collect_garbage() -> None:
 
 
 def failure(error: BaseException) -> dict[str, Any]:
-    """A fault as the last result of a trial, with the reason the ledger counts by."""
+    """The last result of a trial that failed, with the reason the ledger counts by."""
     text = "".join(traceback.format_exception_only(error)).strip()
     where = traceback.format_exception(error)
     return {
@@ -260,7 +263,7 @@ def failure(error: BaseException) -> dict[str, Any]:
 
 
 def reason_of(error: BaseException) -> str:
-    """nan, oom or error."""
+    """The reason of a failure: nan, oom or error."""
     if type(error).__name__ == "DivergedError":
         return "nan"
     text = str(error).lower()

@@ -317,7 +317,7 @@ space:
     path = tmp_path / "s.yaml"
     path.write_text(text)
     config, _ = load(path)
-    assert config.task.loss.distill.teacher == "stage"
+    assert config.task.loss.distill.teacher == "pretraining"
     path.write_text(text.replace(", pretrain: 2", ""))
     with pytest.raises(ConfigError, match="no full-precision pretraining to learn from"):
         load(path)

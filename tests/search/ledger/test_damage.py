@@ -17,15 +17,10 @@ from bitfront.search.config.source import parse
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import NAME, SearchFolder
 from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.recipes.export import recipe_of
 from bitfront.search.recipes.finals import FILE, FinalTraining, final_trainings, note_finals
-from bitfront.search.recipes.recipe import (
-    Provenance,
-    SeedResult,
-    finished_seed,
-    load_recipe,
-    recipe_of,
-    save_recipe,
-)
+from bitfront.search.recipes.recipe import Provenance, load_recipe, save_recipe
+from bitfront.search.recipes.seed_training import SeedResult, finished_seed
 from bitfront.search.results.results import Results
 from bitfront.search.results.stored import stored_config
 from bitfront.search.tracking.extras import extras_of

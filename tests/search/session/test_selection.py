@@ -8,7 +8,7 @@ import pytest
 
 from bitfront.cli import main
 from bitfront.dashboards.search_files import PICTURES
-from bitfront.search.config.schema import ConfigError
+from bitfront.search.config.errors import ConfigError
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.session.selection import (
@@ -58,7 +58,7 @@ space:
 search:
   sampler: random
   trials: 12
-  start_from: {selector: [front, mixbin-loss], budgets: [90, 80], rule: nearest}
+  start_from: {selector: [first, mixbin-loss], budgets: [90, 80], rule: nearest}
 """
 
 
@@ -213,7 +213,7 @@ def test_a_mistake_in_a_selected_plan_is_found_at_its_line(make_config, old, new
     [
         ("per: layer", "per: block", "one letter a layer"),
         ("budgets: [90, 80]", "budgets: [0]", "not a percentage"),
-        ("[front, mixbin-loss]", "fron", "did you mean 'front'"),
+        ("[first, mixbin-loss]", "firs", "did you mean 'first'"),
         ("rule: nearest", "level: W", "the levels of the plan are F, B"),
     ],
 )

@@ -344,8 +344,8 @@ def test_attention_is_counted_in_full_precision_under_any_plan() -> None:
     assert [row.name for row in products] == [f"blocks.{i}.attn.product" for i in range(12)]
     tokens, width = 14 * 14 + 1, 192
     for row in products:
-        assert (row.level, row.bytes) == ("F", 0)
-        assert row.macs == row.flops == row.ops64 == 2 * tokens**2 * width
+        assert (row.level, row.costs["bytes"]) == ("F", 0)
+        assert row.macs == row.costs["flops"] == row.costs["ops64"] == 2 * tokens**2 * width
     names = [row.name for row in table.layers]
     assert names.index("blocks.0.attn.product") == names.index("blocks.0.attn.proj") + 1
 

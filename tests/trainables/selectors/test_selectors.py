@@ -212,23 +212,30 @@ def test_random_orders_differ_between_seeds() -> None:
     assert len(orders) == 10
 
 
-def test_front_and_rear_are_mirror_images() -> None:
+def test_first_and_last_are_mirror_images() -> None:
     table = table_of("cresnet20")
-    front, rear = (list(SELECTORS.get(n)().order(table, 0)) for n in ("front", "rear"))
-    assert front == list(range(18))
-    assert rear == front[::-1]
+    first, last = (list(SELECTORS.get(n)().order(table, 0)) for n in ("first", "last"))
+    assert first == list(range(18))
+    assert last == first[::-1]
+
+
+@pytest.mark.parametrize(("old", "name"), [("front", "first"), ("rear", "last")])
+def test_names_of_before_are_accepted_and_not_listed(old: str, name: str) -> None:
+    assert SELECTORS.get(old) is SELECTORS.get(name)
+    assert old in SELECTORS
+    assert old not in SELECTORS.names()
 
 
 @pytest.mark.parametrize(
     ("budget", "layers", "achieved"),
     [(80, 3, 83.18), (60, 7, 63.55), (40, 11, 41.12), (20, 15, 21.49), (10, 17, 10.28)],
 )
-@pytest.mark.parametrize("name", ["front", "rear"])
-def test_front_and_rear_reproduce_the_printed_rows(name, budget, layers, achieved) -> None:
+@pytest.mark.parametrize("name", ["first", "last"])
+def test_first_and_last_reproduce_the_printed_rows(name, budget, layers, achieved) -> None:
     table = table_of("cresnet20")
     order = SELECTORS.get(name)().order(table, 0)
     plan = plan_for_budget(table, order, budget, "at_least")
-    assert plan == ("B" * layers).ljust(18, "F")[:: 1 if name == "front" else -1]
+    assert plan == ("B" * layers).ljust(18, "F")[:: 1 if name == "first" else -1]
     assert round(pct(table, plan), 2) == achieved
 
 

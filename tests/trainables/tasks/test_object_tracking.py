@@ -42,8 +42,8 @@ from bitfront.trainables.selectors import SelectionSpec
 from bitfront.trainables.selectors.scores.scoring import Scoring, Switchable
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.tasks import KINDS, kind_of
-from bitfront.trainables.tasks.object_tracker import locate, measure, overlap, track
 from bitfront.trainables.tasks.object_tracking import balanced_logistic
+from bitfront.trainables.tasks.trackers.siamfc import locate, measure, overlap, track
 from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.network import Network
@@ -311,8 +311,8 @@ def test_the_plan_has_every_convolution_of_the_stages() -> None:
     table = task_cost_table(Task(dataset="got10k", model={"name": "siamfc"}))  # type: ignore[arg-type]
     full, binary = (table.totals(level * 12) for level in "FB")
     by_hand = 147 * 64 * 125**2 + 3 * 64 * 125**2  # the stem
-    assert table.rows("F" * 12)[0].flops == by_hand
-    assert all(row.flops > 0 for row in table.rows("B" * 12))
+    assert table.rows("F" * 12)[0].costs["flops"] == by_hand
+    assert all(row.costs["flops"] > 0 for row in table.rows("B" * 12))
     assert 0 < binary["flops"] < full["flops"]
 
 

@@ -243,7 +243,7 @@ def test_a_resumed_student_ends_like_the_uninterrupted_one(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({}, "no full-precision stage to learn from"),
+        ({}, "no full-precision pretraining to learn from"),
         ({"teacher": "nowhere.pt"}, "nowhere.pt: no such file"),
         ({"pretrain": 1, "model": {"name": "mlp"}}, "bibert is for transformers, mlp has no"),
         (

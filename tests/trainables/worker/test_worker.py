@@ -16,6 +16,7 @@ import torch
 
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.training import evaluation
 from bitfront.trainables.training.loop import DivergedError, Training
 from bitfront.trainables.worker.worker import STATE_FILE, Worker, forget_dead, reason_of
 
@@ -205,11 +206,11 @@ def test_missing_data_is_a_result_with_a_message(make_spec, tmp_path: Path) -> N
     assert "nowhere" in result["message"]
 
 
-def test_a_network_that_does_not_end_binary_fails(make_spec, tmp_path: Path) -> None:
+def test_a_network_that_does_not_end_binary_fails(make_spec, tmp_path: Path, monkeypatch) -> None:
     trial = Worker(config=config_of(make_spec("bnn++", epochs=2), tmp_path))
     trial.step()
     trial._training.method.annealed.as_trained = True
-    trial._training._quality_as_trained = lambda part: 0.0
+    monkeypatch.setattr(evaluation, "_quality_as_trained", lambda run, part: 0.0)
     result = trial.step()
     assert result["failure"] == "error"
     assert "is not binary" in result["message"]

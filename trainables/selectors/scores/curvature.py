@@ -1,5 +1,6 @@
-"""How much binary weights hurt, from the curvature of the loss at a full-precision network: the
-scores of HAWQ-V2 and of the loss-aware bit allocation (methods.md 4.5)."""
+"""How much binary weights raise the loss, from its curvature at a full-precision network: the
+scores of HAWQ-V2 (Dong et al., NeurIPS 2020) and of loss-aware bit allocation (docs/methods.md
+4.5)."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from torch.nn.functional import cross_entropy
 from bitfront.trainables.data import in_order
 from bitfront.trainables.layers.quantizers import sign
 from bitfront.trainables.layers.weights import mean_magnitude
+from bitfront.trainables.progress import report
 from bitfront.trainables.selectors.scores.scoring import MeanLoss, Scoring
-from bitfront.trainables.telling import tell
 
-# A second derivative keeps the graph of the first: less at a time.
+# Second derivatives keep the graph of the first ones in memory, so that batches are small.
 HESSIAN_BATCH = 128
 
 
@@ -27,7 +28,7 @@ def planned_weights(model: nn.Module, scoring: Scoring) -> list[Tensor]:
 
 @torch.no_grad()
 def binary_error(w: Tensor) -> Tensor:
-    """Q(w) - w with Q(w) = mean |w| sign(w), a mean an output channel."""
+    """Q(w) - w with Q(w) = mean |w| sign(w), the mean taken per output channel."""
     scale = mean_magnitude(w, "channel")
     assert scale is not None
     return scale * sign(w) - w
@@ -41,8 +42,8 @@ def hutchinson_traces(
     seed: int,
     loss_of: MeanLoss = cross_entropy,
 ) -> list[float]:
-    """tr(H_l) of the mean loss for the block of every weight: E[v' H v] over random signs v, drawn
-    for all blocks at once, since terms between blocks have mean 0."""
+    """tr(H_l) of the mean loss for the block of every weight, by Hutchinson: E[v^T H v] over random
+    signs v, drawn for all blocks at once, since terms between blocks have mean 0."""
     generator = torch.Generator().manual_seed(seed)
     examples = sum(len(y) for _, y in batches)
     signs = [
@@ -51,7 +52,7 @@ def hutchinson_traces(
     ]
     traces = [0.0] * len(weights)
     for place, (x, y) in enumerate(batches, 1):
-        tell(f"curvature, batch {place} of {len(batches)}")
+        report(f"curvature, batch {place} of {len(batches)}")
         loss = loss_of(model(x), y) * len(y) / examples
         gradients = torch.autograd.grad(loss, weights, create_graph=True)
         for probe, vs in enumerate(signs):
@@ -62,7 +63,7 @@ def hutchinson_traces(
 
 
 def hawq_scores(scoring: Scoring, probes: int, examples: int) -> list[float]:
-    """Omega_l = mean trace of H_l times |Q(w_l) - w_l|^2."""
+    """Omega_l = tr(H_l) / n_l ||Q(w_l) - w_l||_2^2 (HAWQ-V2; docs/methods.md 4.5)."""
     model = scoring.full_precision()
     weights = planned_weights(model, scoring)
     images = scoring.examples(examples)
@@ -81,7 +82,7 @@ def second_moments(
     batches: Iterable[tuple[Any, Tensor]],
     loss_of: MeanLoss = cross_entropy,
 ) -> list[Tensor]:
-    """The mean square of the gradients of batches: what Adam estimates along its way."""
+    """The mean square of the gradients of batches, which Adam estimates as its second moment."""
     totals = [torch.zeros_like(w) for w in weights]
     count = 0
     for x, y in batches:
@@ -93,7 +94,7 @@ def second_moments(
 
 
 def second_moment_scores(scoring: Scoring, examples: int) -> list[float]:
-    """0.5 sum h (Q(w) - w)^2, a layer."""
+    """0.5 sum_i h_i (Q(w)_i - w_i)^2 per layer, h the second moment (docs/methods.md 4.5)."""
     model = scoring.full_precision()
     weights = planned_weights(model, scoring)
     images = scoring.examples(examples)

@@ -1,5 +1,5 @@
 """BNAS as a layer selector: every layer is a mixture of its binary and its full-precision version,
-with shares that are learnt beside the weights (methods.md 4.5)."""
+with shares that are learned beside the weights (docs/methods.md 4.5)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bitfront.trainables.methods import Method, build_method
+from bitfront.trainables.progress import report
 from bitfront.trainables.selectors.base import flops_saved
 from bitfront.trainables.selectors.scores.scoring import Scoring
-from bitfront.trainables.telling import tell
 from bitfront.trainables.training.loop import Training
 
 
 class MixedLayer(nn.Module):
-    """share * full(x) + (1 - share) * binary(x). The logit of the share is no parameter of the
-    network, so that the optimizer of the weights does not see it."""
+    """share full(x) + (1 - share) binary(x). The logit of the share is not a parameter of the
+    network, so that the optimizer of the weights does not update it."""
 
     def __init__(self, layer: nn.Module, method: Method, level: str) -> None:
         super().__init__()
@@ -44,8 +44,8 @@ class MixedLayer(nn.Module):
 
 
 class SharesToo(Method):
-    """Full-precision training whose hooks move the shares: single-level, one Adam step a batch on
-    the batch's own loss and the penalty on expected flops."""
+    """Full-precision training whose hooks update the shares: single-level, one Adam step per batch
+    on the loss of that batch and the penalty on expected flops."""
 
     name = "bnas shares"
 
@@ -70,8 +70,8 @@ class SharesToo(Method):
 def full_precision_preference(
     scoring: Scoring, penalty: float, lr: float, epochs: int
 ) -> list[float]:
-    """Train the mixture and return each layer's logit of full precision. All layers binary costs
-    no penalty, all in full precision costs `penalty`."""
+    """Train the mixture and return each layer's logit of full precision. A network of binary layers
+    pays no penalty, one in full precision pays `penalty`."""
     method = build_method(scoring.spec.method, dict(scoring.spec.method_params))
     spec = scoring.trial("F" * scoring.layers, epochs)
     training = Training(spec, scoring.train, scoring.validation, scoring.device)
@@ -83,7 +83,7 @@ def full_precision_preference(
     training.method = SharesToo(mixed, method, penalty * saved / saved.sum(), lr)
     scoring.note(f"mixed training: {spec.task.epochs} epochs, both versions of every layer")
     while not training.done:
-        tell(f"mixed training, epoch {training.epochs_done + 1} of {spec.task.epochs}")
+        report(f"mixed training, epoch {training.epochs_done + 1} of {spec.task.epochs}")
         training.epoch()
     # Both versions of a layer are computed in every step.
     scoring.training_epochs += spec.task.epochs

@@ -1,6 +1,6 @@
 """What trained selectors work with: a network trained once whose layers can be switched between
-binary and full precision with the same latent weights, and the scores MixBin makes from it
-(methods.md 4.2, 4.8)."""
+binary and full precision with the same latent weights, and the scores of MixBin (docs/methods.md
+4.2, 4.8)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from torch.nn.utils import parametrize
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import Part, in_order
 from bitfront.trainables.parameters import Value
+from bitfront.trainables.progress import report
 from bitfront.trainables.selectors.base import (
     Note,
     Ranking,
@@ -29,7 +30,6 @@ from bitfront.trainables.selectors.base import (
 from bitfront.trainables.settings import LossSpec
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tasks import kind_of
-from bitfront.trainables.telling import tell
 from bitfront.trainables.training.checkpoint_files import load_weights, weights_of
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.network import Network, device_from_resources
@@ -45,7 +45,7 @@ Scores = Callable[["Switchable", list[int], dict[str, Value]], dict[int, float]]
 def run(
     selector: Selector, spec: SelectionSpec, pretrained: Path | None, gpus: float, note: Note
 ) -> Selection:
-    """Let a trained selector work, and write down what it found and what it took."""
+    """The selection of a trained selector, with what it took."""
     started = time.perf_counter()
     with torch.random.fork_rng():
         scoring = Scoring(spec, pretrained, gpus, note)
@@ -63,7 +63,7 @@ def run(
 
 
 class Switch(nn.Module):
-    """A quantizer that can be turned off: what comes in then goes out."""
+    """A quantizer that can be turned off: its input is then its output."""
 
     def __init__(self, quantizer: nn.Module) -> None:
         super().__init__()
@@ -80,7 +80,8 @@ class Switch(nn.Module):
 
 
 class Switchable:
-    """A network all of whose planned layers can be flipped, with the same latent weights."""
+    """A network whose planned layers can each be switched to the other version, with the same
+    latents."""
 
     def __init__(self, network: Network) -> None:
         self.model = network.model
@@ -110,7 +111,7 @@ class Switchable:
 
     @torch.no_grad()
     def both_weights(self, index: int) -> tuple[Tensor, Tensor]:
-        """(what the layer multiplies with now, what it would after a flip)."""
+        """(w_used, w_other): the weight the layer multiplies with now, and after a flip."""
         latent = self.layers[index].latent.detach()
         quantizer = self.weights[index].quantizer
         binary = quantizer(latent)
@@ -119,8 +120,8 @@ class Switchable:
     def gradients(
         self, batches: Iterable[tuple[Any, Tensor]], loss: MeanLoss = cross_entropy
     ) -> list[Tensor]:
-        """dL/dw for the weight every layer multiplies with, of the mean loss over all batches.
-        Inputs go through their training quantizers: the derivative of a plain sign is 0."""
+        """dL/dw_used of every layer, for the mean loss over all batches. Inputs go through the
+        quantizers of training: the derivative of a plain sign is 0."""
         self.model.eval()
         for switch in self.inputs:
             if switch is not None:
@@ -131,7 +132,7 @@ class Switchable:
         examples = 0
         try:
             for x, y in batches:
-                # Cached: a layer that is used twice multiplies with one tensor.
+                # Cached, so that a layer that is used twice multiplies with one tensor.
                 with parametrize.cached():
                     summed = loss(self.model(x), y) * len(y)
                 used = [switch.captured for switch in self.weights]
@@ -146,7 +147,7 @@ class Switchable:
 
 
 class Scoring:
-    """The data and networks of one selection, and the count of what was spent."""
+    """The data and networks of one selection, and counters of what it took."""
 
     def __init__(
         self,
@@ -173,7 +174,7 @@ class Scoring:
         return len(self.table.plan_layers)
 
     def trial(self, plan: str, epochs: int = 0) -> TrialSpec:
-        """The training of a plan, as the task says unless another number of epochs is given."""
+        """The spec that trains a plan, for the epochs of the task unless a number is given."""
         task = self.spec.task
         if epochs:
             task = task.model_copy(update={"epochs": epochs})
@@ -186,7 +187,7 @@ class Scoring:
         ).canonical()
 
     def trained(self, plan: str, epochs: int = 0) -> Training:
-        """The plan trained from scratch, here and now."""
+        """A run of the plan, trained from scratch now."""
         training = Training(self.trial(plan, epochs), self.train, self.validation, self.device)
         while not training.done:
             training.epoch()
@@ -227,7 +228,7 @@ class Scoring:
         return self.train.take(min(count, len(self.train)), self.spec.seed)
 
     def loss(self, output: Tensor, y: Tensor) -> Tensor:
-        """What layers are scored by: the loss of the kind of task, labels not smoothed."""
+        """The loss that layers are scored by: that of the kind of task, without label smoothing."""
         plain = self.spec.task.model_copy(update={"loss": LossSpec()})
         return self.kind.loss(output, y, plain)
 
@@ -240,8 +241,8 @@ class Scoring:
     # --- MixBin -----------------------------------------------------------------------------------
 
     def convert(self, values: dict[str, Value], scores_of: Scores) -> Ranking:
-        """Convert all layers one by one, the best candidate first; one pass serves all budgets.
-        The scores kept are those of the first round, when every layer is a candidate."""
+        """Convert all layers one by one, the best candidate first; one pass serves all budgets. The
+        scores that are kept are those of the first round, in which every layer is a candidate."""
         to_full = values["direction"] == "bin2fp"
         net = self.switchable(binary=to_full)
         left = list(range(self.layers))
@@ -263,19 +264,20 @@ class Scoring:
             left.remove(best)
             converted.append(best)
         order = converted[::-1] if to_full else converted
-        # What is converted first scores lowest; people are shown the size of an estimated change.
+        # The lowest score is converted first; of an estimated change the magnitude is shown.
         shown = abs if "score" in values else float
         return Ranking(order, [shown(first[i]) for i in range(self.layers)], _score_name(values))
 
     def loss_after(
         self, net: Switchable, left: list[int], values: dict[str, Value]
     ) -> dict[int, float]:
-        """What each conversion adds to the loss, batch norm estimated anew for it."""
+        """MixBin_Loss: L(network after flip(l)) - L(now) for every candidate l, batch norm
+        estimated anew (docs/methods.md 4.2)."""
         images = self.examples(int(values["examples"]))
         now = self._loss(net, images)
         changes = {}
         for place, index in enumerate(left, 1):
-            tell(f"scoring layer {place} of {len(left)}, {self.layers - len(left)} converted")
+            report(f"scoring layer {place} of {len(left)}, {self.layers - len(left)} converted")
             net.flip(index)
             with kept_statistics(net.model):
                 self._recalibrate(net)
@@ -286,8 +288,9 @@ class Scoring:
     def gradient_scores(
         self, net: Switchable, left: list[int], values: dict[str, Value]
     ) -> dict[int, float]:
-        """The change of the loss to first order. Turned to full precision is what changes most,
-        binary what changes least, so that the sign follows the direction."""
+        """MixBin_Grad: |<dL/dw_used, w_other - w_used>|, optionally per weight, or the mean
+        |dL/dw_used| (docs/methods.md 4.2). The largest is turned to full precision, the smallest to
+        binary, so that the sign follows the direction."""
         images = self.examples(int(values["examples"]))
         gradients = net.gradients(in_order(images, self.spec.task.batch_size), self.loss)
         self.scored_examples += len(images)
@@ -316,7 +319,8 @@ class Scoring:
     # --- the others -------------------------------------------------------------------------------
 
     def train_every_candidate(self, epochs: int, examples: int) -> Ranking:
-        """Greedy from full precision to binary, a training a candidate (methods.md 4.1)."""
+        """Greedy from full precision to binary, with one training per candidate (docs/methods.md
+        4.1)."""
         images = self.examples(examples)
         left = list(range(self.layers))
         order: list[int] = []
@@ -324,7 +328,7 @@ class Scoring:
         while len(left) > 1:
             losses = {}
             for place, index in enumerate(left, 1):
-                tell(f"candidate {place} of {len(left)} for place {len(order) + 1}")
+                report(f"candidate {place} of {len(left)} for place {len(order) + 1}")
                 chosen = {*order, index}
                 plan = "".join(self.spec.level if i in chosen else "F" for i in range(self.layers))
                 losses[index] = self.mean_loss(self.trained(plan, epochs).model, images)
@@ -338,9 +342,10 @@ class Scoring:
         return Ranking([*order, *left], scores, "loss after training with this layer binary")
 
     def ranking_of(self, selector: str, params: dict[str, Any]) -> Ranking:
-        """What another selector would find on the same task."""
+        """The ranking of another selector on the same task."""
         spec = self.spec.model_copy(update={"selector": selector, "params": params})
-        found = run(spec.build(), spec, self.cache and self.cache.folder, self.gpus, self.note)
+        folder = None if self.cache is None else self.cache.folder
+        found = run(spec.build(), spec, folder, self.gpus, self.note)
         self.training_epochs += found.training_epochs
         self.scored_examples += found.scored_examples
         return Ranking(found.order, found.scores, found.score)
@@ -353,4 +358,4 @@ def _score_name(values: dict[str, Value]) -> str:
         name = "mean |dL/dw|"
     else:
         name = "|<dL/dw, change of w>|"
-    return name + (" a percent of the flops" if values["per_flop"] else "")
+    return name + (" per percent of the flops" if values["per_flop"] else "")

@@ -1,6 +1,6 @@
-"""Phases of a training run: stretches of epochs, each with a fresh optimizer and its own run of
-every schedule unless it continues the one before. Most methods have one; a method that trains in
-several declares them, and a task that is several tasks in a row has them for each."""
+"""Phases of a training run: stretches of epochs, each with a new optimizer and its own run of every
+schedule unless it continues the phase before. Most methods have one phase; a method with several
+declares them, and in continual learning every task has them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bitfront.trainables.errors import UserError
 
 @dataclass(frozen=True)
 class Phase:
-    """`best` begins with the weights of the best epoch of the phase before, by validation
-    accuracy, where there is one to go by; else with the last ones. `continues` goes on with the
-    optimizer and the schedules of the phase before. `real`: weights are real, so that the best
-    epoch is that of the network as it is trained. `task` counts the tasks of a row of them.
-    `rate` is a factor of the learning rate."""
+    """`best`: begins with the weights of the best epoch of the phase before, by validation
+    accuracy, where there is one; else with the last weights. `continues`: keeps the optimizer and
+    the schedules of the phase before. `real`: weights are real, so that the best epoch is that of
+    the network as it is trained. `task`: the number of the task in continual learning. `rate`: a
+    factor of the learning rate."""
 
     name: str
     epochs: int
@@ -53,7 +53,7 @@ def run_of(phases: Sequence[Phase], index: int) -> tuple[int, int]:
 def for_each_task(
     made: Callable[[int], Sequence[Phase]], epochs: int, tasks: int
 ) -> Sequence[Phase]:
-    """The phases of every one of `tasks` tasks in a row, which share the epochs equally."""
+    """The phases of all `tasks` tasks in a row, which share the epochs equally."""
     if tasks == 1:
         return made(epochs)
     if epochs % tasks:
@@ -74,7 +74,7 @@ def for_each_task(
 
 
 def check(phases: Sequence[Phase], epochs: int) -> Sequence[Phase]:
-    """The phases, which must share out exactly the epochs of the trial."""
+    """The phases themselves, or an error where they do not add up to the epochs of the trial."""
     if sum(phase.epochs for phase in phases) != epochs or any(p.epochs < 1 for p in phases):
         shares = ", ".join(f"{p.name} {p.epochs}" for p in phases)
         raise ValueError(f"phases {shares} do not share out {epochs} epochs")

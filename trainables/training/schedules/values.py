@@ -1,5 +1,6 @@
-"""Values that change during training, written in fractions of it: fewer epochs rescale the
-schedule. Used for learning rates, quantizer sharpness, temperatures and pruning strengths."""
+"""Values that change during training, as functions of the fraction of training that has passed:
+with fewer epochs the schedule is rescaled. Used for learning rates, quantizer sharpness,
+temperatures and pruning strengths."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Each shape maps the fraction of training that has passed, in [0, 1], to the share of the way
-# from the first value to the last one.
+# Each shape maps the fraction of training that has passed, in [0, 1], to the share of the way from
+# the first value to the last one.
 SHAPES: dict[str, Callable[[float], float]] = {
     "constant": lambda f: 0.0,
     "linear": lambda f: f,
@@ -45,7 +46,8 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Steps:
-    """`start`, multiplied by `factor` at each of the fractions `at_fractions` (methods.md 4.1)."""
+    """`start`, multiplied by `factor` at each of the fractions `at_fractions` (docs/methods.md
+    4.1)."""
 
     start: float
     at_fractions: tuple[float, ...] = (0.5, 0.75)
@@ -56,6 +58,6 @@ class Steps:
 
 
 def fraction(step: int, steps: int) -> float:
-    """t / (T - 1): 0 at the first optimizer step, 1 at the last (methods.md 0.1). A run of one
+    """t / (T - 1): 0 at the first optimizer step, 1 at the last (docs/methods.md 0.1). A run of one
     step is at its start: at the end of a decay the learning rate would be 0."""
     return step / (steps - 1) if steps > 1 else 0.0

@@ -1,5 +1,6 @@
-"""Tracking with a trained siamese network, many sequences side by side, and how good it was.
-The tracker and its constants are those of SiamFC with three scales (methods.md 4.7)."""
+"""A tracker with a trained siamese network, many sequences side by side, and its measures. The
+tracker and its constants are those of SiamFC with three scales (Bertinetto et al., ECCVW 2016;
+docs/methods.md 4.7)."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ from bitfront.trainables.models.siamfc import SiamFC, respond
 SCALE_STEP, SCALE_PENALTY, SCALE_DAMPING = 1.0375, 0.9745, 0.59
 WINDOW_INFLUENCE = 0.176
 UPSAMPLING = 16
-# A target neither vanishes nor fills everything: its size stays within these shares of the first.
+# The size of a target stays within these multiples of its first size.
 SMALLEST, LARGEST = 0.2, 5.0
-# Pixels of search regions embedded at once, three scales of each.
+# Pixels of search regions that are embedded at once, at three scales each.
 PIXELS_AT_ONCE = 2**19
 
-# OTB: 21 overlaps from 0 to 1, of which a frame must exceed each; a distance in pixels.
+# OTB: thresholds of the overlap, 21 from 0 to 1, and of the distance of centres, in pixels.
 OVERLAPS = np.linspace(0, 1, 21)
 NEAR = 20.0
 
@@ -37,8 +38,8 @@ class Scores:
 
 @torch.no_grad()
 def track(model: nn.Module, sequences: Sequences) -> list[np.ndarray]:
-    """The boxes a tracker gives for each sequence that is told the first one. Sequences run side
-    by side, one frame of each at a time."""
+    """The boxes that the tracker gives for each sequence from its first box. Sequences run side by
+    side, one frame of each at a time."""
     assert isinstance(model, SiamFC)
     model.eval()
     at_once = max(1, min(64, PIXELS_AT_ONCE // sequences.sizes[1] ** 2))
@@ -80,8 +81,8 @@ def _track_side_by_side(model: SiamFC, sequences: Sequences) -> list[np.ndarray]
 
 
 def locate(responses: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Where the target is by responses of three scales (n, 3, r, r): (x, y) from the middle in
-    shares of the extent, and which scale fits best."""
+    """The place of the target from the responses at three scales (n, 3, r, r): (x, y) from the
+    centre in shares of the extent, and the index of the best scale."""
     n, k, r, _ = responses.shape
     upsampled = interpolate(responses.float(), scale_factor=UPSAMPLING, mode="bicubic")
     penalty = torch.full((k,), SCALE_PENALTY, device=responses.device)
@@ -111,8 +112,8 @@ def overlap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def measure(truth: list[np.ndarray], tracked: list[np.ndarray]) -> Scores:
-    """One-pass evaluation: the area under the success curve and the share of frames whose middle
-    is at most 20 pixels off. Frames that do not show the target do not count."""
+    """One-pass evaluation of OTB: the area under the success curve, and the share of frames whose
+    centre is at most 20 pixels off. Frames without the target do not count."""
     aucs, precisions = [], []
     for true, found in zip(truth, tracked, strict=True):
         shown = valid(true)

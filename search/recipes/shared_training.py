@@ -1,6 +1,6 @@
-"""Final training by several workers: Ray Train starts them and joins them, every batch is shared
-among them, and an actor beside the driver keeps what the first of them writes. When a worker dies
-all are started again, and training goes on from the last epoch."""
+"""Final training by several Ray workers: Ray Train starts and connects them, every batch is divided
+among them, and an actor on the driver's node stores what the first worker writes. When a worker
+dies all are started again, and training continues after the last epoch."""
 
 from __future__ import annotations
 
@@ -13,21 +13,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import ray
+from ray.train import FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
 from bitfront.search.cluster import connection
 from bitfront.search.cluster.resources import amounts_text
-from bitfront.search.recipes.recipe import SeedJob, train_seed
+from bitfront.search.recipes.seed_training import SeedJob, train_seed
 from bitfront.search.recipes.training_progress import EpochTold, Shown
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.training.peers import Peers, check_shareable
 from bitfront.trainables.worker.log import LOG_MB, limit_log
 
+# How often the workers are started again after one of them died.
 LIVES = 3
+# Between two looks for notes.
 NOTE_SECONDS = 0.5
 
 
 class Keeper:
-    """Files and notes of the workers, on the driver's machine."""
+    """An actor on the driver's node: it stores files for the workers and passes on their notes."""
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
@@ -55,7 +62,7 @@ def train_shared(
     gpus: float,
     view: Shown,
 ) -> None:
-    """Train the seeds one after another, each by all workers."""
+    """Train the seeds one after another, each with all workers together."""
     for job in jobs:
         check_shareable(job.spec, workers)
     if not jobs:
@@ -80,19 +87,14 @@ def train_shared(
 
 
 def _train(job: SeedJob, workers: int, need: dict[str, float], view: Shown) -> None:
-    import ray
-    from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.torch import TorchTrainer
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     folder = str(Path(job.out).resolve())
     keeper: Any = ray.remote(num_cpus=0)(Keeper).options(scheduling_strategy=here).remote(folder)
     logging.getLogger("ray.train").setLevel(logging.ERROR)
     scratch = tempfile.mkdtemp(prefix="bitfront-train-")
     ended = threading.Event()
-    teller = threading.Thread(target=_tell, args=(keeper, view, ended))
-    teller.start()
+    reader = threading.Thread(target=_pass_on, args=(keeper, view, ended))
+    reader.start()
     try:
         TorchTrainer(
             _worker,
@@ -106,7 +108,7 @@ def _train(job: SeedJob, workers: int, need: dict[str, float], view: Shown) -> N
         ).fit()
     finally:
         ended.set()
-        teller.join()
+        reader.join()
         ray.kill(keeper)
         shutil.rmtree(scratch, ignore_errors=True)
     if job.finished() is not None:
@@ -114,8 +116,8 @@ def _train(job: SeedJob, workers: int, need: dict[str, float], view: Shown) -> N
 
 
 @dataclass
-class _Teller:
-    """Sends what a worker tells to the driver's machine."""
+class _Sender:
+    """The view of a worker: sends notes and epochs to the keeper."""
 
     keeper: Any
 
@@ -126,9 +128,8 @@ class _Teller:
         self.keeper.note.remote(told)
 
 
-def _tell(keeper: Any, view: Shown, ended: threading.Event) -> None:
-    import ray
-
+def _pass_on(keeper: Any, view: Shown, ended: threading.Event) -> None:
+    """Give the view what the workers sent, until they have ended."""
     last = False
     while not last:
         last = ended.wait(NOTE_SECONDS)
@@ -140,9 +141,7 @@ def _tell(keeper: Any, view: Shown, ended: threading.Event) -> None:
 
 
 def _worker(config: dict[str, Any]) -> None:
-    """What every worker does: fetch the last state, train, send what it wrote."""
-    import ray
-
+    """What every worker does: fetch the last state, train, and send the files it writes."""
     limit_log(LOG_MB)
     job, keeper = config["job"], config["keeper"]
     with tempfile.TemporaryDirectory(prefix="bitfront-worker-") as folder:
@@ -157,4 +156,4 @@ def _worker(config: dict[str, Any]) -> None:
                 content = content.replace(folder.encode(), job.out.encode())
             ray.get(keeper.save.remote(file.name, content))
 
-        train_seed(mine, config["gpus"], _Teller(keeper), Peers(), saved)
+        train_seed(mine, config["gpus"], _Sender(keeper), Peers(), saved)

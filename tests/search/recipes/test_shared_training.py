@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from bitfront.search.recipes.recipe import FinalTraining, Recipe, SeedJob, train_recipe
+from bitfront.search.recipes.final_training import train_recipe
+from bitfront.search.recipes.recipe import FinalSettings, Recipe
+from bitfront.search.recipes.seed_training import SeedJob
 from bitfront.trainables import packed
 from bitfront.trainables.data import load_test, load_train
 from bitfront.trainables.errors import UserError
@@ -24,7 +26,7 @@ TASK = {
 
 def recipe(method, letters, epochs=4):
     spec = TrialSpec(task=Task.model_validate(TASK), method=method, plan=letters)
-    return Recipe(name=method, spec=spec, final=FinalTraining(epochs=epochs, seeds=[0]))
+    return Recipe(name=method, spec=spec, final=FinalSettings(epochs=epochs, seeds=[0]))
 
 
 @pytest.fixture(scope="module")
