@@ -88,7 +88,7 @@ class SelectingSpec(Strict):
 
 
 class SelectedPlanSpec(SelectingSpec):
-    """A plan made by a selector: `{selector: mixbin-grad, budget: [80, 40]}`."""
+    """A plan made by a selector: `{selector: first, budget: [80, 40]}`."""
 
     budget: Any = None
     """percent of the flops of the trial's network in full precision: a number, a list or a range"""

@@ -15,7 +15,8 @@ import optuna
 from optuna.trial import TrialState as OptunaState
 
 from bitfront.search.config.bounds import violations
-from bitfront.search.config.schema import COSTS, SearchConfig
+from bitfront.search.config.known import COSTS
+from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry, point_of, without_plan
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.samplers.problem import Problem, distribution

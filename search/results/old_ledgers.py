@@ -8,6 +8,7 @@ from typing import Any
 
 from bitfront.search.config.bounds import REFERENCE_FACTOR
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.space import build_space
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.results.labels import OWN_SHARE
 
@@ -47,6 +48,4 @@ def _full_flops(
     tried = max(100 * e.costs["flops"] / share for e, share in zip(entries, own, strict=True))
     if not any(name.startswith("model.") for name in config.space):
         return round(tried)
-    from bitfront.search.config.space import build_space
-
     return build_space(config).full_flops

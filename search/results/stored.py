@@ -7,12 +7,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from bitfront.search.config.known import COSTS
 from bitfront.search.config.mistakes import first_mistake
-from bitfront.search.config.schema import (
-    COSTS,
-    SEARCH_FORMAT,
-    SearchConfig,
-)
+from bitfront.search.config.schema import SEARCH_FORMAT, SearchConfig
 from bitfront.search.ledger.folder import SearchFolder, is_name, list_searches
 from bitfront.trainables.errors import UserError, quoted
 from bitfront.trainables.text_files import MOST_YAML_BYTES, check_format, load_yaml, read_text

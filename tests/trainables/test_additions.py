@@ -96,15 +96,14 @@ EVALUATION_ATTACKS.register(EvaluationAttack("noise", "noise", run))
 }  # fmt: skip
 
 USE = """
-from bitfront.search.config.schema import from_source
-from bitfront.search.config.source import parse
-config = from_source(parse('''
+from bitfront.search.config.load import load_text
+config, space = load_text('''
 name: added
 task: {dataset: coins, model: wide, epochs: 1}
 space: {method: halved, plan: {selector: middle, budget: [90, 50]}}
 objectives: {val_accuracy: max, adds: min}
 search: {trials: 2}
-''', 'added.yaml'))
+''', 'added.yaml')
 from bitfront.search.results.results import COST_LABELS
 assert COST_LABELS["adds"] == "additions"
 from bitfront.trainables.attacks import EVALUATION_ATTACKS
