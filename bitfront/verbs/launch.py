@@ -49,7 +49,7 @@ def draw_pictures(results: Results) -> dict[str, str | Path]:
     # Plotly looks at pandas where it is loaded; the tracker's thread may be halfway through that.
     import pandas  # noqa: F401
 
-    from bitfront.verbs.pictures import write_figures
+    from bitfront.verbs.pictures import write_figures  # Plotly
 
     return write_figures(results)
 
