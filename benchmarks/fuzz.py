@@ -34,6 +34,7 @@ from benchmarks.mangling import (
     mangled_json,
     mangled_yaml,
 )
+from bitfront.search.ledger.states import TrialState
 
 COUNTS = {"yamls": 10_000, "sets": 2_000, "packed": 1_000, "stored": 1_000, "ledgers": 300}
 QUICK = {"yamls": 300, "sets": 100, "packed": 60, "stored": 40, "ledgers": 30}
@@ -316,16 +317,13 @@ def _make_packed(folder: Path) -> None:
 
 def _make_searches(home: Path, folder: Path) -> None:
     """A search with made-up results and everything a folder can hold, and a healthy one."""
+    from bitfront.dashboards.search_files import PICTURES
     from bitfront.search.config.load import load_text
-    from bitfront.search.ledger.folder import (
-        SearchFolder,
-        selections_folder,
-        stages_folder,
-        write_atomically,
-    )
+    from bitfront.search.ledger.folder import SearchFolder, selections_folder, stages_folder
     from bitfront.search.ledger.ledger import Ledger
     from bitfront.search.recipes.finals import FinalTraining, note_finals
     from bitfront.search.session.selection import write_selection
+    from bitfront.trainables.files import write_atomically
     from bitfront.trainables.selectors import SelectionSpec, select
     from bitfront.trainables.selectors.selection import store
 
@@ -343,11 +341,15 @@ def _make_searches(home: Path, folder: Path) -> None:
                 for e in range(1, 4)
             ]
             if number == 4:
-                ledger.tell(entry.id, "failed", failure="nan", message="made up", history=curve[:1])
+                ledger.tell(
+                    entry.id, TrialState.FAILED, failure="nan", message="made up", history=curve[:1]
+                )
             elif number == 6:
-                ledger.tell(entry.id, "pruned", {**curve[1], "stopped_at": 0.3}, curve[:2])
+                ledger.tell(
+                    entry.id, TrialState.STOPPED, {**curve[1], "stopped_at": 0.3}, curve[:2]
+                )
             elif number < 9:
-                ledger.tell(entry.id, "complete", curve[-1], curve)
+                ledger.tell(entry.id, TrialState.COMPLETE, curve[-1], curve)
         ledger.storage.remove_session()
         ledger.storage._backend.engine.dispose()  # type: ignore[attr-defined]
         assert here.identity
@@ -362,9 +364,9 @@ def _make_searches(home: Path, folder: Path) -> None:
     (here.path / "exhausted").touch()
     (here.path / "lock").write_text('{"host": "here", "pid": 1}')
     here.set_ledger_url(f"sqlite:///{here.path / 'ledger.db'}")
-    selection = select(SelectionSpec(selector="front", task=entry.spec.task))
+    selection = select(SelectionSpec(selector="first", task=entry.spec.task))
     store(selection, selections_folder(home))
-    write_selection(selection, here.path)
+    write_selection(selection, here.path, PICTURES)
     stages_folder(home).mkdir()
     shutil.copy(folder / "packed-0.safetensors", stages_folder(home) / "stage.safetensors")
     for suffix in ("csv", "html", "json"):

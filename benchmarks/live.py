@@ -31,9 +31,11 @@ from bitfront.dashboards.pages.server import HomeSource
 from bitfront.search.config.load import load_text
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
-from bitfront.search.results.results import stored_config
+from bitfront.search.ledger.states import ENDED, TrialState
+from bitfront.search.results.stored import stored_config
+from bitfront.trainables.files import write_atomically
 
 YAML = """\
 name: live
@@ -90,11 +92,13 @@ def end_one(ledger: Ledger, seed: int) -> Entry:
         for epoch in range(1, 11)
     ]
     if fate < FAILED:
-        return ledger.tell(entry.id, "failed", history=curve[:3], failure="nan", message="made up")
+        return ledger.tell(
+            entry.id, TrialState.FAILED, history=curve[:3], failure="nan", message="made up"
+        )
     if fate < FAILED + PRUNED:
         metrics = {**curve[2], "stopped_at": 0.3}
-        return ledger.tell(entry.id, "pruned", metrics, curve[:3])
-    return ledger.tell(entry.id, "complete", {**curve[-1], "val_accuracy": end}, curve)
+        return ledger.tell(entry.id, TrialState.STOPPED, metrics, curve[:3])
+    return ledger.tell(entry.id, TrialState.COMPLETE, {**curve[-1], "val_accuracy": end}, curve)
 
 
 def made_up_accuracy(entry: Entry, rng: random.Random) -> float:
@@ -172,7 +176,7 @@ def measure(folder: SearchFolder, cpu_clock: bool) -> list[Row]:
     config = stored_config(folder)
     config.search.trials *= 2
     ledger = Ledger(folder.ledger_url, config, build_space(config))
-    trials = ledger.count("complete", "pruned", "failed")
+    trials = ledger.count(*ENDED)
     first, size = browser.refresh("front")
     rows: list[Row] = [_row(trials, "front, opened", [Measured(first, size)])]
     idle = [Measured(*browser.refresh("front")) for _ in range(REPEATS)]
@@ -180,7 +184,7 @@ def measure(folder: SearchFolder, cpu_clock: bool) -> list[Row]:
     for tab in TABS:
         found = []
         for _ in range(REPEATS):
-            end_one(ledger, ledger.count("complete", "pruned", "failed"))
+            end_one(ledger, ledger.count(*ENDED))
             found.append(Measured(*browser.refresh(tab)))
         rows.append(_row(trials, tab, found))
     return rows

@@ -127,7 +127,7 @@ def temperature(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
 
 
 def moons(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
-    """methods.md 2.4: 200 points, full batch, 3000 epochs, 5 samples, mode and 10 draws."""
+    """docs/methods.md 2.4: 200 points, full batch, 3000 epochs, 5 samples, mode and 10 draws."""
     from bitfront.trainables.training.loop import Training
     from bitfront.trainables.training.parts import search_data
 
@@ -175,8 +175,8 @@ def moons(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
 
 
 def continual(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
-    """methods.md 2.4: tau 1e-2, the rate anew for each task. The paper's 100 epochs at 1e-3 move
-    lam all the way; few epochs want a larger rate for that."""
+    """docs/methods.md 2.4: tau 1e-2, the rate anew for each task. The paper's 100 epochs at 1e-3
+    move lam all the way; few epochs want a larger rate for that."""
     tasks, each = 3, args.epochs or 5
     task = {
         "dataset": f"permuted-mnist:{tasks}",

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
+from bitfront.search.ledger.states import TrialState
 
 SEARCH = """\
 name: overhead
@@ -98,10 +99,10 @@ def start_ray(at_once: int) -> None:
 def completed(place: Any, trials: int) -> list[Any]:
     """The trials of a search, all of which must have come to their end: one that failed took no
     time worth measuring."""
-    from bitfront.search.ledger.ledger import read_entries
+    from bitfront.search.ledger.reader import read_entries
 
     entries = read_entries(place.ledger_url, place.name)
-    lost = [e for e in entries if e.state != "complete"]
+    lost = [e for e in entries if e.state != TrialState.COMPLETE]
     if lost or len(entries) != trials:
         why = f": {lost[0].failure}: {lost[0].message}" if lost else ""
         raise RuntimeError(f"{len(entries)} of {trials} trials, {len(lost)} not complete{why}")

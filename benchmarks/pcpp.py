@@ -76,7 +76,8 @@ def fashion(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
 
 def cifar10(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
     from bitfront.trainables.data import load_test, load_train
-    from bitfront.trainables.training.loop import Training, evaluate
+    from bitfront.trainables.training.evaluation import evaluate
+    from bitfront.trainables.training.loop import Training
     from bitfront.trainables.training.network import device_from_resources
     from bitfront.trainables.training.norms import recalibrate
 

@@ -76,8 +76,8 @@ def _step(method: str, train: str, cached: bool, batch: int) -> tuple[Callable[[
 
 
 def steps(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
+    from bitfront.trainables.attacks.atta import atta_bytes
     from bitfront.trainables.layers.pruning import counts
-    from bitfront.trainables.training.attacks import atta_bytes
 
     rows: list[Row] = []
     times: dict[str, float] = {}

@@ -22,8 +22,9 @@ from typing import Any
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
 from bitfront.search.config.load import load
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
+from bitfront.trainables.files import write_atomically
 
 SEARCH = """\
 name: made-up
@@ -82,8 +83,8 @@ def _train(session: Session, entry: Entry, rng: random.Random) -> None:
 
 def measure(folder: Path, trials: int) -> Row:
     """Reading and drawing in this process, imports included when it is the first one."""
-    from bitfront.search.results.view import SearchReader
-    from bitfront.verbs.pictures import report_of
+    from bitfront.dashboards.pages.report import report_of
+    from bitfront.search.results.reader import SearchReader
 
     place = made_up_search(folder, trials)
     reader = SearchReader(place)

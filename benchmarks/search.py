@@ -24,6 +24,7 @@ from types import SimpleNamespace
 from benchmarks.table import RESULTS, Row, bar, csv_path, format_table, write_csv
 from bitfront.search.config.schema import EarlyStoppingSpec
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.early_stopping import Row as Row_
 from testbed.problems import Problem, synthetic, table
@@ -99,7 +100,7 @@ def shares(problem: Problem, replayed: Replayed, marks: Iterable[int]) -> dict[i
 def finished_only(replayed: Replayed) -> Replayed:
     """Without trials that were given up: they are no points of a front."""
     pairs = list(zip(replayed.ended, replayed.epochs, strict=True))
-    kept = [(entry, used) for entry, used in pairs if entry.state == "complete"]
+    kept = [(entry, used) for entry, used in pairs if entry.state == TrialState.COMPLETE]
     return Replayed(
         replayed.session,
         [entry for entry, _ in kept],
@@ -267,7 +268,7 @@ def asks() -> list[Row]:
             assert entry is not None
             curve = answer(entry)
             last = {"epoch": len(curve), "val_accuracy": curve[-1]}
-            ledger.tell(entry.id, "complete", last, [last])
+            ledger.tell(entry.id, TrialState.COMPLETE, last, [last])
         search.sampler = "free-cost"
         times = []
         for _ in range(12):
@@ -276,7 +277,7 @@ def asks() -> list[Row]:
             times.append(1000 * (time.perf_counter() - began))
             assert entry is not None
             last = {"epoch": 9, "val_accuracy": rng.random()}
-            ledger.tell(entry.id, "complete", last, [last])
+            ledger.tell(entry.id, TrialState.COMPLETE, last, [last])
         median = statistics.median(times[1:])
         row: Row = {"trials": trials, "layers": layers, "ask ms": median, "first ask ms": times[0]}
         rows.append(row)

@@ -119,7 +119,7 @@ def measure_slimming(problem: Problem, seeds: int) -> dict[str, Any]:
     from bitfront.trainables.training.parts import search_data
     from bitfront.trainables.training.slimming import slim
 
-    task = problem.spec("front", {}, 0).task
+    task = problem.spec("first", {}, 0).task
     row: dict[str, Any] = {"table": problem.name, "selector": "network slimming", "switches": ""}
     for budget in BUDGETS:
         found = [
@@ -177,7 +177,7 @@ def scoring_seconds(threads: int) -> list[dict[str, Any]]:
     import torch
 
     from bitfront.trainables.data import Arrays
-    from bitfront.trainables.selectors.scoring import Scoring
+    from bitfront.trainables.selectors.scores.scoring import Scoring
     from bitfront.trainables.training.checkpoint_files import weights_of
     from bitfront.trainables.training.network import Network
 

@@ -1,6 +1,6 @@
-"""Where other libraries keep caches and settings when the user's own folder takes none: a
-read-only HOME, or none at all, as in many containers. A folder for temporary files of this user's,
-not the home of the searches: that may come from somebody else, and settings can name programs."""
+"""Where other libraries keep caches and settings when the user's home cannot be written, as in many
+containers: a temporary folder of this user. Not the home of the searches, which may come from
+somebody else: settings can name programs to run."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ FOLDERS = {
 
 
 def home_takes_files() -> bool:
+    """Whether the user has a home that can be written."""
     try:
         home = Path.home()
     except RuntimeError:  # a user without one
@@ -28,7 +29,8 @@ def home_takes_files() -> bool:
 
 
 def settle() -> None:
-    """Before anything that keeps caches is imported."""
+    """Set the environment variables of FOLDERS where needed. Call it before those libraries are
+    imported."""
     if home_takes_files():
         return
     missing = {name: folder for name, folder in FOLDERS.items() if name not in os.environ}
@@ -38,7 +40,8 @@ def settle() -> None:
 
 
 def _own_folder() -> Path:
-    """The same one every time, unless somebody else has it."""
+    """The temporary folder of this user: the same one every time, unless another user has made
+    it."""
     folder = Path(tempfile.gettempdir()) / f"bitfront-{os.getuid()}-caches"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)

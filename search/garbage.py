@@ -1,4 +1,4 @@
-"""Collections of garbage, and when they are in the way."""
+"""Python's garbage collector, switched off where it costs time and frees nothing."""
 
 import atexit
 import gc
@@ -8,7 +8,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No collection of garbage while much is made of which all stays: it takes half the time."""
+    """Disable garbage collection, for code that makes many objects which all stay in use: it would
+    take half of the time."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -20,8 +21,7 @@ def uncollected() -> Iterator[None]:
 
 @contextmanager
 def ending_soon() -> Iterator[None]:
-    """The same for a process that ends when it has answered: Python would look through everything
-    once more before it goes."""
+    """Disable garbage collection in a process that ends soon, also the last one at exit."""
     atexit.register(gc.freeze)
     with uncollected():
         yield

@@ -1,9 +1,9 @@
-"""Servers and places the user has named. A search's folder may come from somebody else, and what
-it names would be sent the user's passwords: it is reached once the user has named it too, by an
-option, in the environment, or by starting a search on it here.
+"""Servers and storage places that the user has named. The folder of a search may come from somebody
+else, and a server that it names would get the user's passwords. So a server is used only when the
+user has named it too: by an option, in the environment, or by starting a search on it.
 
-What was named is kept for the user, outside of all searches and their homes, so that no folder
-brings its own."""
+The names are kept in a file of the user, outside of all searches, so that no folder can bring its
+own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
 
 Kind = Literal["ledger", "tracking", "storage"]
-# Where the user names one for all searches.
+# Environment variables that name one for all searches.
 VARIABLES: dict[Kind, str] = {
     "ledger": "BITFRONT_LEDGER",
     "tracking": "MLFLOW_TRACKING_URI",
@@ -28,22 +28,23 @@ KEEPS: dict[Kind, str] = {
     "tracking": "sends its runs to",
     "storage": "keeps checkpoints at",
 }
-# Named in this process, whether or not it could be kept.
+# Named in this process, whether or not the file could be written.
 _now: set[str] = set()
-# By an option of this command, with its password if it has one.
+# Named by an option of this command, with the password if there is one.
 _given: dict[Kind, str] = {}
 
 
 def file() -> Path:
-    """Of this user on this machine."""
+    """The file with the names, of this user on this machine."""
     given = os.environ.get("XDG_CONFIG_HOME", "")
     base = Path(given) if given.startswith("/") else Path.home() / ".config"
     return base / "bitfront" / "named.json"
 
 
 def remember(kind: Kind, url: str | None) -> None:
-    """The user has named it. Where nothing can be kept, that holds for this command alone."""
-    # What is no address may hold a password nobody can find in it.
+    """Keep that the user has named this server; where the file cannot be written, for this command
+    only."""
+    # A text that is no URL may hold a password that cannot be recognized.
     if url is None or (kind != "storage" and "://" not in url):
         return
     word = f"{kind} {server_of(url)}"
@@ -58,18 +59,19 @@ def remember(kind: Kind, url: str | None) -> None:
 
 
 def give(kind: Kind, url: str) -> None:
-    """An option names it."""
+    """Take the address of an option."""
     know(url)
     _given[kind] = canonical(url)
     remember(kind, url)
 
 
 def given(kind: Kind) -> str | None:
-    """The address the user gives for all searches, in which a password may be."""
+    """The address from an option or the environment, perhaps with a password."""
     return _given.get(kind) or os.environ.get(VARIABLES[kind]) or None
 
 
 def is_named(kind: Kind, url: str) -> bool:
+    """Whether the user has named the server of this URL."""
     known = os.environ.get(VARIABLES[kind])
     server = server_of(url)
     if known and server_of(known) == server:
@@ -78,7 +80,7 @@ def is_named(kind: Kind, url: str) -> bool:
 
 
 def check(kind: Kind, url: str | None, search: str) -> None:
-    """Refuses what only the folder of a search names."""
+    """Raise UserError where only the folder of a search names the server."""
     if url is None or is_named(kind, url):
         return
     server = redacted(server_of(url))

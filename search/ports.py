@@ -1,4 +1,4 @@
-"""Addresses our pages listen on: whether one is free, and who listens there."""
+"""Ports for our web pages: whether one is free, and which process listens on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LISTENING = "0A"
 
 
 def check_free(host: str, port: int) -> None:
-    """An address that is taken is told as such, with one that is not."""
+    """Raise UserError where the address is taken, with a port that is free."""
     try:
         _bind(host, port)
     except (OSError, OverflowError) as error:
@@ -23,16 +23,18 @@ def check_free(host: str, port: int) -> None:
 
 
 def free_port(host: str) -> int:
-    """Any one nobody listens on."""
+    """A port that is free."""
     return _bind(host, 0)
 
 
 def url_of(host: str, port: int) -> str:
+    """The URL of a page; an IPv6 address gets brackets."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def listens_in_session(leader: int, port: int) -> bool | None:
-    """Whether a process of this session listens on the port; None where the kernel does not say."""
+    """Whether a process of this session listens on the port; None where that cannot be found
+    out."""
     sockets = _listening_sockets(port)
     if sockets is None:
         return None
@@ -57,7 +59,7 @@ def _free_port_after(host: str, port: int) -> int | None:
 
 
 def _listening_sockets(port: int) -> set[str] | None:
-    """What the kernel calls them: `socket:[INODE]`."""
+    """The sockets that listen on a port, by their names in /proc: `socket:[INODE]`."""
     found = set()
     try:
         for name in ("tcp", "tcp6"):
@@ -76,6 +78,6 @@ def _open_sockets(pid: int) -> set[str]:
     try:
         for file in Path(f"/proc/{pid}/fd").iterdir():
             found.add(str(file.readlink()))
-    except OSError:  # it has just ended, or closed one
+    except OSError:  # the process has ended, or the file was closed
         pass
     return found

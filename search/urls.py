@@ -1,6 +1,6 @@
-"""Addresses of databases and servers. Secrets in them, passwords and tokens, are neither shown nor
-stored. What is stored is the address without them; a later turn finds them in the environment
-again. A password may be written as it is, whatever is in it: the last @ ends it."""
+"""URLs of databases and servers. Secrets in them, passwords and tokens, are neither shown nor
+stored: what is stored is the URL without them, and a later turn takes them from the environment. A
+password may hold any character without quoting: the last @ ends it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from urllib.parse import quote, unquote
 from bitfront.trainables.errors import UserError
 
 _HIDDEN = "***"
-# What a path may hold that ends or changes it in an address.
+# Characters of a path that have a meaning in a URL.
 QUOTED = "%?&;"
-# user:password@ of any address, and what stands alone before the @ of a web address: a token.
-# Behind the first colon of a web address there may be a port, and any @ is part of a path then.
+# user:password@ of any URL, and a lone token before the @ of a web URL. After the first colon of a
+# web URL there may be a port; then an @ is part of the path.
 _WEB = "https?|s3|gs|gcs|abfss?|wasbs?|hdfs|file|ray|ssh"
 _SCHEME = re.compile(r"\b[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _PORT = r"\d{1,5}(?:[/?#\s]|$)"
@@ -31,7 +31,7 @@ _PASSWORDS = (
 _LONE_TOKEN = re.compile(r"(?P<start>\bhttps?://)[^\s/@:]+@", re.IGNORECASE)
 _SECRET_NAME = r"[\w.-]*(?:token|passw|pwd|secret|key|sig|credential|auth)[\w.-]*"
 _PARAMETER = re.compile(rf"(?P<mark>[?&;])(?P<name>{_SECRET_NAME})=[^&\s'\"]*", re.IGNORECASE)
-# Variables that are a secret as a whole.
+# Environment variables whose whole value is a secret.
 _SECRETS = (
     "PGPASSWORD",
     "MLFLOW_TRACKING_PASSWORD",
@@ -48,17 +48,18 @@ class Address(NamedTuple):
     scheme: str
     user: str | None
     secret: str | None
-    """the password, or a token that stands alone"""
+    """the password, or a lone token"""
     place: str
     """host, port, path and parameters"""
 
     @property
     def is_web(self) -> bool:
+        """Whether it is of a web server, an object store or a file."""
         return re.fullmatch(_WEB, self.scheme, re.IGNORECASE) is not None
 
 
 def split(url: str) -> Address:
-    """Of something that is no address, all is its place."""
+    """The parts of a URL; a text that is no URL is all `place`."""
     scheme, mark, rest = url.partition("://")
     if not mark:
         return Address("", None, None, url)
@@ -68,7 +69,7 @@ def split(url: str) -> Address:
     login, _, place = rest.rpartition("@")
     user, colon, password = login.partition(":")
     if re.search("[/?#]", user) or (plain.is_web and re.match(r"\d{1,5}[/?#]", password)):
-        return plain  # the @ is of a path or a parameter
+        return plain  # the @ belongs to a path or a parameter
     if colon:
         return Address(scheme, user, password, place)
     if _is_http(plain):
@@ -81,8 +82,8 @@ def _is_http(address: Address) -> bool:
 
 
 def canonical(url: str) -> str:
-    """The address as every library understands it: whatever is special in its login is quoted.
-    Refuses one of which nobody can say where its password ends."""
+    """The URL with special characters of its login quoted, as every library understands it.
+    UserError where it is unclear where the password ends."""
     found = split(url)
     _check_end_of_login(url, found)
     if found.user is None and found.secret is None:
@@ -96,8 +97,8 @@ def _quoted(text: str) -> str:
 
 
 def _check_end_of_login(url: str, found: Address) -> None:
-    """A path or parameter with an @ is not told from a password with a slash by guessing: the wrong
-    guess would store half of it."""
+    """Raise UserError where an @ may belong to a password with a slash or to a path: a wrong guess
+    would store half of the password."""
     rest = url.partition("://")[2]
     if "@" not in rest or rest.startswith("/") or found.scheme.lower().startswith("sqlite"):
         return
@@ -122,8 +123,8 @@ _known: set[str] = set()
 
 
 def know(given: Any) -> None:
-    """Remember the secrets of addresses in a text, or in texts anywhere in plain data, to keep them
-    out of whatever is shown: in a sentence nobody can say where a password with a space ends."""
+    """Remember the secrets of the URLs in a text, or in nested data, so that `redacted` finds them:
+    in a sentence it is unclear where a password with a space ends."""
     if isinstance(given, str):
         _known.update(_secrets_in(given))
     elif isinstance(given, dict):
@@ -134,7 +135,7 @@ def know(given: Any) -> None:
 
 
 def _secrets_in(text: str) -> Iterable[str]:
-    """Of the address a text ends with; `key=URL` is one too."""
+    """The secrets of the URL that a text ends with, as in `key=URL`."""
     start = _SCHEME.search(text)
     if start is None:
         return
@@ -148,7 +149,7 @@ def _secrets_in(text: str) -> Iterable[str]:
 
 
 def has_secret(text: str) -> bool:
-    """Whether a text is or ends with an address that has one."""
+    """Whether a text is, or ends with, a URL that has a secret."""
     return any(True for _ in _secrets_in(text))
 
 
@@ -159,7 +160,7 @@ def _all_known() -> set[str]:
 
 
 def redacted(text: str) -> str:
-    """Any text with the secrets of its addresses starred out."""
+    """The text with all secrets replaced by stars."""
     for secret in sorted(_all_known(), key=len, reverse=True):
         text = _without(text, secret)
     for password in _PASSWORDS:
@@ -169,8 +170,8 @@ def redacted(text: str) -> str:
 
 
 def _without(text: str, secret: str) -> str:
-    """A known secret where secrets stand, in any of the ways it may be written; elsewhere too where
-    it cannot be an ordinary word or number."""
+    """The text without a known secret, in any way it may be quoted: replaced where a URL has
+    secrets, and elsewhere too unless it could be an ordinary word or number."""
     plain = unquote(secret)
     forms = {secret, plain, quote(plain, safe=""), _quoted(secret)}
     forms |= {repr(form)[1:-1] for form in forms} | {json.dumps(form)[1:-1] for form in forms}
@@ -183,11 +184,11 @@ def _without(text: str, secret: str) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """The address as it may be stored."""
+    """The URL without secrets, as it may be stored."""
     found = split(url)
     if not found.scheme:
         return url
-    # Of a web address no name is kept either: alone it would read as a token.
+    # The user of a web URL is left out too: alone it would read as a token.
     login = f"{found.user}@" if found.user and not _is_http(found) else ""
     base, mark, query = found.place.partition("?")
     named = re.compile(rf"(?:^|;){_SECRET_NAME}=", re.IGNORECASE)
@@ -196,15 +197,15 @@ def without_secrets(url: str) -> str:
 
 
 def with_secrets(stored: str, known: str | None) -> str:
-    """A stored address with the secrets of `known`, where that is the same address."""
+    """The stored URL with the secrets of `known`, where that is the same URL."""
     if known is None or without_secrets(canonical(known)) != without_secrets(stored):
         return stored
     return canonical(known)
 
 
 def server_of(url: str) -> str:
-    """What an address reaches, whoever logs in there and whatever is asked for: scheme, host and
-    port, and the parameters, which may name another host. Of a file it is the whole address."""
+    """The server that a URL reaches: scheme, host, port, and the parameters, which may name another
+    host. For a file the whole URL."""
     found = split(without_secrets(with_whole_path(url)))
     if not found.scheme or found.place.startswith("/") or found.scheme.startswith("sqlite"):
         return without_secrets(with_whole_path(url))
@@ -217,14 +218,14 @@ def server_of(url: str) -> str:
 
 
 def sqlite_url(path: Path, scheme: str = "sqlite") -> str:
-    """The address of a SQLite file, whatever its path holds. What means something in an address is
-    quoted and nothing else: people read it."""
+    """The URL of a SQLite file. Only characters with a meaning in a URL are quoted, so that people
+    can read it."""
     quoted = "".join(f"%{ord(c):02X}" if c in QUOTED else c for c in str(path))
     return f"{scheme}:///{quoted}"
 
 
 def sqlite_path(url: str) -> Path | None:
-    """The file of a SQLite address; None for other databases."""
+    """The file of a SQLite URL; None for other databases."""
     scheme, mark, rest = url.partition(":///")
     if not mark or scheme not in ("sqlite", "sqlite+pysqlite"):
         return None
@@ -236,14 +237,14 @@ def sqlite_path(url: str) -> Path | None:
 
 
 def sqlite_uri(path: Path, query: str, scheme: str = "sqlite") -> str:
-    """The address of a SQLite file with what only SQLite itself understands, which takes the quotes
-    of the name off; SQLAlchemy may before."""
+    """The URL of a SQLite file with options that SQLite itself reads. SQLite unquotes the path, and
+    some versions of SQLAlchemy do so before."""
     quoted = quote(quote(str(path)) if _unquotes() else str(path))
     return f"{scheme}:///file:{quoted}?{query}uri=true"
 
 
 def understood(url: str) -> str:
-    """A SQLite address as the installed SQLAlchemy reads it: before 2.1 quotes in a path stayed."""
+    """A SQLite URL as the installed SQLAlchemy reads it: before 2.1 it did not unquote a path."""
     path = sqlite_path(url)
     scheme, _, rest = url.partition(":///")
     query = rest.partition("?")[2]
@@ -255,20 +256,21 @@ def understood(url: str) -> str:
 
 
 def sqlite_for_mlflow(path: Path) -> str:
-    """The address of MLflow's own file. By its plain scheme MLflow makes the folder of the file,
-    quotes and all, beside the one that is meant."""
+    """The URL of MLflow's own SQLite file. With the plain scheme MLflow would make a folder of the
+    quoted name beside the right one."""
     plain = sqlite_url(path)
     return understood(sqlite_url(path, "sqlite+pysqlite")) if "%" in plain else plain
 
 
 def _unquotes() -> bool:
+    """Whether the installed SQLAlchemy unquotes the path of a SQLite URL."""
     from sqlalchemy import make_url
 
     return make_url("sqlite:///%41").database == "A"
 
 
 def with_whole_path(url: str) -> str:
-    """The address of a SQLite file wherever it is opened from."""
+    """The URL of a SQLite file with its absolute path."""
     path = sqlite_path(url)
     if path is None or str(path) in (".", ":memory:"):
         return url
@@ -280,8 +282,8 @@ def with_whole_path(url: str) -> str:
 
 
 def with_driver(url: str) -> str:
-    """The address of a database with the driver that is installed: which one `postgresql://` alone
-    means, changes between versions of SQLAlchemy."""
+    """The URL of a database with the installed driver: the default driver of `postgresql://`
+    differs between versions of SQLAlchemy."""
     scheme, mark, rest = url.partition("://")
     if scheme not in ("postgres", "postgresql"):
         return understood(url)

@@ -1,5 +1,5 @@
-"""Every point of a small space, one after the other: for searches that try all there is, and to
-say how many that are."""
+"""Every point of a small space in a fixed order: for searches that try them all, and to count
+them."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def every_point(space: Space, most: int, seed: int = 0) -> list[Point] | None:
 
 
 def _walks(space: Space, seed: int) -> Iterator[Point]:
-    """Walk the space once for every combination of values: the last one drawn changes first, so
-    that draws which depend on earlier ones are right."""
+    """Walk the space once for every combination of values. The last value drawn changes first, so
+    that draws which depend on earlier ones stay valid."""
     path: list[int] = []
     while True:
         counts: list[int] = []
@@ -74,9 +74,9 @@ def _values(domain: Domain) -> list[Any]:
 
 
 def _with_listed_budgets(space: Space, seed: int) -> Space | None:
-    """The space with one budget for every plan its selectors make over a range of them. None where
-    another number is drawn from a range, or the network is, for which each has budgets of its
-    own."""
+    """The space with one budget for every plan that its selectors make over a range of budgets.
+    None where another real number is drawn from a range, or where the network is drawn: each
+    network has budgets of its own."""
     domains = [*space.overrides.values()]
     domains += [d for each in space.method_params.values() for d in each.values()]
     if any(isinstance(d, Float) and d.size > 1 for d in domains):
@@ -95,8 +95,8 @@ def _with_listed_budgets(space: Space, seed: int) -> Space | None:
 
 
 def _budgets(plan: SelectedPlan, name: str, seed: int, table: CostTable) -> Iterator[float]:
-    """A budget for each plan a selector makes: between two that make different ones it is looked
-    further."""
+    """A budget for each plan that a selector makes, found by bisection: between two budgets with
+    different plans the one in the middle is tried."""
 
     def made(budget: float) -> str:
         return plan.using.plan(name, plan.selections, table, budget, plan.rule, seed)

@@ -67,7 +67,7 @@ class FreePlan:
 
 @dataclass(frozen=True)
 class OnlyPlan:
-    """One layer, block or stage binary and all others not: which one is drawn."""
+    """One layer, block or stage is binary and all others are not; which one is drawn."""
 
     per: str
     level: str
@@ -93,9 +93,8 @@ class OnlyPlan:
 
 @dataclass(frozen=True)
 class Selecting:
-    """Selectors at work for a space: their parameters, and where the network they look at is
-    trained, if that is not the task itself (`trained_on`: a change of it, for
-    example of its dataset)."""
+    """The selectors of a space: their parameters, and the changes of the task (`trained_on`, for
+    example another dataset) whose trained network they look at."""
 
     names: tuple[str, ...]
     params: Mapping[str, Value] = field(default_factory=dict)
@@ -114,8 +113,8 @@ class Selecting:
         return changed.model_copy(update={"dataset": dataset})
 
     def specs(self, space: Space, seed: int) -> dict[str, SelectionSpec]:
-        """What the selectors that look at a trained network are to look at, by name. Nothing where
-        no method has layers to choose."""
+        """What the selectors that need a trained network are to look at, by name; empty where no
+        method has layers to choose."""
         planned = [str(m) for m in space.method.values if METHODS.get(str(m)).levels != "F"]
         if not planned:
             return {}
@@ -144,11 +143,12 @@ class Selecting:
         rule: str,
         seed: int,
     ) -> str:
-        """Where a trained selector has not been at work yet, for example in a preview, the layers
-        turn binary from the front: the costs are nearly those it will have."""
+        """The plan of a selector for a budget. Where a selector that needs a trained network has
+        not run yet, for example in a preview, layers are made binary from the first on: the costs
+        are nearly those of its own plan."""
         if name in selections:
             return selections[name].plan(table, budget, rule, self.level, seed)
-        selector = SELECTORS.get("front" if SELECTORS.get(name).trained else name)
+        selector = SELECTORS.get("first" if SELECTORS.get(name).trained else name)
         made = selector({} if selector.name != name else self.params_of(name))
         return made.plan(table, made.order(table, seed), budget, rule, self.level, seed)
 
@@ -202,12 +202,12 @@ class Space:
     start_plans: tuple[str, ...] = ()
 
     def selecting(self) -> list[Selecting]:
-        """Who is at work before the first trial."""
+        """The selectors that run before the first trial."""
         plan = [self.plan.using] if isinstance(self.plan, SelectedPlan) else []
         return plan + ([self.start_from.using] if self.start_from is not None else [])
 
     def settled(self, found: Callable[[SelectionSpec], Selection], seed: int) -> Space:
-        """The same space with the selectors' work done by `found`."""
+        """The same space with the selections that `found` returns for what selectors look at."""
 
         def done(using: Selecting) -> dict[str, Selection]:
             return {name: found(spec) for name, spec in using.specs(self, seed).items()}
@@ -309,7 +309,8 @@ class Space:
 
 
 def in_percent_of(full_flops: float, costs: dict[str, float]) -> dict[str, float]:
-    """Costs of a network with `flops_pct` of another one, and its own share beside it."""
+    """The costs with `flops_pct` in percent of `full_flops`, and that of the network's own flops in
+    full precision as `flops_own_pct`."""
     share = 100.0 * costs["flops"] / full_flops if full_flops else 100.0
     return {**costs, "flops_pct": share, OWN_SHARE: costs["flops_pct"]}
 
@@ -319,18 +320,18 @@ def costs_of(spec: TrialSpec) -> dict[str, float]:
     table = task_cost_table(spec.task)
     method = METHODS.get(spec.method)(dict(spec.params))
     kept = method.kept(table.sizes(spec.plan))
-    totals = table.totals(spec.plan, method.scale, method.shifts_inputs, kept)
-    totals["parameters"] = float(table.parameters)
-    return totals
+    return table.costs(spec.plan, method.scale, method.shifts_inputs, kept)
 
 
 def ends(domain: Domain) -> list[Value]:
+    """All values of a choice, the lowest and the highest of a range."""
     if isinstance(domain, Choice):
         return list(domain.values)
     return [domain.low, domain.high] if domain.low != domain.high else [domain.low]
 
 
 def random_value(domain: Domain, rng: random.Random) -> Value:
+    """A value drawn uniformly, on the scale of the domain."""
     if isinstance(domain, Choice):
         return rng.choice(domain.values)
     if isinstance(domain, Int) and not domain.log:
@@ -344,7 +345,31 @@ def random_value(domain: Domain, rng: random.Random) -> Value:
 
 
 def _drawn(draw: Draw, name: str, domain: Domain) -> Any:
-    """A domain of one value is no choice: the sampler never hears of it."""
+    """The drawn value; a domain of one value is not passed to the sampler."""
     if domain.size == 1:
         return ends(domain)[0]
     return draw(name, domain)
+
+
+def middle(domain: Domain) -> Any:
+    """The first choice of a domain, or the middle of its range."""
+    if isinstance(domain, Choice):
+        return domain.values[0]
+    low, high = domain.low, domain.high
+    value = math.sqrt(low * high) if domain.log else (low + high) / 2
+    if isinstance(domain, Int):
+        steps = round((value - domain.low) / domain.step)
+        return domain.low + steps * domain.step
+    return value
+
+
+def recorded(space: Space, draw: Draw) -> dict[str, Any]:
+    """The parameters that a walk of the space draws, by name."""
+    drawn: dict[str, Any] = {}
+
+    def record(name: str, domain: Domain) -> Any:
+        drawn[name] = draw(name, domain)
+        return drawn[name]
+
+    space.walk(record)
+    return drawn

@@ -33,11 +33,11 @@ class Trained(NamedTuple):
 def install() -> None:
     """Wrap what a trial does in an epoch."""
     import bitfront.trainables.training.loop  # now rather than in the first epoch, which is timed  # noqa: F401
-    from bitfront.trainables.worker.worker import Trial
+    from bitfront.trainables.worker.worker import Worker
 
-    train = Trial._epoch
+    train = Worker._epoch
 
-    def epoch(self: Trial) -> dict[str, Any]:
+    def epoch(self: Worker) -> dict[str, Any]:
         folder, trial = Path(os.environ[FOLDER]), self._config["trial"]
         number = self._training.epochs_done + 1
         note = Trained(trial, number, time.time(), os.getpid())
@@ -50,7 +50,7 @@ def install() -> None:
             misbehave(fault["kind"], self._training)
         return train(self)
 
-    Trial._epoch = epoch  # type: ignore[method-assign]
+    Worker._epoch = epoch  # type: ignore[method-assign]
 
 
 def misbehave(kind: str, training: Any) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from bitfront.search.ledger.states import ENDED, TrialState
 from testbed.faulty import audit
 from testbed.rig import Cluster, User, processes
 
-ENDED = ("complete", "pruned", "failed")
 ORPHAN_SECONDS = 30.0
 
 
@@ -23,13 +23,13 @@ def undisturbed(search: str) -> list[Any]:
     from bitfront.search.config.load import load_text
     from bitfront.search.ledger.folder import SearchFolder
     from bitfront.search.session.session import Session
-    from bitfront.trainables.worker.worker import Trial
+    from bitfront.trainables.worker.worker import Worker
 
     config, space = load_text(search)
     with TemporaryDirectory() as folder:
         session = Session(config, space, SearchFolder(Path(folder)), None)
         while (entry := session.ask()) is not None:
-            trial = Trial(session.trial_config(entry))
+            trial = Worker(session.trial_config(entry))
             result = trial.step()
             while not result["done"]:
                 result = trial.step()
@@ -75,9 +75,9 @@ def ended_once(entries: list[Any], expected: dict[str, Any], may_fail: dict[str,
     for entry in entries:
         if entry.state not in ENDED:
             found.append(f"{entry.id} is left {entry.state}")
-        if entry.state == "failed" and may_fail.get(entry.id) != entry.failure:
+        if entry.state == TrialState.FAILED and may_fail.get(entry.id) != entry.failure:
             found.append(f"{entry.id} failed: {entry.failure}: {(entry.message or '')[:200]}")
-        if entry.state != "failed" and entry.id in may_fail:
+        if entry.state != TrialState.FAILED and entry.id in may_fail:
             found.append(f"{entry.id} was made to fail ({may_fail[entry.id]}) and did not")
     return found
 
@@ -87,7 +87,7 @@ def same_values(entries: list[Any], expected: dict[str, Any]) -> list[str]:
     return [
         f"{e.id} has {e.values} after {len(e.history)} epochs"
         for e in entries
-        if e.state == "complete" and e.id in expected
+        if e.state == TrialState.COMPLETE and e.id in expected
         if e.values != expected[e.id].values or len(e.history) != len(expected[e.id].history)
     ]
 
@@ -99,7 +99,7 @@ def same_front(user: User, entries: list[Any], expected: dict[str, Any]) -> list
 
     results = Results.of(user.search)
     front = Front(results.config.front_objectives)
-    failed = {e.id for e in entries if e.state == "failed"}
+    failed = {e.id for e in entries if e.state == TrialState.FAILED}
     for entry in expected.values():
         if entry.values is not None and entry.id not in failed:
             front.add(entry.id, entry.values)
@@ -136,7 +136,7 @@ def told_once(entries: list[Any], tracking: str) -> list[str]:
         trial = run.data.tags["bitfront.trial"]
         if run.info.status != states.get(trial):
             found.append(f"{trial} is {run.info.status} in MLflow, {states.get(trial)} in fact")
-    histories = {e.id: e.history for e in entries if e.state == "complete"}
+    histories = {e.id: e.history for e in entries if e.state == TrialState.COMPLETE}
     for run in runs:
         trial = run.data.tags["bitfront.trial"]
         told = client.get_metric_history(run.info.run_id, "val_accuracy")

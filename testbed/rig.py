@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from bitfront.search.ledger.states import TrialState
 from testbed.faulty import FOLDER, HOOK
 
 ROOT = Path(__file__).parent.parent
@@ -233,7 +234,7 @@ class User:
 
     def entries(self) -> list[Any]:
         """The ledger's trials, as far as there are any yet."""
-        from bitfront.search.ledger.ledger import read_entries
+        from bitfront.search.ledger.reader import read_entries
 
         try:
             return read_entries(self.search.ledger_url, self.name)
@@ -241,7 +242,7 @@ class User:
             return []
 
     def ended(self) -> int:
-        return sum(e.state != "running" for e in self.entries())
+        return sum(e.state != TrialState.RUNNING for e in self.entries())
 
     def checkpoints(self) -> list[Path]:
         return list((self.search.path / "trials").glob("*/state.pt"))

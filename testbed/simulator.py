@@ -10,7 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from bitfront.search.cluster.tuner import LedgerSearcher, make_scheduler
+from bitfront.search.cluster.searcher import LedgerSearcher
+from bitfront.search.cluster.tuner import make_scheduler
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.session.early_stopping import EarlyStopping

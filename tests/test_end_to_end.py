@@ -17,7 +17,7 @@ import yaml
 from mlflow import MlflowClient
 
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.ledger.ledger import read_entries
+from bitfront.search.ledger.reader import read_entries
 from testbed.rig import processes
 
 TOKEN = secrets.token_hex(32)
@@ -231,7 +231,7 @@ def test_the_status_counts_every_state(finished):
     report = finished.json("status", "e2e")
     assert report["state"] == "complete"
     assert report["trials"] == {
-        "complete": 8, "pruned": 0, "failed": 0, "running": 0, "waiting": 0,
+        "complete": 8, "stopped": 0, "failed": 0, "running": 0, "waiting": 0,
     }  # fmt: skip
     assert report["failures"] == {}
     assert "e2e" in finished.call("status")
@@ -263,7 +263,7 @@ def test_export_train_and_the_packed_checkpoint(finished):
 
     from bitfront.trainables import packed
     from bitfront.trainables.data import load_test
-    from bitfront.trainables.training.loop import evaluate
+    from bitfront.trainables.training.evaluation import evaluate
 
     points = finished.json("front", "e2e")["points"]
     out = finished.call("export", "e2e", "--budget", "100%")

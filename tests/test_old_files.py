@@ -10,7 +10,7 @@ from bitfront.cli import main
 from bitfront.search.recipes.recipe import load_recipe
 from bitfront.trainables import packed
 from bitfront.trainables.data import load_test
-from bitfront.trainables.training.loop import evaluate
+from bitfront.trainables.training.evaluation import evaluate
 
 OLD = Path(__file__).parent / "data" / "v0.1"
 # As 0.1 printed them: trial, plan, validation accuracy, flops.

@@ -1,5 +1,5 @@
-"""Whether what was kept for later is still what was written: a disk or a copy that changes one bit
-of a checkpoint would change every number after it. Standard library only but for tensors, which are
+"""Checksums of files and tensors, which show whether stored data are still what was written: one
+changed bit of a checkpoint would change every number after it. Standard library only; tensors are
 passed in."""
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Behind the content of a file: a mark, and the SHA-256 of all before it. torch and zip readers look
-# for the end of an archive from behind, so that a file with it opens as one without.
+# Appended to a file: a mark, and the SHA-256 of everything before it. torch and zip readers look
+# for the end of an archive from the end of the file, so that a sealed file opens like any other.
 MARK = b"bitfront-sha256:"
 SEAL_BYTES = len(MARK) + hashlib.sha256().digest_size
 KEY = "sha256"
 
 
 class DamagedError(ValueError):
-    """Something is not what was written."""
+    """Stored data are not what was written."""
 
 
 def seal(path: Path) -> None:
-    """Write the checksum of a file behind it."""
+    """Append its checksum to a file."""
     with path.open("rb+") as file:
         digest = hashlib.file_digest(file, "sha256").digest()
         file.seek(0, os.SEEK_END)
@@ -35,8 +35,8 @@ def seal(path: Path) -> None:
 
 
 def check(path: Path) -> None:
-    """Raise for a file that is not what was sealed. An archive of torch that has no seal, as
-    version 0.1 wrote them, has checksums of its own, which torch does not look at."""
+    """Raise DamagedError for a file that is not what was sealed. An archive of torch without a
+    seal, as version 0.1 wrote them, has checksums of its own, which torch does not verify."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - SEAL_BYTES))
@@ -67,7 +67,7 @@ def _digest(file: Any, size: int) -> bytes:
 
 
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
-    """Of names, types, shapes and values, whatever the order."""
+    """A hash of names, types, shapes and values of tensors, whatever their order."""
     import torch
 
     digest = hashlib.sha256()
@@ -80,17 +80,18 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def sealed_json(data: Mapping[str, Any]) -> str:
-    """JSON that has its own checksum in it."""
+    """The data as JSON with a checksum of itself in it."""
     return json.dumps({**data, KEY: _json_digest(data)}, indent=1)
 
 
 def opened_json(text: str) -> dict[str, Any]:
-    """What was sealed; what was not, as it is. Raises where it is not what was written."""
+    """The data of sealed JSON without the checksum; unsealed JSON as it is. Raises DamagedError
+    where the checksum does not match."""
     data = json.loads(text)
     if not isinstance(data, dict):
         raise DamagedError("no JSON object")
-    told = data.pop(KEY, None)
-    if told is not None and told != _json_digest(data):
+    expected = data.pop(KEY, None)
+    if expected is not None and expected != _json_digest(data):
         raise DamagedError("its checksum does not fit")
     return data
 

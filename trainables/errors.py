@@ -1,18 +1,19 @@
-"""Mistakes of the person at the keyboard: one line and a hint, never a traceback."""
+"""Errors of the user: one line and a hint, never a traceback; and the small tools that write
+them."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-# A message quotes its input. Of one that is very long, both ends are enough.
+# A message quotes its input. Of a very long one both ends are shown.
 LONGEST_LINE = 600
 MOST_LINES = 40
 LONGEST_QUOTE = 120
 
 
 class UserError(Exception):
-    """A mistake of the person at the keyboard: shown as one line and a hint, exit code 2."""
+    """A mistake of the user: shown as one line and a hint, exit code 2."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         message = bounded(message)
@@ -39,6 +40,16 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         return "there are none"
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     return f"one of: {shown}"
+
+
+def first_line(error: BaseException, typed: bool = False) -> str:
+    """The first line of an error's message, or the name of its type where the message is empty.
+    With `typed` the name of the type stands before the line."""
+    lines = str(error).strip().splitlines()
+    name = type(error).__name__
+    if not lines:
+        return name
+    return f"{name}: {lines[0]}" if typed else lines[0]
 
 
 def bounded(message: str) -> str:

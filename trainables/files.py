@@ -1,5 +1,5 @@
 """Files in folders that somebody else may have made: nothing is written through a link, and nothing
-is deleted outside. A file appears whole or not at all. Standard library only."""
+outside is deleted. A file appears whole or not at all. Standard library only."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LINK = "nothing is read or written through a link in the folder of a search"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new file to write to, of the same suffix, that takes the place of `path` in the end: also
-    of a link that is there, and not of what it leads to."""
+    """Yields a new file of the same suffix to write to, which takes the place of `path` at the end.
+    A link at `path` is replaced, not what it leads to."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A name nobody can have put a link at, and an ordinary mode, which `tempfile` does not give.
+    # A name that nobody can predict, and the usual permissions, which `tempfile` does not give.
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part{path.suffix}")
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:
@@ -33,14 +33,15 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write the content so that `path` holds all of it or what it held before."""
     data = content if isinstance(content, bytes) else content.encode("utf-8")
     with replacing(path) as part:
         part.write_bytes(data)
 
 
 def opened(path: Path, mode: str = "a") -> IO[str]:
-    """A text file to be locked, read (`r`) or added to (`a`), which must not be a link. Nothing
-    that blocks, such as a pipe, is waited for."""
+    """Open a text file that is not a link, to be locked, read (`r`) or appended to (`a`). Opening
+    never blocks, also where a pipe is in its place."""
     flags = os.O_RDONLY if mode == "r" else os.O_RDWR | os.O_CREAT | os.O_APPEND
     refuse_link(path)
     number = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
@@ -58,7 +59,7 @@ def refuse_link(path: Path) -> Path:
 
 
 def refuse_links(folder: Path) -> None:
-    """Neither a folder nor anything in it is a link."""
+    """Raise a UserError where the folder or anything in it is a link."""
     refuse_link(folder)
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -66,7 +67,7 @@ def refuse_links(folder: Path) -> None:
 
 
 def within(folder: Path, path: Path) -> Path:
-    """A path that no link between it and `folder` leads out of that."""
+    """The path itself, unless a link leads from it out of `folder`."""
     if not path.resolve().is_relative_to(folder.resolve()):
         raise UserError(
             f"{path} leads out of {folder}, to {path.resolve()}: nothing is written there",
@@ -76,8 +77,8 @@ def within(folder: Path, path: Path) -> Path:
 
 
 def discard(path: Path) -> None:
-    """Delete a file, a folder with all that is in it, or a link; never what a link leads to.
-    What cannot be deleted stays."""
+    """Delete a file, a folder with its content, or a link, but never what a link leads to. What
+    cannot be deleted stays."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
         return

@@ -1,5 +1,6 @@
-"""The packed checkpoint: 1 bit a binary weight, the scales, everything else in float32 or float16,
-in one safetensors file that carries its own spec. Loading it gives the same logits, bit for bit."""
+"""The packed checkpoint: 1 bit per binary weight, the scales, everything else in float32 or
+float16, in one safetensors file that carries its own spec. Loading it gives the same logits, bit
+for bit."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from bitfront.trainables.data import DATASETS
-from bitfront.trainables.errors import UserError, quoted
+from bitfront.trainables.errors import UserError, first_line, quoted
 from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixed
 from bitfront.trainables.layers.inputs import SignInput, quantize_input
 from bitfront.trainables.layers.pruning import as_bitmap
@@ -31,7 +32,7 @@ from bitfront.trainables.training.network import Network, laid_out
 
 FORMAT = "bitfront-packed"
 VERSION = 1
-# What the file may hold of a binary or pruned weight.
+# The tensors that the file may hold for a binary or pruned weight.
 PARTS = ("bits", "scale", "mask", "index", "values")
 # How everything that is not binary may be stored.
 RESTS = {"float32": torch.float32, "float16": torch.float16}
@@ -53,8 +54,8 @@ def unpack_bits(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 @torch.no_grad()
 def round_rest(network: Network, rest: str) -> None:
-    """Everything that is not binary takes the values it will have in the file, so that what is
-    measured is what is stored."""
+    """Round everything that is not binary to the values it will have in the file, in place, so that
+    what is measured is what is stored."""
     for key, value in _rest(network).items():
         rounded = value.to(RESTS[rest])
         if not bool(rounded.isfinite().all()):
@@ -71,7 +72,7 @@ def _rest(network: Network) -> dict[str, Tensor]:
 
 
 def packed_tensors(network: Network, rest: str = "float32") -> dict[str, Tensor]:
-    """What the file holds; with float32 its bytes are the `bytes` cost."""
+    """The tensors of the file; with float32 their bytes are the `bytes` cost."""
     binary = {layer.name: layer for layer in network.binary}
     tensors: dict[str, Tensor] = {}
     for name, layer in binary.items():
@@ -91,7 +92,8 @@ def packed_tensors(network: Network, rest: str = "float32") -> dict[str, Tensor]
 
 
 def _packed_mask(name: str, mask: Tensor) -> dict[str, Tensor]:
-    """Which weights are kept: a bit a weight or an index a kept one, whichever is smaller."""
+    """The mask of kept weights: one bit per weight or one index per kept weight, whichever is
+    smaller."""
     if as_bitmap(mask.numel(), int(mask.sum())):
         return {f"{name}.weight.mask": pack_bits(mask)}
     return {f"{name}.weight.index": mask.flatten().nonzero().flatten().to(torch.int32).cpu()}
@@ -120,7 +122,7 @@ def save(
     network: Network, spec: TrialSpec, path: Path, notes: dict[str, Any], rest: str = "float32"
 ) -> int:
     """Write the packed network; returns the bytes its tensors take. With another `rest` than
-    float32, `round_rest` comes first."""
+    float32, `round_rest` is called first."""
     tensors = packed_tensors(network, rest)
     metadata = {
         "format": FORMAT,
@@ -150,8 +152,8 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
         notes = parse_json(metadata["notes"], "notes")
     except UserError as error:
         raise UserError(f"{path}: damaged: {error.message}") from None
-    except Exception as error:  # what torch and numpy say of tensors that do not fit has no end
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+    except Exception as error:  # torch and numpy raise many types for tensors that do not fit
+        reason = first_line(error)
         raise UserError(f"{path}: its tensors do not fit its own description: {reason}") from None
     if not isinstance(notes, dict):
         raise UserError(f"{path}: damaged: its notes")
@@ -159,7 +161,7 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
 
 
 def describe(path: Path) -> TrialSpec:
-    """What the packed network is, without reading its tensors."""
+    """The spec of the packed network, without reading its tensors."""
     try:
         return TrialSpec.model_validate_json(_metadata(path)["spec"])
     except (ValidationError, KeyError):
@@ -228,7 +230,8 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
 
 
 def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
-    """Of the description too: another letter in the plan is another network."""
+    """A hash of the tensors and of the description: another letter in the plan is another
+    network."""
     digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
     for key in sorted(tensors):
         tensor = tensors[key].cpu().contiguous()

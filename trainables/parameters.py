@@ -1,5 +1,5 @@
-"""What a parameter may be: the domains a search draws from and the declarations that methods and
-models carry. No sampler and no YAML is known here."""
+"""Parameters: the domains a search draws from, and the declarations that methods and models carry.
+Samplers and YAML are not known here."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Int:
             raise ValueError(f"a log range starts above 0, not at {self.low}")
         if self.log and self.step != 1:
             raise ValueError("a log range takes no step")
-        # Where steps do not end at high, the last one before it is the greatest value.
+        # Where no step ends at high, the greatest value is the last one before it.
         object.__setattr__(self, "high", self.low + (self.high - self.low) // self.step * self.step)
 
     def contains(self, value: Any) -> bool:
@@ -107,7 +107,7 @@ Domain = Float | Int | Choice
 
 @dataclass(frozen=True)
 class Param:
-    """A declared parameter: its default, the values that make sense, the range worth searching."""
+    """A declared parameter: its default, the values it accepts, the range worth searching."""
 
     default: Value
     domain: Domain
@@ -115,7 +115,7 @@ class Param:
     search: Domain | None = None
 
     def check(self, name: str, value: Any) -> Value:
-        """The value in the parameter's own type, or an error that says what is accepted."""
+        """The value in the parameter's own type, or an error that names the accepted values."""
         if isinstance(self.domain, Choice):
             if not self.domain.contains(value):
                 hint = did_you_mean(str(value), [_word(v) for v in self.domain.values])
@@ -139,7 +139,7 @@ class Param:
 def resolve(
     owner: str, declared: dict[str, Param], given: dict[str, Any], check: bool = True
 ) -> dict[str, Value]:
-    """All declared parameters with their values: what was given, else the default."""
+    """The values of all declared parameters: the given one, else the default."""
     for name in given:
         if name not in declared:
             raise UnknownNameError(f"{owner}.{name}: unknown key, {did_you_mean(name, declared)}")

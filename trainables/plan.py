@@ -1,6 +1,5 @@
-"""Plans: which layers of a network are binary. One letter a layer: F full precision, S full
-precision but pruned, W binary weights, B binary weights and activations, A with narrow accumulators
-too. What a plan does to a network is in `binary`."""
+"""Plans: which layers of a network are binary, one letter per layer. The letters are defined here
+and nowhere else. What a plan does to a network is in `layers.binary`."""
 
 from __future__ import annotations
 
@@ -13,23 +12,39 @@ from bitfront.trainables.errors import UserError
 if TYPE_CHECKING:
     from torch import nn
 
-LEVELS = {
-    "F": "full precision",
-    "S": "full precision, pruned",
-    "W": "binary weights",
-    "B": "binary weights and activations",
-    "A": "binary weights and activations, narrow accumulators",
+
+@dataclass(frozen=True)
+class Level:
+    """What a letter of a plan stands for. `distance`: how far it is from full precision, in steps;
+    a pruned layer is nearer to it than to a binary one."""
+
+    letter: str
+    meaning: str
+    weight_bits: int
+    input_bits: int
+    distance: float
+
+
+BY_LETTER = {
+    level.letter: level
+    for level in (
+        Level("F", "full precision", 32, 32, 0.0),
+        Level("S", "full precision, pruned", 32, 32, 0.4),
+        Level("W", "binary weights", 1, 32, 1.0),
+        Level("B", "binary weights and activations", 1, 1, 2.0),
+        Level("A", "binary weights and activations, narrow accumulators", 1, 1, 3.0),
+    )
 }
-# How far a level is from full precision; a pruned layer is nearer to it than to a binary one.
-BINARY_STEPS = {"F": 0.0, "S": 0.4, "W": 1.0, "B": 2.0, "A": 3.0}
+LEVELS = {letter: level.meaning for letter, level in BY_LETTER.items()}
+BINARY_STEPS = {letter: level.distance for letter, level in BY_LETTER.items()}
 # The levels whose layers take binary inputs.
-BINARY_INPUTS = "BA"
+BINARY_INPUTS = "".join(letter for letter, level in BY_LETTER.items() if level.input_bits == 1)
 
 
 @dataclass(frozen=True)
 class PlanLayer:
-    """A layer a plan decides: its module path, and the block and stage it belongs to.
-    `real_input`: a level that is drawn for many layers at once makes its weights binary at most."""
+    """A layer a plan decides: its module path, and the block and stage it belongs to. `real_input`:
+    a level that is drawn for several layers at once makes only its weights binary."""
 
     name: str
     block: str
@@ -37,14 +52,14 @@ class PlanLayer:
     real_input: bool = False
 
 
-# What torchvision and timm call the layers that change the shape of a shortcut or of a stage.
+# The names torchvision and timm give to layers that change the shape of a shortcut or of a stage.
 _BETWEEN = {"downsample", "shortcut"}
 
 
 def plan_layers(model: nn.Module, scope: str = "body") -> list[PlanLayer]:
-    """The layers a plan decides, in forward order. A model of ours says so itself; in any other
-    every convolution and linear layer counts, `body` leaving out the first one, classifiers and
-    what changes the shape of a shortcut or between stages."""
+    """The layers a plan decides, in forward order. A network of ours lists them itself; in any
+    other one they are all convolutions and linear layers, and `body` leaves out the first one,
+    classifiers, and layers that change the shape of a shortcut or between stages."""
     own = getattr(model, "plan_layers", None)
     if own is not None:
         return own(scope)
@@ -62,7 +77,7 @@ def plan_layers(model: nn.Module, scope: str = "body") -> list[PlanLayer]:
 
 
 def _classifiers(model: nn.Module) -> list[str]:
-    """The names of what a timm network says is its classifier; it may have several."""
+    """The names of the classifiers of a timm network; it may have several."""
     get = getattr(model, "get_classifier", None)
     found = get() if get is not None else ()
     heads = {id(m) for m in (found if isinstance(found, tuple) else (found,))}
@@ -70,8 +85,9 @@ def _classifiers(model: nn.Module) -> list[str]:
 
 
 def _block_and_stage(name: str) -> tuple[str, str]:
-    """`layers.0.blocks.1` and `layers.0` for layers.0.blocks.1.mlp.fc1: a block's name ends with
-    the indices behind `blocks`, else with the first ones; a stage is what holds its blocks."""
+    """(block, stage) of a layer's name: `layers.0.blocks.1` and `layers.0` for
+    layers.0.blocks.1.mlp.fc1. A block's name ends with the indices after `blocks`, else with the
+    first indices; a stage is what holds its blocks."""
     parts = name.split(".")
     start = parts.index("blocks") + 1 if "blocks" in parts else 0
     end = next((i for i in range(start, len(parts)) if parts[i].isdigit()), None)
@@ -90,7 +106,7 @@ def _block_and_stage(name: str) -> tuple[str, str]:
 def check_plan(
     plan: str, layers: Sequence[PlanLayer], levels: Sequence[str] | str = "".join(LEVELS)
 ) -> str:
-    """The plan, or an error that says what is wrong with it."""
+    """The plan itself, or a UserError that says what is wrong with it."""
     if len(plan) != len(layers):
         raise UserError(
             f"plan: '{plan}' has {len(plan)} letters, the model has {len(layers)} layers to plan"
@@ -110,18 +126,20 @@ def check_plan(
 
 
 def with_real_inputs(plan: str, layers: Sequence[PlanLayer]) -> str:
-    """The plan with W in place of B and A where a layer's input stays real."""
+    """The plan with W in place of B and A for layers whose input stays real."""
     pairs = zip(plan, layers, strict=True)
     capped = dict.fromkeys(BINARY_INPUTS, "W")
     return "".join(capped.get(level, level) if la.real_input else level for level, la in pairs)
 
 
 def expand(groups: Sequence[str], letters: Sequence[str]) -> str:
-    """A letter a group (block or stage, in order of first appearance) as a letter a layer."""
+    """The plan that gives every layer the letter of its group (block or stage); letters are in the
+    order in which the groups first appear."""
     order = list(dict.fromkeys(groups))
     by_group = dict(zip(order, letters, strict=True))
     return "".join(by_group[group] for group in groups)
 
 
 def binary_layers(plan: str, layers: Sequence[PlanLayer]) -> list[tuple[PlanLayer, str]]:
+    """(layer, letter) of every layer that is not F."""
     return [(layer, level) for layer, level in zip(layers, plan, strict=True) if level != "F"]

@@ -11,8 +11,8 @@ from bitfront.trainables.files import replacing
 
 
 def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-    """A crash at any moment leaves the old file or the new one. safetensors makes files that nobody
-    but their owner may read; this one gets the permissions of every other new file."""
+    """Write the tensors so that a crash leaves the old file or the new one. safetensors makes files
+    that only their owner may read; this one gets the permissions of other new files."""
     with replacing(path) as part:
         ordinary = part.stat().st_mode & 0o777
         save_file(tensors, part, metadata)

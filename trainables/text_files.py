@@ -1,5 +1,5 @@
-"""YAML and JSON as bitfront writes and reads them. What is written reads back as it was; what is
-damaged, or would grow without bound, is told in one line with the file and the line in it."""
+"""YAML and JSON as bitfront writes and reads them. What is written reads back unchanged; what is
+damaged, or too large, is reported in one line with the file and the line number."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 import yaml
 from yaml.constructor import ConstructorError
 
-from bitfront.trainables.errors import UserError, quoted
+from bitfront.trainables.errors import UserError, first_line, quoted
 
-# Far beyond what a person or a search writes, and read within seconds.
+# Far more than a person or a search writes, and still read within seconds.
 MOST_YAML_BYTES = 1_000_000
 MOST_BYTES = 32_000_000
 MOST_NODES = 20_000
 MOST_DEPTH = 50
-# What every database, JSON reader and tensor takes.
+# The largest integer that databases, JSON readers and tensors all accept.
 LARGEST_INTEGER = 2**63 - 1
 
 _TAG = "tag:yaml.org,2002:"
@@ -45,14 +45,14 @@ class NoSuchFileError(UserError):
 
 
 class TooLargeError(UserError):
-    """More than anybody writes: reading it would take memory and time without bound."""
+    """A file that would take too much memory and time to read."""
 
 
 # --- files --------------------------------------------------------------------------------------
 
 
 def whole_path(text: str | os.PathLike[str]) -> Path:
-    """The whole path that the text stands for; whether something is there is another question."""
+    """The absolute path that the text stands for; the file need not exist."""
     try:
         path = Path(text).expanduser()
         with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
@@ -64,8 +64,8 @@ def whole_path(text: str | os.PathLike[str]) -> Path:
 
 
 def read_text(path: Path, most: int = MOST_BYTES, stored: bool = False) -> str:
-    """The text of a file of at most so many bytes, whatever kind of file it is. What we have
-    `stored` is an ordinary one: a pipe in its place would be waited for."""
+    """The text of a file of at most `most` bytes. `stored`: it is one of ours and must be an
+    ordinary file; a pipe in its place would block."""
     try:
         if stored and path.exists() and not path.is_file() and not path.is_dir():
             raise UserError(f"{path}: cannot be read: not a file")
@@ -95,12 +95,12 @@ def parse_json(text: str | bytes, name: str) -> Any:
     except json.JSONDecodeError as error:
         raise UserError(f"{name}:{error.lineno} damaged: {error.msg}") from None
     except (ValueError, RecursionError, TypeError) as error:
-        raise UserError(f"{name}: damaged: {_first_line(error)}") from None
+        raise UserError(f"{name}: damaged: {first_line(error)}") from None
 
 
 def check_format(found: Any, known: int, what: str) -> None:
-    """A file of a later version is refused before anybody guesses at it; one that says nothing is
-    of version 0.1."""
+    """Raise a UserError for a format that this version does not know; no format at all is version
+    0.1."""
     if found is None or (type(found) is int and 1 <= found <= known):
         return
     if type(found) is int and found > known:
@@ -119,7 +119,8 @@ class _SizeError(yaml.MarkedYAMLError):
 
 
 class _Loader(yaml.SafeLoader):
-    """The plain types of YAML, with `1e-3` a number and a date the text it is. Bounded."""
+    """A loader of the plain types of YAML that reads `1e-3` as a number and a date as text, with
+    limits on size and depth."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -161,20 +162,20 @@ _Loader.yaml_implicit_resolvers = {
 
 
 class _PlainLoader(_Loader):
-    """As version 0.1 read the search.yaml it had written itself."""
+    """A loader that reads exponents as version 0.1 did in the search.yaml it wrote itself."""
 
 
 _Loader.add_implicit_resolver(_TAG + "float", _EXPONENT, _NUMBER_STARTS)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Puts into quotes what `_Loader` would take for something else than the text it is."""
+    """A dumper that quotes texts which `_Loader` would read as another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
     def represent_text(self, data: str) -> yaml.ScalarNode:
-        # PyYAML folds these like the ends of lines, which they are not when they are read.
+        # PyYAML writes these as line breaks, and reads them back as spaces.
         style = '"' if _BREAKS.search(data) else None
         return self.represent_scalar(_TAG + "str", data, style=style)
 
@@ -188,15 +189,15 @@ _Dumper.add_implicit_resolver(_TAG + "float", _EXPONENT, _NUMBER_STARTS)
 
 
 def dump_yaml(data: Any) -> str:
-    """The data as YAML that `load_yaml` reads back as they are."""
+    """The data as YAML that `load_yaml` reads back unchanged."""
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def load_yaml(
     text: str, name: str, plain: bool = False, fault: str = "not valid YAML"
 ) -> tuple[Any, yaml.Node | None]:
-    """(data, the node they were made of, which knows the lines). `plain`: exponents as YAML 1.1;
-    `fault` is what a text is called that cannot be read."""
+    """(data, the root node, which knows the line numbers). `plain`: exponents as in YAML 1.1;
+    `fault`: how the error calls a text that cannot be read."""
     try:
         loader = (_PlainLoader if plain else _Loader)(text)
         try:
@@ -210,11 +211,11 @@ def load_yaml(
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or _first_line(error)
+        problem = getattr(error, "problem", None) or first_line(error)
         kind = TooLargeError if isinstance(error, _SizeError) else UserError
         raise kind(f"{name}{line} {fault}: {problem}") from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{name} {fault}: {_first_line(error)}") from None
+        raise UserError(f"{name} {fault}: {first_line(error)}") from None
 
 
 def _refuse_size(mark: Any) -> None:
@@ -223,8 +224,8 @@ def _refuse_size(mark: Any) -> None:
 
 
 def _check_expanded(root: yaml.Node) -> None:
-    """What the document is with every alias written out: a few lines can stand for gigabytes, and
-    an alias can stand for itself."""
+    """Check the size of the document with every alias expanded: a few lines can stand for
+    gigabytes, and an alias can contain itself."""
     known: dict[int, tuple[int, int, int]] = {}
     above: set[int] = set()
 
@@ -256,7 +257,3 @@ def _check_expanded(root: yaml.Node) -> None:
         return known[id(node)]
 
     measure(root)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -7,8 +7,8 @@ import textwrap
 from typing import Any
 
 from bitfront.search.results.comparison import BUDGETS, Comparison
+from bitfront.search.results.labels import OWN_SHARE
 from bitfront.search.results.paper import PaperComparison, train_examples
-from bitfront.search.results.results import OWN_SHARE
 from bitfront.terminal.tables import short, table, width
 
 

@@ -8,15 +8,7 @@ from typing import Any
 
 from bitfront.terminal.tables import filled, table
 from bitfront.trainables.cost import CostTable
-
-TOTALS = ("flops", "ops64", "bops", "bytes")
-CONVENTIONS = (
-    "flops: MixBin convention, MACs + 3 per output element; B 1/64, W 1/2 of the MACs; "
-    "the classifier is not counted",
-    "ops64: Bi-Real convention, binary MACs / 64 + the rest; bops: MACs x weight bits x "
-    "activation bits",
-    "bytes: what the packed checkpoint's tensors take",
-)
+from bitfront.trainables.costs import summed
 
 
 @dataclass(frozen=True)
@@ -54,7 +46,7 @@ class PlannedNetwork:
             "classes": self.classes,
             "plan": self.plan,
             "scale": self.scale,
-            "layers": [vars(row) for row in self.rows],
+            "layers": [row.describe() for row in self.rows],
             "totals": {**self.totals, "parameters": self.table.parameters},
             "training": vars(self.table.training_cost(self.plan, self.kept)),
             "full_precision": self.full,
@@ -69,7 +61,7 @@ def cost_text(network: PlannedNetwork) -> str:
     headers = ["layer", "level", *pruned, "MACs", "flops", "% of FP", "bytes"]
     totals_rows = [
         [c, f"{totals[c]:,.0f}", f"{full[c]:,.0f}", f"{100 * totals[c] / full[c]:.2f}"]
-        for c in TOTALS
+        for c in (cost.name for cost in summed())
     ]
     return "\n".join(
         [
@@ -79,7 +71,7 @@ def cost_text(network: PlannedNetwork) -> str:
             table(["total", "this plan", "full precision", "%"], totals_rows),
             *_pruning(network),
             "",
-            *map(filled, CONVENTIONS),
+            *(filled(f"{cost.name}: {cost.doc}") for cost in summed()),
         ]
     )
 
@@ -92,9 +84,9 @@ def _layer_rows(network: PlannedNetwork) -> list[list[str]]:
             row.level if row.planned else f"{row.level} fixed",
             *([] if network.kept is None else [f"{row.kept:,}"]),
             f"{row.macs:,}",
-            f"{row.flops:,.0f}",
-            f"{100 * row.flops / full:.4f}",
-            f"{row.bytes:,}",
+            f"{row.costs['flops']:,.0f}",
+            f"{100 * row.costs['flops'] / full:.4f}",
+            f"{row.costs['bytes']:,}",
         ]
         for row in network.rows
     ]

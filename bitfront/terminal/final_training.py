@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bitfront.search.recipes.recipe import FinalResult, Recipe
+from bitfront.search.recipes.final_training import FinalResult
+from bitfront.search.recipes.recipe import Recipe
 from bitfront.terminal.tables import count, filled, several, short, table
 
 

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.session.eta import Eta
 from bitfront.search.session.status_line import StatusLine, duration
 from bitfront.terminal.plans import FORMS, by_stage
@@ -105,9 +106,9 @@ class Progress:
         """A trial that ended, within 80 columns."""
         quality = self.session.config.quality
         told = f"stopped {entry.costs['flops_pct']:7.1f} % flops"
-        if entry.state == "failed":
+        if entry.state == TrialState.FAILED:
             told = f"failed: {entry.failure}"
-        elif entry.state == "complete":
+        elif entry.state == TrialState.COMPLETE:
             value = quality.text(entry.metrics.get(quality.name), 1)
             told = f"{value:>7} {entry.costs['flops_pct']:7.1f} % flops"
         method = entry.spec.method[:METHOD_WIDTH]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bitfront.search.ledger.entry import training_seconds
+from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.results import Results
 from bitfront.search.session.status_line import duration
 from bitfront.terminal import tables as terminal
@@ -17,16 +19,15 @@ def status_row(results: Results) -> list[str]:
     trials of a driver that is gone do not run."""
     s = results.status_json()
     trials = s["trials"]
-    started = [e.started for e in results.entries if e.started]
-    ended = [e.ended for e in results.entries if e.ended]
-    spent = duration(max(ended) - min(started)) if started and ended else "-"
-    done = trials["complete"] + trials["pruned"] + trials["failed"]
+    seconds = training_seconds(results.entries)
+    spent = duration(seconds) if seconds else "-"
+    done = sum(trials[state] for state in ENDED)
     return [
         s["search"],
         s["state"],
         f"{done}/{s['budget']}",
-        str(trials["running"]),
-        str(trials["failed"]),
+        str(trials[TrialState.RUNNING]),
+        str(trials[TrialState.FAILED]),
         results.config.quality.number(results.best, 1),
         str(s["front"]),
         terminal.percent(s["hypervolume_share"]),
@@ -36,7 +37,7 @@ def status_row(results: Results) -> list[str]:
 
 def failure_lines(results: Results, most: int = 3) -> list[str]:
     """How many trials failed for what, and the last ones with their messages."""
-    failed = [e for e in results.entries if e.state == "failed"]
+    failed = [e for e in results.entries if e.state == TrialState.FAILED]
     if not failed:
         return []
     listed = ", ".join(f"{n} {reason}" for reason, n in results.failures().items())

@@ -6,13 +6,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import Results
 from bitfront.search.results.settings import columns, in_a_line, settings_of, varying
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.next_commands import after_search
 from bitfront.terminal.plans import FORMS, by_stage, letters
 from bitfront.terminal.tables import count, measured, short
-from bitfront.trainables.tasks import Metric
+from bitfront.trainables.metrics import Metric
 
 COST_HEADS = {"flops_pct": "flops %", "flops_own_pct": "own %"}
 # Left out last where there is no room: they tell points apart.
@@ -146,7 +147,7 @@ def front_summary(results: Results, wide: bool = False, colours: bool = False) -
         f"{name} {value:.4g}"
         for name, value in zip(config.objectives, results.reference, strict=True)
     )
-    done = results.counts()["complete"]
+    done = results.counts()[TrialState.COMPLETE]
     told = [
         f"hypervolume {100 * results.hypervolume_share:.2f} % of the box from the reference "
         f"({reference}) to a perfect, free network",

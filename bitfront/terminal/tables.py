@@ -17,7 +17,7 @@ from bitfront.search.urls import redacted
 
 if TYPE_CHECKING:
     from bitfront.search.ledger.entry import Entry
-    from bitfront.trainables.tasks import Metric
+    from bitfront.trainables.metrics import Metric
 
 NUMERIC = set("0123456789.,%-+ ")
 COLOURS = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from pathlib import Path
 
+from bitfront.dashboards.search_files import PICTURES
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import Results
@@ -29,8 +29,9 @@ def launch(
     line: StatusLine | None = None,
 ) -> int:
     """Run what the ledger says is left; print the front and what comes next. The exit code."""
-    shown = shown_on(line or StatusLine(quiet), quiet)
-    return session_launch.launch(config, space, folder, address, shown, warm_start)
+    return session_launch.launch(
+        config, space, folder, address, shown_on(line or StatusLine(quiet), quiet), warm_start
+    )
 
 
 def shown_on(line: StatusLine, quiet: bool) -> Shown:
@@ -38,20 +39,10 @@ def shown_on(line: StatusLine, quiet: bool) -> Shown:
     return Shown(
         line=line,
         progress=partial(Progress, line=line),
-        pictures=draw_pictures,
+        pictures=PICTURES,
         lost=_tell_lost,
         conclude=(lambda results, complete: None) if quiet else show_end,
     )
-
-
-def draw_pictures(results: Results) -> dict[str, str | Path]:
-    """Write the pictures of a search into its folder; the files by name."""
-    # Plotly looks at pandas where it is loaded; the tracker's thread may be halfway through that.
-    import pandas  # noqa: F401
-
-    from bitfront.verbs.pictures import write_figures  # Plotly
-
-    return write_figures(results)
 
 
 def _tell_lost(error: str, name: str) -> None:

@@ -78,7 +78,7 @@ def selected_here(args: Namespace, params: dict[str, Any]) -> Callable[[str], Se
         for line in intentions([spec]):
             note(line)
         found = select(spec, selections_folder(root), stages_folder(root), gpus=1.0, note=note)
-        note(found.told() + "\n")
+        note(found.summary() + "\n")
         return found
 
     return selected

@@ -1,7 +1,7 @@
-"""How every picture looks: colours, words and frames, for Plotly and for matplotlib.
+"""The style of all pictures: colours, text and frames, for Plotly and for matplotlib.
 
 Both libraries are imported when used. Colours of the page (ink, grid, paper) are named once here;
-`DARK` says what each becomes on a dark screen, and `page.js` exchanges them there."""
+`DARK` maps each to its colour on a dark screen, which `page.js` puts in its place."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe & Ito, colours that stay apart for colour-blind readers; darkest on white first.
+# Okabe and Ito 2008: distinct for colour-blind readers; those with most contrast on white first.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442")
-# (plotly, matplotlib). Nine symbols over seven colours: 63 methods before a pair repeats.
+# (Plotly, matplotlib). Nine symbols and seven colours: 63 methods before a pair repeats.
 SYMBOLS = (
     ("circle", "o"),
     ("square", "s"),
@@ -43,23 +43,24 @@ DARK = {
     BUDGET: "#C9A0DC",
     PALETTE[0]: "#3FA0DC",
 }
-# Levels of a plan from full precision to most binary: dark to light, apart for colour-blind eyes.
+# Levels from full precision to most binary: dark to light, distinct for colour-blind readers.
 LEVEL_COLOURS = {"F": "#0B3C6F", "S": "#56B4E9", "W": "#E69F00", "B": "#F6E3A1", "A": "#FBF4DC"}
 EXTENSIONS = ("pdf", "svg", "png")
 
 
 def look(index: int) -> tuple[str, str, str]:
-    """(colour, Plotly symbol, matplotlib marker) of the index-th of several."""
+    """(colour, Plotly symbol, matplotlib marker) of the item with this index."""
     return (PALETTE[index % len(PALETTE)], *SYMBOLS[index % len(SYMBOLS)])
 
 
 def markup(text: str, width: int = 44) -> str:
-    """Plain text for Plotly, whose strings are a small HTML: escaped, and broken into lines."""
+    """Plain text for Plotly, which reads its strings as HTML: escaped and broken into lines."""
     lines = textwrap.wrap(text, width) if len(text) > width else [text]
     return "<br>".join(html.escape(line, quote=False) for line in lines)
 
 
 def axis(label: str, **more: Any) -> dict[str, Any]:
+    """The layout of a Plotly axis with this label."""
     return {
         "automargin": True,
         "gridcolor": GRID,
@@ -71,8 +72,8 @@ def axis(label: str, **more: Any) -> dict[str, Any]:
 
 
 def framed(figure: go.Figure, title: str, height: int = 460, **more: Any) -> go.Figure:
-    """The frame all figures share; the legend below, so that a narrow screen keeps the plot. An
-    empty title leaves only the room that Plotly's buttons need."""
+    """The figure with the frame that all share. The legend is below, so that the plot has room on a
+    narrow screen; above an empty title is room for Plotly's buttons only."""
     figure.update_layout(
         template="plotly_white",
         paper_bgcolor=PAPER,
@@ -95,17 +96,17 @@ def framed(figure: go.Figure, title: str, height: int = 460, **more: Any) -> go.
 
 
 def noted(figure: go.Figure, text: str) -> None:
-    """Words in the middle of a figure that has nothing to show."""
+    """Write a text in the middle of a figure that has nothing to show."""
     figure.add_annotation(
         text=markup(text), x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False
     )
 
 
-# --- pictures for paper: matplotlib, because Plotly's static export needs a browser ---------------
+# Images for papers: matplotlib, because Plotly's static export needs a browser.
 
 
 def canvas(width: float = 8.0, height: float = 5.2, dpi: int = 200) -> tuple[Figure, Axes]:
-    """A figure of one plot, in inches; pyplot stays out of it."""
+    """An empty figure with one plot, sizes in inches; without pyplot and its global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -119,17 +120,18 @@ def canvas(width: float = 8.0, height: float = 5.2, dpi: int = 200) -> tuple[Fig
 
 
 def words(size: int = 13) -> dict[str, Any]:
-    """Of a text: a dollar sign in a search's name is a dollar sign."""
+    """The style of a text. A dollar sign in it starts no formula."""
     return {"fontsize": size, "color": INK, "parse_math": False}
 
 
 def titled(axes: Axes, title: str, size: int = 14, pad: float | None = None) -> None:
+    """Set the title of a plot, in lines of at most 70 characters."""
     axes.set_title("\n".join(textwrap.wrap(title, 70)), pad=pad, **words(size))
 
 
 def saved(figure: Figure, path: str | Path) -> Path:
-    """As pdf, svg or png, by the name. Fonts are part of the file (TrueType in a pdf, outlines in
-    an svg), and the same figure gives the same bytes."""
+    """Write a figure as pdf, svg or png, by the name of the file. Fonts are embedded (TrueType in a
+    pdf, outlines in an svg), and the same figure gives the same bytes."""
     import matplotlib
 
     path = Path(path)

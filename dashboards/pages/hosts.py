@@ -1,6 +1,6 @@
-"""Who may ask a page: a browser that was told the page's own name. A site whose name was made to
-point at this machine (DNS rebinding) asks by that name, a page of another origin says so; both get
-403. WSGI, standard library only."""
+"""Which requests a page answers: those that name its own host. A site whose name was made to
+resolve to this machine (DNS rebinding) sends that name, a page of another origin sends its origin;
+both get 403. WSGI, standard library only."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
 def guarded(app: App, host: str, more: Sequence[str] = ()) -> App:
-    """The app for requests to loopback, to `host`, which it listens on, and to names in `more`.
-    One that listens everywhere also answers by this machine's names and by any address in numbers:
-    no name is made to point anywhere by those."""
+    """The app for requests to loopback, to `host`, on which it listens, and to the names in `more`.
+    An app that listens on all addresses also answers to the names of this machine and to any IP
+    address: DNS rebinding needs a name."""
     names = {name.lower().strip("[]") for name in (*LOOPBACK, host, *more)} - {*EVERYWHERE}
     if host in EVERYWHERE:
         names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
@@ -38,7 +38,7 @@ def guarded(app: App, host: str, more: Sequence[str] = ()) -> App:
 
 
 def _name(host: str) -> str:
-    """Of `NAME`, `NAME:PORT` or `[::1]:PORT`; nothing where it is none of these."""
+    """The host of `NAME`, `NAME:PORT` or `[::1]:PORT`; empty where it is none of these."""
     try:
         found = urlsplit(f"//{host}")
         _ = found.port
@@ -49,6 +49,7 @@ def _name(host: str) -> str:
 
 
 def _is_number(name: str) -> bool:
+    """Whether a host is an IP address."""
     try:
         ip_address(name)
     except ValueError:
@@ -57,7 +58,8 @@ def _is_number(name: str) -> bool:
 
 
 def _is_own(environ: dict[str, Any], asked: str) -> bool:
-    """Browsers say where a page comes from that sends something; other programs need not."""
+    """Whether a request comes from the page itself. Browsers send the origin of a page with every
+    request that changes something; other programs need not."""
     if environ.get("HTTP_SEC_FETCH_SITE", "same-origin") not in ("same-origin", "none"):
         return False
     origin = environ.get("HTTP_ORIGIN")
@@ -65,6 +67,7 @@ def _is_own(environ: dict[str, Any], asked: str) -> bool:
 
 
 def _refused(start: Callable[..., Any], why: str) -> Iterable[bytes]:
+    """The answer 403 with one line of text."""
     body = f"{why}\n".encode("ascii", "replace")
     head = [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))]
     start("403 Forbidden", head)

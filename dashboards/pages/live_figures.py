@@ -1,5 +1,5 @@
-"""What the tabs of the live page show: the figures of the report, of the trials that a filter
-leaves."""
+"""The figures in the tabs of the live page: those of the report, for the trials that a filter
+selects."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bitfront.dashboards.figures.curves import curves_figure, rungs_figure
-from bitfront.dashboards.figures.failures import failures_figure
-from bitfront.dashboards.figures.front import Labels, front_figure
-from bitfront.dashboards.figures.hypervolume import hypervolume_figure
-from bitfront.dashboards.figures.importance import importance_figure
-from bitfront.dashboards.figures.layers import layers_figure
-from bitfront.dashboards.figures.methods import coordinates_figure, methods_figure
-from bitfront.dashboards.figures.pairs import pair_figures
+from bitfront.dashboards.figures.front.interactive import front_figure
+from bitfront.dashboards.figures.front.pairs import pair_figures, pair_points
+from bitfront.dashboards.figures.networks.layers import layers_figure
 from bitfront.dashboards.figures.style import DOMINATED, axis, framed, look, markup, noted
-from bitfront.dashboards.pages.report import pair_points
-from bitfront.dashboards.view import SearchView, TrialView
+from bitfront.dashboards.figures.trials.coordinates import coordinates_figure
+from bitfront.dashboards.figures.trials.curves import curves_figure
+from bitfront.dashboards.figures.trials.failures import failures_figure
+from bitfront.dashboards.figures.trials.hypervolume import hypervolume_figure
+from bitfront.dashboards.figures.trials.importance import importance_figure
+from bitfront.dashboards.figures.trials.methods import methods_figure
+from bitfront.dashboards.figures.trials.rungs import rungs_figure
+from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.points import Labels
+from bitfront.search.results.view import SearchView, TrialView
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 Importance = Callable[[], Mapping[str, float]]
 
+# The most figures of any tab: every two of four objectives.
+SLOTS = 6
 TABS = {
     "front": "Front",
     "pairs": "Objectives",
@@ -35,21 +40,21 @@ TABS = {
     "failures": "Failures",
     "trials": "Trials",
 }
-STATES = ("complete", "pruned", "running", "failed")
+STATES = (TrialState.COMPLETE, TrialState.STOPPED, TrialState.RUNNING, TrialState.FAILED)
 
 
 def tabs_of(view: SearchView) -> dict[str, str]:
-    """Those that have something to show in this search."""
+    """The tabs that have something to show in this search, by name."""
     left_out = set()
     if len(view.objectives) < 3:
         left_out.add("pairs")
-    if not view.counts["failed"]:
+    if not view.counts[TrialState.FAILED]:
         left_out.add("failures")
     return {key: title for key, title in TABS.items() if key not in left_out}
 
 
 def filtered(view: SearchView, methods: Collection[str], states: Collection[str]) -> SearchView:
-    """The same search with trials of these methods and states only; of all where none is named.
+    """The search with only the trials of these methods and states; an empty collection selects all.
     Methods keep their colours."""
     if not methods and not states:
         return view
@@ -72,9 +77,9 @@ def filtered(view: SearchView, methods: Collection[str], states: Collection[str]
 def tab_figures(
     tab: str, view: SearchView, states: Collection[str], importance: Importance
 ) -> list[go.Figure]:
-    """`importance` is asked for only where it is shown: it takes a moment."""
+    """The figures of a tab. `importance` is called only by the tab that shows it: it is slow."""
     if tab == "front":
-        return [live_front(view, stopped="pruned" in states)]
+        return [live_front(view, stopped=TrialState.STOPPED in states)]
     if tab == "pairs":
         labels = [objective.label for objective in view.objectives]
         return list(pair_figures(pair_points(view), labels).values())
@@ -95,13 +100,15 @@ def tab_figures(
 
 
 def live_front(view: SearchView, stopped: bool) -> go.Figure:
-    """The front; with `stopped` also where trials were that did not come to their end."""
+    """The front; with `stopped` also the trials that early stopping ended, at their last epoch."""
     labels: Labels = {**view.labels, "methods": view.methods}
     figure = front_figure(view.points, "", **labels)
-    # A range that changes with every trial would undo a zoom.
+    # A fixed range would undo the zoom of the user after every trial.
     figure.update_layout(xaxis={"range": None}, yaxis={"range": None})
     ended = [
-        t for t in view.trials if t.state == "pruned" and t.curve and view.cost.name in t.values
+        t
+        for t in view.trials
+        if t.state == TrialState.STOPPED and t.curve and view.cost.name in t.values
     ]
     if stopped and ended:
         figure.layout.annotations = ()
@@ -112,7 +119,7 @@ def live_front(view: SearchView, stopped: bool) -> go.Figure:
             mode="markers",
             name="stopped early, at its last epoch",
             marker={"color": DOMINATED, "symbol": "x", "size": 6},
-            text=[markup(t.told) for t in ended],
+            text=[markup(t.summary) for t in ended],
             hovertemplate="%{text}, stopped early: %{y:.4g}<extra></extra>",
         )
         figure.update_layout(showlegend=True)
@@ -120,7 +127,7 @@ def live_front(view: SearchView, stopped: bool) -> go.Figure:
 
 
 def curve_figure(view: SearchView, trial: TrialView) -> go.Figure:
-    """How one trial learned."""
+    """The learning curve of one trial."""
     import plotly.graph_objects as go
 
     figure = go.Figure()
@@ -134,7 +141,10 @@ def curve_figure(view: SearchView, trial: TrialView) -> go.Figure:
             hovertemplate="epoch %{x}: %{y:.4g}<extra></extra>",
         )
     else:
-        noted(figure, "its curve comes when it ends" if trial.state == "running" else "no curve")
+        noted(
+            figure,
+            "its curve comes when it ends" if trial.state == TrialState.RUNNING else "no curve",
+        )
     return framed(
         figure,
         "",

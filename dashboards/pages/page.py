@@ -1,5 +1,5 @@
-"""Pages that need no network: plotly.js (about 5 MB) is in the page once, figures are drawn when
-they come into view, in the colours of a light or a dark screen."""
+"""Pages that work offline: plotly.js (about 5 MB) is in the page once, figures are drawn when they
+scroll into view, in the colours of a light or a dark screen."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bitfront.dashboards.figures.style import DARK
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-# The browser itself refuses whatever would leave the page.
+# With this the browser refuses every request to another host.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 )
 
 
 def figure_page(figure: go.Figure, title: str, name: str) -> str:
-    """A figure as a page of its own. `name` is the id of the figure; fixed, so that the same
+    """A figure as a page of its own. `name` is the id of its element: fixed, so that the same
     figure gives the same bytes."""
     heading = f"<h1>{html.escape(title)}</h1>\n"
     figure.update_layout(title=None, margin_t=34)
@@ -29,7 +29,7 @@ def figure_page(figure: go.Figure, title: str, name: str) -> str:
 
 
 def page(title: str, body: str, data: dict[str, Any] | None = None) -> str:
-    """`data` is what scripts of the page find under `pageData`."""
+    """A page with this title and body; `data` is what its scripts read as `page-data`."""
     from plotly.offline import get_plotlyjs
 
     return (
@@ -46,7 +46,7 @@ def page(title: str, body: str, data: dict[str, Any] | None = None) -> str:
 
 
 def placed(figure: go.Figure, name: str) -> str:
-    """Where a figure goes, and the figure, for `page.js` to draw."""
+    """The place of a figure in a page, and its data, from which `page.js` draws it."""
     height = int(figure.layout.height or 460)
     return (
         f'<div class="figure" id="{name}" style="min-height: {height}px"></div>\n'
@@ -56,7 +56,7 @@ def placed(figure: go.Figure, name: str) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """A script or style sheet that lies beside this file."""
+    """The text of a script or style sheet in this folder."""
     return resources.files("bitfront.dashboards.pages").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -66,5 +66,5 @@ def _json(name: str, data: Any) -> str:
 
 
 def _safe(text: str) -> str:
-    """JSON that cannot end the script it stands in."""
+    """JSON in which no text can end the script element around it."""
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -1,5 +1,5 @@
-"""The live page of a home's searches, and the same ledgers in Optuna's own dashboard. Both only
-read, and listen on this machine only unless told otherwise."""
+"""Serves the live page of all searches of a home, or a ledger in Optuna's own dashboard. Both only
+read, and listen on loopback unless another host is given."""
 
 from __future__ import annotations
 
@@ -12,21 +12,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitfront.dashboards.pages.hosts import LOOPBACK, guarded
-from bitfront.dashboards.pages.live import Listed, live_app
+from bitfront.dashboards.pages.live import live_app
+from bitfront.dashboards.pages.source import Listed
 from bitfront.search.ledger import folder as home
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.optuna_log import silence
+from bitfront.search.ledger.reader import read_only
+from bitfront.search.ledger.states import TrialState
+from bitfront.search.ledger.storage import LedgerStorage
 from bitfront.search.ports import check_free, url_of
-from bitfront.search.results.view import SearchReader
-from bitfront.search.urls import redacted
+from bitfront.search.results.importance import importances
+from bitfront.search.results.reader import SearchReader
+from bitfront.search.urls import redacted, sqlite_path
 from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:
-    from bitfront.dashboards.view import SearchView
+    from bitfront.search.results.view import SearchView
 
 
 class HomeSource:
-    """All searches of a home, each read when somebody looks at it."""
+    """All searches of a home, each read when a page asks for it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -40,7 +45,7 @@ class HomeSource:
         return [Listed(f.name, f.name + " · running" * f.running) for f in folders]
 
     def version(self, name: str) -> str:
-        """How often the search has looked different."""
+        """How often the view of the search has changed, as text."""
         self.look(name)
         return str(self._seen[name][1])
 
@@ -61,19 +66,17 @@ class HomeSource:
         except UserError as error:
             self._readers.pop(name, None)
             return redacted(error.message)
-        except Exception as error:  # whatever is in a ledger, the page answers
+        except Exception as error:  # a damaged ledger must not end the page
             self._readers.pop(name, None)
             return redacted(f"search '{name}' cannot be shown: {type(error).__name__}: {error}")
 
     def importance(self, name: str) -> Mapping[str, float]:
-        """It takes seconds and changes slowly: estimated anew when there are a fifth more trials to
-        tell from."""
-        from bitfront.search.results.importance import importances
-
+        """The importances of the settings. They take seconds and change slowly: estimated again
+        when there are 20 % more complete trials."""
         view = self.look(name)
         if isinstance(view, str):
             return {}
-        ended = view.counts["complete"]
+        ended = view.counts[TrialState.COMPLETE]
         before, shares = self._importance.get(name, (0, {}))
         if ended >= 1.2 * before:
             shares = importances(view)
@@ -117,11 +120,6 @@ def serve_optuna(
     from optuna.storages import get_storage
 
     silence()
-
-    from bitfront.search.ledger.reader import read_only
-    from bitfront.search.ledger.storage import LedgerStorage
-    from bitfront.search.urls import sqlite_path
-
     file = sqlite_path(folder.ledger_url)
     if file is not None and not file.exists():
         raise UserError(f"search '{folder.name}' has no ledger yet")

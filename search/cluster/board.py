@@ -1,5 +1,5 @@
-"""Where workers on any node write how far they are, for the driver to read: a few short texts in
-Ray's own key-value store, which is there without another process."""
+"""Short progress texts that workers on any node write and the driver reads, in Ray's own key-value
+store, which needs no other process."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import time
 from dataclasses import dataclass
 
 NAMESPACE = b"bitfront"
-# Between two looks: the store is on the head of the cluster.
+# Seconds between two reads: the store is on the head of the cluster.
 READ_SECONDS = 0.5
 
 
 @dataclass
 class Board:
-    """The texts under one name. A store that does not answer is no reason to end anything."""
+    """The texts under one name, one per writer. Errors of the store are ignored."""
 
     name: str
     _read: tuple[float, list[str]] = (0.0, [])
@@ -35,7 +35,7 @@ class Board:
             _internal_kv_del(self.key(who), namespace=NAMESPACE)
 
     def read(self) -> list[str]:
-        """What is written there now, without repetitions, sorted."""
+        """The texts that are there now, sorted, each once."""
         since, texts = self._read
         now = time.monotonic()
         if now - since >= READ_SECONDS:

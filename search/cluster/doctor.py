@@ -1,31 +1,35 @@
-"""Checks of this machine and installation: each says PASS, WARN or FAIL, and what to do."""
+"""Checks of this machine and installation for `bitfront doctor`, with what to do where one fails.
+Checks of a cluster are in node_checks.py."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from bitfront.search import named
+from bitfront.search.cluster.checks import Check
 from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.folder import LEDGER, home
-from bitfront.search.results.results import newest_readable, stored_config
-from bitfront.search.urls import canonical, redacted, server_of
+from bitfront.search.results.stored import newest_readable, stored_config
+from bitfront.search.tracking.store import tracking_uri
+from bitfront.search.urls import (
+    canonical,
+    know,
+    redacted,
+    server_of,
+    sqlite_for_mlflow,
+    sqlite_path,
+    with_driver,
+)
+from bitfront.trainables.data import DATASETS
+from bitfront.trainables.errors import first_line
 
 PACKAGES = ("torch", "torchvision", "ray", "optuna", "mlflow", "safetensors", "scikit-learn")
 ENOUGH_DISK = 2 * 1024**3
 ENOUGH_SHARED_MEMORY = 256 * 1024**2
-
-
-@dataclass(frozen=True)
-class Check:
-    name: str
-    verdict: str
-    found: str
-    advice: str = ""
 
 
 def check_all(
@@ -35,18 +39,21 @@ def check_all(
     storage: str | None = None,
     ledger: str | None = None,
 ) -> list[Check]:
-    """This machine, and with an address the cluster and what its nodes share."""
-    from bitfront.search.cluster import nodes as cluster_doctor
-
+    """The checks of this machine and, with an address, of the cluster and what its nodes share."""
     root = home(home_dir)
     checks = [_python(), *_packages(), _torchvision(), _device(), _cores(), _shared_memory()]
     checks += [_disk(root), _data(), _tracking(root, tracking)]
     if ledger is not None:
-        checks.append(cluster_doctor.check_ledger(ledger))
+        checks.append(check_ledger(ledger))
+    if address is None and storage is None:
+        return checks
+    # Imports Ray, which may not be installed: `_packages` says so then.
+    from bitfront.search.cluster import node_checks
+
     if address is not None:
-        checks += cluster_doctor.check_cluster(address, storage)
+        checks += node_checks.check_cluster(address, storage)
     elif storage is not None:
-        checks.append(cluster_doctor.check_storage(storage, []))
+        checks.append(node_checks.check_storage(storage, []))
     return checks
 
 
@@ -73,7 +80,7 @@ def _torchvision() -> Check:
         return Check(
             "torchvision import",
             "FAIL",
-            str(error).splitlines()[0],
+            first_line(error),
             "a CPU-only torch beside PyPI's torchvision: reinstall both with "
             "pip install --force-reinstall torch torchvision",
         )
@@ -126,8 +133,6 @@ def _disk(root: Path) -> Check:
 
 
 def _data() -> Check:
-    from bitfront.trainables.data import DATASETS
-
     data_dir = os.environ.get("BITFRONT_DATA")
     embedded = [name for name, info in DATASETS.items() if info.embedded]
     if data_dir is None:
@@ -141,18 +146,15 @@ def _data() -> Check:
 
 
 def _tracking(root: Path, given: str | None) -> Check:
-    """The tracking server; one that is asked about by name must answer."""
-    from bitfront.search.tracking.runs import tracking_uri
-    from bitfront.search.urls import sqlite_for_mlflow
-
+    """Whether MLflow answers: a failure for the server `given`, a warning for any other."""
     newest = newest_readable(root)
     if given is not None:
         uri = canonical(given)
     elif newest is not None:
         config = stored_config(newest)
         if config.tracking.uri and not named.is_named("tracking", config.tracking.uri):
-            told = f"{server_of(config.tracking.uri)} is not asked: only '{config.name}' names it"
-            return Check("tracking", "WARN", told, "if you trust it: --tracking URL")
+            found = f"{server_of(config.tracking.uri)} is not asked: only '{config.name}' names it"
+            return Check("tracking", "WARN", found, "if you trust it: --tracking URL")
         uri = tracking_uri(config, root)
     else:
         uri = os.environ.get("MLFLOW_TRACKING_URI") or sqlite_for_mlflow(root / "mlflow.db")
@@ -163,11 +165,39 @@ def _tracking(root: Path, given: str | None) -> Check:
     from mlflow import MlflowClient
 
     try:
-        found = MlflowClient(uri).search_experiments(max_results=1)
+        experiments = MlflowClient(uri).search_experiments(max_results=1)
     except Exception as error:  # MLflow raises many types for a server that is away
-        first = str(error).splitlines()[0][:200]
+        first = first_line(error)[:200]
         verdict = "WARN" if given is None else "FAIL"
         advice = "is the server up (mlflow server), is the address right? Searches go on without "
         advice += "it; their runs are delivered by resume"
         return Check("tracking", verdict, f"{redacted(uri)}: {redacted(first)}", advice)
-    return Check("tracking", "PASS", f"{redacted(uri)} answers, {len(found)} experiment(s) or more")
+    return Check(
+        "tracking", "PASS", f"{redacted(uri)} answers, {len(experiments)} experiment(s) or more"
+    )
+
+
+def check_ledger(url: str) -> Check:
+    """Whether the ledger's database answers, and whether SQLite is safe on its disk."""
+    from sqlalchemy import create_engine, text
+
+    know(url)
+    url, shown = canonical(url), redacted(url)
+    file = sqlite_path(url)
+    if file is not None:
+        folder = file.parent
+        if not os.access(folder, os.W_OK):
+            return Check("ledger", "FAIL", f"{shown}: {folder} cannot be written", "mkdir it")
+        disk = network_disk(folder)
+        if disk is not None:
+            advice = "SQLite corrupts on network disks: a local disk of the head, or PostgreSQL"
+            return Check("ledger", "FAIL", f"{shown} is on a network disk ({disk})", advice)
+    try:
+        with create_engine(with_driver(url)).connect() as connection:
+            connection.execute(text("SELECT 1"))
+    except Exception as error:  # drivers raise types of their own; a missing one is an ImportError
+        first = redacted(first_line(error))
+        advice = "is the server up, may this user log in, is its driver here? "
+        advice += "pip install 'bitfront[postgres]'"
+        return Check("ledger", "FAIL", f"{shown}: {first}", advice)
+    return Check("ledger", "PASS", f"{shown} answers")

@@ -1,6 +1,6 @@
-"""What we start ends with us, however we end: a process of its own waits for our end and kills
-what is left then. What it watches over lives in sessions of its own, where signals meant for us and
-our group do not come."""
+"""A guard that ends the processes we started when we end, however that happens: a process of its
+own waits for our end and then kills what is left. The processes it guards run in sessions of their
+own, so that signals for us and our process group do not reach them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ END_SECONDS = 20.0
 
 
 class Guard:
-    """`watch` a process that was started with `start_new_session`; `end` all of them."""
+    """Kills sessions of processes: `watch` adds one, started with `start_new_session`."""
 
     def __init__(self) -> None:
         import subprocess  # not needed by the process this starts, which runs this very file
@@ -32,23 +32,23 @@ class Guard:
         self._line = self._process.stdin
 
     def watch(self, leader: int) -> None:
-        """The session of a process, which must not have ended (or been waited for) yet."""
-        with contextlib.suppress(OSError):  # somebody killed the guard: Ray and we end as we can
+        """Guard the session that `leader` leads. The process must not have been waited for yet."""
+        with contextlib.suppress(OSError):  # the guard was killed: go on without it
             self._line.write(f"{leader} {started(leader)}\n".encode())
 
     def end(self) -> None:
-        """Kill what is left of all sessions."""
+        """Kill what is left of all guarded sessions."""
         from subprocess import TimeoutExpired
 
         self._line.close()
         try:
             self._process.wait(END_SECONDS)
-        except TimeoutExpired:  # it has been told, and goes on without us
+        except TimeoutExpired:  # it goes on without us
             return
 
 
 def started(pid: int) -> str:
-    """When a process began, in the kernel's ticks; empty where there is none."""
+    """When a process started, in the kernel's ticks; empty where there is no such process."""
     return _stat(pid)[1]
 
 
@@ -59,7 +59,7 @@ def members(session: int) -> list[int]:
 
 
 def _stat(pid: int) -> tuple[str, str]:
-    """Session and beginning of a process."""
+    """The session and the start time of a process; empty strings where there is none."""
     try:
         # The name in brackets may hold anything.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -69,17 +69,17 @@ def _stat(pid: int) -> tuple[str, str]:
 
 
 def main() -> None:
-    """Wait until whoever started us has gone, then kill the sessions we were told of."""
+    """Wait until the process that started us has ended, then kill the sessions it named."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    told = [line.decode().split(" ") for line in sys.stdin.buffer.read().splitlines()]
-    for leader, start in told:
-        # The number of a leader is free for others once its whole session has ended.
+    named = [line.decode().split(" ") for line in sys.stdin.buffer.read().splitlines()]
+    for leader, start in named:
+        # Once a whole session has ended another process may have the number of its leader.
         if started(int(leader)) not in ("", start.strip()):
             continue
-        with contextlib.suppress(OSError):  # all there is to do where there is no /proc
+        with contextlib.suppress(OSError):  # enough where there is no /proc
             os.killpg(int(leader), signal.SIGKILL)
-        for _ in range(3):  # what is killed may just be starting something
+        for _ in range(3):  # a process may start another one while it is killed
             for pid in members(int(leader)):
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)

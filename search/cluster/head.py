@@ -1,11 +1,13 @@
-"""The processes of Ray a driver depends on. Those it starts live in sessions of their own, out of
-the reach of signals meant for the driver, and end with it; when the head dies the driver says so,
-where Ray would wait for a minute and end the process with a line of its own."""
+"""The Ray processes a driver depends on. Those it starts run in sessions of their own, so that
+signals for the driver do not reach them, and end with it. When Ray's head dies, the driver notices
+and says so; Ray would wait for a minute and then end the process."""
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
+import re
 import signal
 import socket
 import sys
@@ -14,26 +16,28 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitfront.search.cluster.guard import Guard
 from bitfront.search.session.interrupts import SIGNALS, asked_to_end, break_off
+from bitfront.trainables.files import discard
 
 if TYPE_CHECKING:
     import subprocess
 
-# Without these Ray is lost; its monitors may go.
+# Ray cannot go on without these; it can without its monitors.
 NEEDED = ("gcs_server", "raylet")
 LOOK_SECONDS = 0.2
 JOINED_LOOK_SECONDS = 2.0
 CONNECT_SECONDS = 5.0
-# So many refusals in a row are no accident.
+# After so many refused connections in a row a process counts as gone.
 REFUSALS = 3
-# What ends the head of a cluster may ask us to end too, which then counts.
+# What ends the head of a cluster may send us a signal too: wait for it, since it takes precedence.
 SIGNAL_SECONDS = 0.5
-# How long the main thread may take to hear of it: it hears nothing while Ray's C++ waits.
-HEARING_SECONDS = 5.0
-# Ray's own name of how long it waits for its head, in seconds.
+# How long the main thread may take to react: it cannot while it waits in Ray's C++.
+REACTION_SECONDS = 5.0
+# Ray's own variable: how many seconds it waits for its head.
 RECONNECTING = "RAY_gcs_rpc_server_reconnect_timeout_s"
 INTERRUPTED = 130
 LOST = 1
@@ -42,8 +46,8 @@ Look = Callable[[], "str | None"]
 
 
 class HeadLostError(KeyboardInterrupt):
-    """Ray's head is gone. No Exception: Tune would ask Ray to clean up after one. Where Ray's C++
-    passes it on it is any KeyboardInterrupt: `lost` knows."""
+    """Ray's head is gone. It is not an Exception, after which Tune would ask Ray to clean up. Where
+    Ray's C++ turns it into a plain KeyboardInterrupt, `lost` still returns it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -54,11 +58,12 @@ class HeadLostError(KeyboardInterrupt):
 
 
 class _Head:
-    """What this process knows of the head it is connected to; there is one at most."""
+    """The state of this process's connection to a head; there is one at most."""
 
     def __init__(self) -> None:
         self.guard: Guard | None = None
         self.processes: list[subprocess.Popen[Any]] = []
+        self.session: Path | None = None
         self.lost: HeadLostError | None = None
         self.over = threading.Event()
         self.thread: threading.Thread | None = None
@@ -70,8 +75,9 @@ _head = _Head()
 
 @contextmanager
 def own_sessions() -> Iterator[None]:
-    """What Ray starts within is ours to end, and hears no signal that was meant for us."""
-    from unittest import mock  # which takes longer than a short command
+    """Processes that Ray starts within this context get sessions of their own: signals for this
+    process do not reach them, and `end` kills them."""
+    from unittest import mock  # slow to import, compared with a short command
 
     from ray._private import services
 
@@ -86,21 +92,21 @@ def own_sessions() -> Iterator[None]:
             _head.processes.append(self)
 
         def terminate(self) -> None:
-            self.kill()  # by then Ray has been left, and what they started is the guard's
+            self.kill()  # Ray has been left by then; the guard ends what they started
 
     with mock.patch.object(services, "ConsolePopen", Apart):
         yield
 
 
 def _prepare(first: Callable[[], None] | None) -> None:
-    """In a child. systemd and SLURM send to every process there is: what is blocked is for us."""
+    """Block our signals in a child: systemd and SLURM send them to every process there is."""
     if first is not None:
         first()
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
 def started() -> str | None:
-    """Why the head we started is gone; None while it is there."""
+    """Why the head we started is gone; None while it runs."""
     for process in list(_head.processes):
         command = process.args if isinstance(process.args, list) else [process.args]
         name = os.path.basename(str(command[0]))
@@ -119,8 +125,8 @@ def _how(code: int) -> str:
 
 
 def joined() -> Look:
-    """Why the head of the cluster we joined is gone, or this node's part of it. Ray itself gives up
-    after a minute without its head, which may come back before."""
+    """A function that returns why the head of the cluster we joined or this node's raylet is gone.
+    Ray itself gives up after a minute without its head, which may come back before."""
     import ray
     from ray._private.worker import _global_node
 
@@ -160,8 +166,8 @@ def _listens(address: tuple[str, int]) -> bool:
 
 
 def watch(look: Look, seconds: float = LOOK_SECONDS) -> None:
-    """Look now and then, in a thread, until `unwatch`."""
-    _keep_from_mourning()
+    """Call `look` every few seconds, in a thread, until `unwatch`."""
+    _hide_raylet_logs()
     _head.lost, _head.over = None, threading.Event()
     _head.thread = threading.Thread(
         target=_watch, args=(look, seconds, _head.over), name="head", daemon=True
@@ -169,9 +175,9 @@ def watch(look: Look, seconds: float = LOOK_SECONDS) -> None:
     _head.thread.start()
 
 
-def _keep_from_mourning() -> None:
-    """Of a raylet that died Ray shows the last lines of its log, before we can say what it means:
-    twenty lines about timers."""
+def _hide_raylet_logs() -> None:
+    """Keep Ray from printing the end of a dead raylet's log: twenty lines about timers, before we
+    can say what happened."""
     from ray._private import worker
 
     show = worker.print_to_stdstream
@@ -194,7 +200,7 @@ def _watch(look: Look, seconds: float, over: threading.Event) -> None:
         if over.wait(SIGNAL_SECONDS):
             return
         error = _note(reason)
-        if break_off(error) and not over.wait(HEARING_SECONDS):
+        if break_off(error) and not over.wait(REACTION_SECONDS):
             _leave_stuck(error)
         return
 
@@ -205,15 +211,14 @@ def _note(reason: str) -> HeadLostError:
 
 
 def check() -> None:
-    """Raises where the head we started is gone: what then happens to trials is no fault of
-    theirs."""
+    """Raise where the head we started is gone: trials that fail then are not at fault."""
     reason = started()
     if reason is not None:
         raise _note(reason)
 
 
 def unwatch() -> None:
-    """We leave Ray, or have heard that it is gone."""
+    """Stop watching: we leave Ray, or know that it is gone."""
     _head.over.set()
     if _head.thread is not None:
         _head.thread.join(2 * CONNECT_SECONDS)
@@ -224,22 +229,44 @@ def unwatch() -> None:
 
 
 def lost() -> HeadLostError | None:
-    """What ended the connection this process had last, if it was not us."""
+    """Why Ray's head was lost during the last connection, if it was."""
     return _head.lost
 
 
+def remember_session(folder: Path) -> None:
+    """Note the session folder of the Ray we started, for `end` to delete."""
+    _head.session = folder
+
+
 def end() -> None:
-    """Kill what is left of the processes we started."""
+    """Kill what is left of the processes we started and delete their session folder. Where Ray was
+    lost the folder stays: its logs may say why."""
     guard, _head.guard = _head.guard, None
     if guard is not None:
         guard.end()
     _head.processes = []
+    session, _head.session = _head.session, None
+    if session is not None and _head.lost is None:
+        _delete_session(session)
+
+
+def _delete_session(folder: Path) -> None:
+    """Delete a session folder and Ray's links to it, `session_latest` among them: Ray does not
+    replace a link that leads nowhere. Ray ends a session's name with the process id of its driver:
+    a folder with another one is not ours and stays."""
+    if folder.is_symlink() or not re.fullmatch(rf"session_.*_{os.getpid()}", folder.name):
+        return
+    for path in folder.parent.iterdir():
+        with contextlib.suppress(OSError):  # not a link, or replaced meanwhile
+            if Path(os.readlink(path)).is_relative_to(folder):
+                path.unlink()
+    discard(folder)
 
 
 @contextmanager
 def concluding(conclude: Callable[[], int]) -> Iterator[None]:
-    """What to do, in a thread, when the head is lost while the main thread waits for Ray and hears
-    nothing; returns the exit code."""
+    """Have `conclude` called in a thread, and its exit code used, when the head is lost while the
+    main thread is stuck in Ray."""
     _head.conclude = conclude
     try:
         yield
@@ -264,7 +291,7 @@ def _leave_stuck(error: HeadLostError) -> None:
 
 
 def leave_without_ray(code: int) -> None:
-    """When the process ends Ray would try to reach its head once more: end before that."""
+    """End the process before Ray's own exit handler, which would try to reach its head again."""
     atexit.register(_exit, code)
 
 

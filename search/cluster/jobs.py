@@ -1,6 +1,7 @@
-"""Searches on a cluster, from outside: bitfront's own commands run on its head, as Ray jobs through
-the dashboard (http://HEAD:8265). The code goes with the job, so that both sides are of one version;
-the head keeps the searches, in its BITFRONT_HOME or ~/bitfront-runs."""
+"""Searches on a cluster from a machine outside of it: bitfront's own commands run on the head as
+Ray jobs, sent to its dashboard (http://HEAD:8265). The code is sent along, so that both sides have
+one version; the searches stay on the head, in its BITFRONT_HOME or ~/bitfront-runs. `ray://`
+addresses are in ray_client.py."""
 
 from __future__ import annotations
 
@@ -20,18 +21,18 @@ from typing import TYPE_CHECKING, Any
 import bitfront
 from bitfront.search.urls import has_secret, know, redacted, sqlite_path
 from bitfront.spaces.ready_made import search_file
-from bitfront.trainables.errors import UserError, did_you_mean
+from bitfront.trainables.errors import UserError, did_you_mean, first_line
 
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails, JobSubmissionClient
 
 HOME_THERE = '"${BITFRONT_HOME:-$HOME/bitfront-runs}"'
-# Of the metadata of a job.
+# Keys of a job's metadata.
 SEARCH, HOME = "bitfront_search", "bitfront_home"
 ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
 # A command that only reads takes seconds; its start on a busy head may take longer.
 CALL_SECONDS = 300.0
-# What Ray says while the process that starts jobs is not there, and how long that may last.
+# Ray's message while the process that starts jobs is not up yet, and how long that may last.
 NO_AGENT = "No available agent"
 AGENT_SECONDS = 60.0
 
@@ -41,21 +42,21 @@ def is_remote(address: str | None) -> bool:
 
 
 def shipped_code() -> list[str]:
-    """The folder of this installation's package, for `py_modules`."""
+    """The folder of the installed package, for Ray's `py_modules`."""
     return [str(Path(bitfront.__file__).parent)]
 
 
 class Head:
-    """The head of a cluster, as far as its dashboard reaches."""
+    """The head of a cluster, reached through its dashboard."""
 
     def __init__(self, address: str, ship: bool = True) -> None:
-        """`ship`: jobs bring this installation's code; else they use what the head has."""
+        """With `ship`, jobs bring the code of this installation; else they use that of the head."""
         self.address = address
         self.ship = ship
         self.client = _client(address)
 
     def submit(self, file: Path, name: str, words: Sequence[str], home: str | None) -> str:
-        """Start a bitfront command with its YAML as a job that outlives us; its id."""
+        """Start a bitfront command with its YAML as a job that outlives us; return the job's id."""
         job = f"bitfront-{name}-{secrets.token_hex(3)}"
         with tempfile.TemporaryDirectory() as folder:
             shutil.copy(file, Path(folder) / file.name)
@@ -69,7 +70,7 @@ class Head:
         return job
 
     def call(self, words: Sequence[str], home: str | None) -> tuple[int, str]:
-        """Run a short bitfront command there: its exit code and what it printed."""
+        """Run a short bitfront command on the head; return its exit code and what it printed."""
         mark = secrets.token_hex(8)
         columns = shutil.get_terminal_size().columns
         entrypoint = f"echo {mark}; COLUMNS={columns} {_entrypoint(words, home)}"
@@ -85,9 +86,9 @@ class Head:
             raise UserError(f"{self.address} could not start a command: {info.message}")
         self.client.delete_job(job)
         printed = lines[lines.index(f"{mark}\n") + 1 :]
-        # Ray may note the command itself a little late.
+        # Ray may write the command itself to the log, a little late.
         code = info.driver_exit_code
-        if code is None:  # the process that watched it is gone
+        if code is None:  # the process that watched the job is gone
             code = 0 if info.status.value == "SUCCEEDED" else 1
         return code, "".join(line for line in printed if mark not in line)
 
@@ -119,7 +120,7 @@ class Head:
         return max(mine, key=lambda job: (job.status.value not in ENDED, job.start_time or 0))
 
     def home_of(self, name: str | None) -> str | None:
-        """Where a submitted search lives; where searches live, for other ones."""
+        """The home a search was submitted with; None stands for the head's default."""
         if name is None:
             return None
         try:
@@ -128,7 +129,7 @@ class Head:
             return None
 
     def log(self, name: str, follow: bool) -> None:
-        """Print what the driver printed; with `follow` until it ends."""
+        """Print the output of a search's driver; with `follow` until the driver ends."""
         job = self.job_of(name).submission_id
         assert job is not None
         if not follow:
@@ -150,7 +151,7 @@ class Head:
 
 
 def run_words(args: Namespace) -> tuple[list[str], Path | None]:
-    """`run`, `resume` or `extend` as the head hears it, and the YAML that goes with `run`."""
+    """The words of a `run`, `resume` or `extend` for the head, and the YAML to send with `run`."""
     if args.verb in ("resume", "extend"):
         more = ["--trials", str(args.trials)] if args.verb == "extend" else []
         for kind in ("ledger", "tracking", "storage"):
@@ -180,9 +181,8 @@ def _client(address: str) -> JobSubmissionClient:
 
         client = JobSubmissionClient(address)
     except (ConnectionError, RuntimeError) as error:
-        first = str(error).splitlines()[0]
         raise UserError(
-            f"no Ray dashboard answers at {address}: {first}",
+            f"no Ray dashboard answers at {address}: {first_line(error)}",
             "is the head up (ray start --head), is the port right (8265), is there a tunnel "
             "(ray dashboard cluster.yaml)? A cluster with tokens wants RAY_AUTH_MODE=token",
         ) from None
@@ -192,7 +192,7 @@ def _client(address: str) -> JobSubmissionClient:
 
 
 def secret_free(words: list[str]) -> list[str]:
-    """A job's command line is shown by the dashboard: no password goes there."""
+    """The words, unless one has a secret in it: Ray's dashboard shows the command of a job."""
     for word in words:
         know(word)
         if redacted(word) != word or has_secret(word):

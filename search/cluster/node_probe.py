@@ -1,5 +1,5 @@
-"""What one node tells about itself. It is sent there as code, so that it also runs where bitfront
-is not installed: nothing of this project may be imported here."""
+"""An actor that reports versions, clock and storage of the node it runs on. It is sent there as
+code, so that it also runs where bitfront is not installed: import nothing of this project here."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ PACKAGES = ("ray", "torch", "torchvision", "bitfront")
 
 
 class NodeProbe:
-    """Becomes an actor on one node."""
+    """What `bitfront doctor --address` asks a node."""
 
     def __init__(self, storage_source: str) -> None:
-        # The functions of `trainables.storage`, by their text: the module may be missing here.
+        # The source of `trainables.worker.storage`: the module may not be installed here.
         self.storage: dict[str, Any] = {"__name__": "storage"}
         exec(compile(storage_source, "storage.py", "exec"), self.storage)
 
@@ -34,8 +34,8 @@ class NodeProbe:
         return time.time()
 
     def shares(self, known: str, own: str) -> str | None:
-        """Read what the driver wrote and write a file for it to read; what went wrong, if
-        anything did."""
+        """Read the driver's file `known` and write the file `own` for it; return what went wrong,
+        if anything did."""
         try:
             if self.storage["read"](known) is None:
                 return "does not see what the driver wrote: not shared"

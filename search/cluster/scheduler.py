@@ -1,4 +1,4 @@
-"""Early stopping that understands a front."""
+"""The scheduler that carries out early stopping in Ray Tune. The rule itself is the session's."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from bitfront.search.session.session import Session
 
 
 class FrontScheduler(FIFOScheduler):
-    """Ends trials that the session's rule gives up. Ray asks here after every epoch."""
+    """Stops the trials that the session's early-stopping rule gives up, asked after every epoch."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()
         self.session = session
 
     def __getstate__(self) -> dict[str, Any]:
-        """The Tuner pickles itself for a restore that is never made from it."""
+        """Nothing: the Tuner pickles its scheduler for a restore that is never used."""
         return {}
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:

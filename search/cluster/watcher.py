@@ -1,39 +1,24 @@
-"""What goes wrong with the workers of a running search: those that died, and those that say
-nothing for too long and are ended. Ray Tune calls it; the session is told."""
+"""The watcher of a running search's workers: it reports those that died to the session, and ends
+those that have not reported an epoch for too long. Ray Tune calls it."""
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ray
 from ray.tune import Callback
 
 from bitfront.search.cluster import head
-from bitfront.search.ledger.ledger import LedgerLostError
+from bitfront.search.cluster.searcher import LedgerSearcher, ending_all_when_lost
 
-if TYPE_CHECKING:
-    from bitfront.search.cluster.tuner import LedgerSearcher
-
-# A driver that was held up this long (its database was away) has not heard its trials either.
+# A driver that was blocked this long (its database was away) did not receive reports meanwhile.
 HELD_UP_SECONDS = 5.0
 
 
-@contextlib.contextmanager
-def ending_all_when_lost() -> Iterator[None]:
-    """A ledger that stays away ends the search. Tune would take any other exception for the
-    trial's own, and train it again."""
-    try:
-        yield
-    except LedgerLostError as error:
-        raise KeyboardInterrupt from error
-
-
 def last_words(trial: Any) -> str:
-    """What Ray knows of the end of a trial's worker. It keeps a pickle too, which is not read:
+    """Ray's message about the end of a trial's worker. Ray's pickle of the error is not read:
     somebody else may have written it."""
     try:
         text = Path(trial.error_file).read_text(errors="replace")
@@ -43,28 +28,28 @@ def last_words(trial: Any) -> str:
 
 
 class Watcher(Callback):
-    """Hears what the searcher does not."""
+    """Reports failed trials to the session, with the reason; `report_within` is in seconds."""
 
     def __init__(self, searcher: LedgerSearcher, report_within: float | None) -> None:
         self.searcher = searcher
         self.limit = report_within
-        self._heard: dict[str, tuple[Any, float]] = {}
+        self._last_report: dict[str, tuple[Any, float]] = {}
         self._hung: set[str] = set()
         self._last_step = time.monotonic()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._heard[trial.trial_id] = (trial, time.monotonic())
+        self._last_report[trial.trial_id] = (trial, time.monotonic())
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        self._heard[trial.trial_id] = (trial, time.monotonic())
+        self._last_report[trial.trial_id] = (trial, time.monotonic())
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._heard.pop(trial.trial_id, None)
+        self._last_report.pop(trial.trial_id, None)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._heard.pop(trial.trial_id, None)
+        self._last_report.pop(trial.trial_id, None)
         head.check()
         entry_id = self.searcher.trials.pop(trial.trial_id, None)
         if entry_id is None:
@@ -80,18 +65,18 @@ class Watcher(Callback):
             self.searcher.session.fail(entry_id, reason, message)
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        """End the workers that have not reported for too long; Ray then sees them die, and the
-        trial has its other lives."""
+        """End the workers that have not reported for too long. Ray then reports them as dead, and
+        the session may start the trial again."""
         now = time.monotonic()
         held_up, self._last_step = now - self._last_step, now
         if self.limit is None:
             return
-        for trial_id, (trial, heard) in list(self._heard.items()):
+        for trial_id, (trial, reported) in list(self._last_report.items()):
             if held_up > HELD_UP_SECONDS:
-                heard += held_up
-                self._heard[trial_id] = (trial, heard)
+                reported += held_up
+                self._last_report[trial_id] = (trial, reported)
             actor = trial.temporary_state.ray_actor
-            if now - heard > self.limit and actor is not None:
+            if now - reported > self.limit and actor is not None:
                 self._hung.add(trial_id)
-                self._heard.pop(trial_id)
+                self._last_report.pop(trial_id)
                 ray.kill(actor)

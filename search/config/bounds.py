@@ -1,5 +1,5 @@
-"""The cheapest and dearest points of a space: for limits nothing can satisfy, for the feasible
-share, and for the fixed reference point hypervolumes are measured against."""
+"""The cheapest and dearest points of a space, and what follows from them: limits that no point
+satisfies, the share of points within the limits, the reference point of hypervolumes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from bitfront.trainables.task import TrialSpec
 
 # Parameters of methods that change what a network costs.
 PRICED = ("scale", "rate", "p", "init", "layers")
+# Steps between the ends of an exponent at which costs are computed.
 EXPONENTS = 20
 # The dearest full-precision network itself should count, so the reference point lies beyond it.
 REFERENCE_FACTOR = 1.1
@@ -38,8 +39,8 @@ def extreme_specs(space: Space) -> list[TrialSpec]:
 
 
 def _priced_params(space: Space, method: str) -> list[dict[str, Value]]:
-    """What of the method's parameters has a price, at the ends of its domains. Between those of an
-    exponent the price may go up and down a little, so that some points in between are looked at."""
+    """The method's parameters that change costs, at the ends of their domains. Between the ends of
+    an exponent the cost is not monotonic, so that some points in between are taken as well."""
     domains = space.method_params.get(method, {})
     priced = {name: ends(domains[name]) for name in PRICED if name in domains}
     exponent = domains.get("p")
@@ -50,6 +51,7 @@ def _priced_params(space: Space, method: str) -> list[dict[str, Value]]:
 
 
 def _extreme_plans(space: Space, method: str, table: CostTable) -> list[str]:
+    """Plans among which every cost is least and greatest, for one method and network."""
     n = len(table.plan_layers)
     if METHODS.get(method).levels == "F":
         return ["F" * n]
@@ -65,8 +67,8 @@ def _extreme_plans(space: Space, method: str, table: CostTable) -> list[str]:
 
 
 def _selected_extremes(plan: SelectedPlan, table: CostTable) -> list[str]:
-    """Plans of every selector at the extreme budgets. One that has not been at work yet could
-    choose any layers, so that only uniform plans bound its own."""
+    """Plans of every selector at the extreme budgets. A selector that has not run yet could choose
+    any layers, so that only uniform plans bound its own."""
     n = len(table.plan_layers)
     plans = []
     for name in plan.using.names:
@@ -107,7 +109,7 @@ def check_limits(config: SearchConfig, space: Space) -> None:
 
 
 def violations(config: SearchConfig, costs: dict[str, float]) -> dict[str, float]:
-    """The limits a point breaks, with how far."""
+    """How far a point is outside each limit that it violates, by the limit's cost."""
     found = {name: limit.violation(costs[name]) for name, limit in config.limits.items()}
     return {name: amount for name, amount in found.items() if amount > 0}
 
@@ -122,8 +124,8 @@ def feasible_share(config: SearchConfig, space: Space, draws: int = 400) -> floa
 
 
 def reference_point(config: SearchConfig, space: Space) -> list[float]:
-    """Fixed before the first trial and stated with every hypervolume: a metric's chance level,
-    1.1 times the dearest full-precision point for a cost."""
+    """The reference point of hypervolumes, fixed before the first trial: for a metric its chance
+    level, for a cost 1.1 times that of the dearest full-precision network."""
     info, kind = DATASETS.get(config.task.dataset), config.kind
     metrics = [metric.name for metric in kind.metrics]
     full = space.full_costs()

@@ -12,7 +12,7 @@ from bitfront.search.config.errors import KeyPath, KeyProblem
 from bitfront.search.config.mistakes import validated
 from bitfront.trainables.errors import did_you_mean
 from bitfront.trainables.parameters import Choice, Domain, Float, Int, Value
-from bitfront.trainables.task import Strict
+from bitfront.trainables.settings import Strict
 
 
 def _listed(given: Any) -> Any:

@@ -1,30 +1,18 @@
 """The names that objectives, limits and rows of a paper may use, each looked up where it is
-declared: costs, metrics and attacks. Samplers are looked up in `checks.search`, since they know the
-schema."""
+declared: costs, metrics, attacks and samplers."""
 
 from __future__ import annotations
 
-from typing import get_args
-
-from bitfront.spaces.space import OWN_SHARE
-from bitfront.trainables.cost import CONVENTIONS
+from bitfront.search.samplers.registry import SAMPLERS
+from bitfront.trainables.attacks import EVALUATION_ATTACKS
+from bitfront.trainables.costs import cost_names
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.task import Evaluation
-from bitfront.trainables.tasks import KINDS, METRIC_NAMES, Kind, Metric, kind_of
-
-ROBUST = "val_robust_"
-"""what the name of robust accuracy under an attack begins with"""
-
-
-def _cost_names() -> tuple[str, ...]:
-    """The costs by convention, with the flops in percent beside the flops, and the parameters."""
-    first, *others = CONVENTIONS
-    return (first, f"{first}_pct", OWN_SHARE, *others, "parameters")
-
+from bitfront.trainables.metrics import Metric
+from bitfront.trainables.tasks import KINDS, Kind, kind_of, metric_names
 
 # `flops_pct` is of the dearest full-precision network of the space, `flops_own_pct` of the trial's.
-COSTS = _cost_names()
-METRICS = tuple(METRIC_NAMES)
+COSTS = cost_names()
+METRICS = metric_names()
 """of all kinds of tasks"""
 
 
@@ -55,6 +43,21 @@ def direction(objective: str) -> str:
     return "max" if known and known[0].maximize else "min"
 
 
-def attacks() -> tuple[str, ...]:
-    """The attacks that robust accuracy can be measured under."""
-    return get_args(Evaluation)
+def attacks() -> dict[str, str]:
+    """The attacks that robust accuracy can be measured under, by the name of the metric."""
+    return {attack.metric: name for name, attack in EVALUATION_ATTACKS.items()}
+
+
+def measured_at_end() -> set[str]:
+    """The names of the metrics that are measured after the last epoch only."""
+    return {attack.metric for _, attack in EVALUATION_ATTACKS.items() if not attack.every_epoch}
+
+
+def samplers() -> list[str]:
+    """The names of all samplers."""
+    return SAMPLERS.names()
+
+
+def adds_layer_costs(sampler: str) -> bool:
+    """Whether a sampler takes the cost of a plan for the sum of the costs of its layers."""
+    return SAMPLERS.get(sampler).adds_layer_costs

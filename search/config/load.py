@@ -89,7 +89,8 @@ def _loaded(
 def _refuse(problems: Problems, source: Source) -> None:
     """Raise the mistakes found so far, if any: what comes next relies on there being none."""
     if problems:
-        raise ConfigError([_line(source, p.path, p.message) for p in problems])
+        lines = [_line(source, problem.path, problem.message) for problem in problems]
+        raise ConfigError(list(dict.fromkeys(lines)))
 
 
 def _place(given: Any, known: str | None) -> Any:

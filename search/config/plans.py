@@ -26,7 +26,7 @@ from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Choice
 from bitfront.trainables.plan import LEVELS
 from bitfront.trainables.selectors import RULES, SELECTORS
-from bitfront.trainables.task import Strict
+from bitfront.trainables.settings import Strict
 
 PLAN = ("space", "plan")
 START = ("search", "start_from")
@@ -71,13 +71,13 @@ class SelectingSpec(Strict):
     selector: str | list[str]
     """one or several of `bitfront selectors`"""
     rule: str = "at_least"
-    """stop before the flops fall below the budget, or at the `nearest` ones"""
+    """`at_least`: stop before the flops fall below the budget; `nearest`: as near as it gets"""
     level: str = "B"
-    """of the layers it chooses"""
+    """of the layers that are chosen"""
     params: dict[str, Any] = Field(default_factory=dict)
-    """of the selector"""
+    """parameters of the selector"""
     trained_on: dict[str, Any] = Field(default_factory=dict)
-    """changes of the task it looks at: another dataset, fewer epochs"""
+    """changes of the task whose network the selector looks at: another dataset, fewer epochs"""
 
     @field_validator("rule")
     @classmethod
@@ -88,7 +88,7 @@ class SelectingSpec(Strict):
 
 
 class SelectedPlanSpec(SelectingSpec):
-    """A plan made by a selector: `{selector: first, budget: [80, 40]}`."""
+    """A plan made by a selector: `{selector: mixbin-grad, budget: [80, 40]}`."""
 
     budget: Any = None
     """percent of the flops of the trial's network in full precision: a number, a list or a range"""
@@ -97,12 +97,12 @@ class SelectedPlanSpec(SelectingSpec):
 
 
 class StartSpec(SelectingSpec):
-    """Plans a search over free plans begins with."""
+    """Plans that a search over free plans begins with."""
 
     budgets: Annotated[list[float], Field(min_length=1)] = Field(
         default_factory=lambda: [80.0, 60.0, 40.0, 20.0, 10.0]
     )
-    """percent of what the network itself costs in full precision, a plan each"""
+    """percent of the network's flops in full precision; a plan is made for each"""
 
 
 PlanSpec = FixedPlanSpec | FreePlanSpec | OnlyPlanSpec | SelectedPlanSpec

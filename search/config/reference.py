@@ -15,8 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import annotated_types
 from pydantic import BaseModel
 
-from bitfront.search.config.checks.search import samplers
-from bitfront.search.config.known import COSTS, METRICS
+from bitfront.search.config.known import COSTS, METRICS, samplers
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.config.space import TASK_KEYS
 from bitfront.trainables.methods import METHODS
@@ -51,12 +50,12 @@ A plan is one of
 
 | form | meaning |
 |---|---|
-| `FBBF` | one letter a layer: F full precision, S that but pruned, W binary weights, B weights \
+| `FBBF` | one letter per layer: F full precision, S that but pruned, W binary weights, B weights \
 and activations, A with narrow accumulators too |
 | `B` | one letter for every layer |
 | `{per: layer, levels: [F, B]}` | a level drawn for every `layer`, `block`, `stage` or `model` |
 | `{only: block, level: W}` | one `layer`, `block` or `stage` binary, drawn; all others not |
-| `{selector: front, budget: [80, 40], rule: at_least}` | by a selector, for % of the flops |
+| `{selector: mixbin-grad, budget: [80, 40], rule: at_least}` | by a selector, for % of the flops |
 
 A selected plan has these keys
 
@@ -68,12 +67,13 @@ counts it: a number, a list or a range |
 | `rule` | `at_least`: stop before the flops fall below the budget; `nearest`: as near as it gets |
 | `level` | of the chosen layers: `B` (the default) or `W` |
 | `seeds` | draws of random and pseudo-random, a list; default: the search's seed |
-| `params` | switches of the selector, below |
-| `trained_on` | changes of the task it looks at: `{dataset: cifar10}` selects there, trains here |
+| `params` | parameters of the selector, below |
+| `trained_on` | changes of the task whose network the selector looks at: with \
+`{dataset: cifar10}` it selects there, and trials train here |
 
-A selector that looks at a trained network works before the first trial, where trials run; its
-order serves all budgets and is kept for all searches of a home. Its scores are in the search's
-folder and on the parent run: `selection-NAME.json`, `.csv`, `.html`, `.png`.
+A selector that looks at a trained network runs before the first trial, on the machines of the
+trials; its order of layers serves all budgets and is kept for all searches of a home. Its scores
+are in the search's folder and on the parent run: `selection-NAME.json`, `.csv`, `.html`, `.png`.
 `search.start_from` begins a search over free plans with plans of a selector.
 """
 
@@ -90,8 +90,8 @@ def reference() -> str:
         "Written by `python -m bitfront.search.config.reference` from the schema; a test keeps it",
         "true. A mistake is reported with file, line, key and the nearest valid word before",
         "anything starts. Any key can be set on the command line: `--set task.epochs=3`.",
-        "`bitfront preview FILE --rehearse` plays the whole search with made-up accuracies: how",
-        "many of its trials will run, which rows of `paper` would stay unanswered (design.md).",
+        "`bitfront preview FILE --rehearse` runs the whole search with made-up accuracies: how",
+        "many of its trials will run, and which rows of `paper` no trial would answer (design.md).",
         "",
         "| key | type | default | meaning |",
         "|---|---|---|---|",
@@ -146,8 +146,8 @@ def _parameter(owner: str, name: str, param: Any) -> str:
 
 
 def _texts(model: type[BaseModel]) -> dict[str, str]:
-    """The sentence below each field of a model, of those it inherits too. Pydantic would read them
-    whenever a model is made, which takes a tenth of a second that no search needs."""
+    """The sentence below each field of a model, inherited fields included. Pydantic can read them
+    too, but only whenever a model is made, which takes a tenth of a second at every start."""
     texts: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if not issubclass(base, BaseModel) or base is BaseModel:
@@ -187,7 +187,7 @@ def _rows(model: type[BaseModel], prefix: str) -> list[str]:
 
 
 def _inner_model(annotation: Any) -> type[BaseModel] | None:
-    """The mapping a key holds, required or not."""
+    """The model of the mapping that a key holds, required or not; None for other values."""
     options = [a for a in get_args(annotation) if a is not type(None)]
     if get_origin(annotation) in (Union, types.UnionType) and len(options) == 1:
         annotation = options[0]

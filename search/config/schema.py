@@ -9,14 +9,16 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from bitfront.search.config.known import COSTS, default_quality
+from bitfront.search.config.known import COSTS, default_quality, samplers
 from bitfront.search.config.plans import StartSpec
 from bitfront.search.front import Objective
 from bitfront.search.urls import without_secrets
-from bitfront.trainables.errors import UserError, quoted
+from bitfront.trainables.errors import UserError, did_you_mean, quoted
+from bitfront.trainables.metrics import Metric
 from bitfront.trainables.parameters import Value
-from bitfront.trainables.task import Strict, Task
-from bitfront.trainables.tasks import Kind, Metric, kind_of
+from bitfront.trainables.settings import Strict
+from bitfront.trainables.task import Task
+from bitfront.trainables.tasks import Kind, kind_of
 from bitfront.trainables.text_files import dump_yaml, whole_path
 from bitfront.trainables.worker.log import LOG_MB
 from bitfront.trainables.worker.storage import is_url
@@ -34,30 +36,31 @@ class Limit(Strict):
     """at most this; a bare number is short for it"""
 
     def violation(self, value: float) -> float:
-        """How far outside: positive when violated, as Optuna counts constraints."""
+        """How far the value is outside the limit: positive when violated, as in Optuna."""
         over = value - self.max if self.max is not None else float("-inf")
         under = self.min - value if self.min is not None else float("-inf")
         return max(over, under)
 
     def describe(self, name: str) -> str:
+        """The limit as an inequality."""
         parts = [f"{name} <= {self.max:g}"] if self.max is not None else []
         parts += [f"{name} >= {self.min:g}"] if self.min is not None else []
         return " and ".join(parts)
 
 
 class EarlyStoppingSpec(Strict):
-    """Trials that rank low at a fraction of their training are given up."""
+    """Trials that rank low at a fraction of their training are stopped."""
 
     rungs: Annotated[list[Annotated[float, Field(gt=0, lt=1)]], Field(min_length=1)] = Field(
         default_factory=lambda: [0.1, 0.3]
     )
     """fractions of a trial's training at which it is compared"""
     keep: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """share of the trials at a rung that goes on"""
+    """share of the trials at a rung that continue"""
     least: Annotated[int, Field(ge=2)] = 6
-    """trials at a rung before any is given up"""
+    """trials that must have reached a rung before any is stopped there"""
     control: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """share of trials that run to the end whatever their rank, to tell what stopping costs"""
+    """share of trials that run to the end whatever their rank, to measure what stopping costs"""
 
 
 class SearchSpec(Strict):
@@ -66,66 +69,76 @@ class SearchSpec(Strict):
     sampler: str = "free-cost"
     """the algorithm that proposes points"""
     trials: Annotated[int, Field(ge=1)] = 50
-    """how many; failed and pruned ones count"""
+    """how many; failed and stopped ones count"""
     seed: Annotated[int, Field(ge=0)] = 0
     """of the sampler and of every trial"""
     confirm: Annotated[float, Field(ge=0, le=0.9)] = 0.0
     """share of the trials that repeat points with other seeds, where it changes the front most"""
     early_stopping: EarlyStoppingSpec | None = None
-    """give up trials that rank low early; `early_stopping: true` takes the defaults"""
+    """stop trials that rank low; `early_stopping: true` takes the defaults"""
     start_from: StartSpec | None = None
-    """plans of a selector that are tried first"""
+    """plans of a selector that are tried before any other point"""
+
+    @field_validator("sampler")
+    @classmethod
+    def _known_sampler(cls, name: str) -> str:
+        """A name from the registry of samplers."""
+        if name not in samplers():
+            raise ValueError(f"{quoted(name)} is not known, {did_you_mean(name, samplers())}")
+        return name
 
     @field_validator("early_stopping", mode="before")
     @classmethod
     def _on_or_off(cls, given: Any) -> Any:
+        """`true` is short for all defaults, `false` for no early stopping."""
         return {True: {}, False: None}[given] if isinstance(given, bool) else given
 
 
 class ResourceSpec(Strict):
-    """What one trial takes and how many run at once (none given: as many as fit)."""
+    """What one trial occupies, and how many run at once."""
 
     cpus: Annotated[float, Field(gt=0)] = 1
-    """cores a trial, and its threads"""
+    """cores per trial; a trial uses as many threads"""
     gpus: Annotated[float, Field(ge=0)] | Literal["auto"] = 0
-    """GPUs a trial: a whole number, a fraction of one, or auto: as many trials share a GPU as the
+    """GPUs per trial: a whole number, a fraction of one, or auto: as many trials share a GPU as the
     memory of the first one allows, none where there are no GPUs; without CUDA a trial trains on
     the CPU"""
     accelerator: str | None = None
     """type of those GPUs as Ray names it: T4, A100, ..."""
     custom: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    """what else a trial takes of a node, by the names the cluster's nodes were started with"""
+    """custom Ray resources per trial, by the names the cluster's nodes were started with"""
     concurrent: Annotated[int, Field(ge=1)] | None = None
     """trials at once; as many as fit when not given"""
     retries: Annotated[int, Field(ge=0)] = 2
-    """how often a trial whose worker died is continued without having come further; one that has
-    trained another epoch since has all its lives again"""
+    """how often a trial whose worker died is continued; after another complete epoch the count
+    starts again"""
     checkpoint_every: Annotated[int, Field(ge=1)] = 1
     """epochs between checkpoints of a trial"""
     report_within: Annotated[float, Field(gt=0)] | None = None
-    """seconds an epoch may take, the first one's start included; the worker of a trial that says
-    nothing for longer is ended, and the trial continued elsewhere as after a death"""
+    """seconds an epoch may take, the start of the worker included; a worker that reports nothing
+    for longer is ended, and its trial continued on another one"""
     memory: Annotated[float, Field(gt=0)] | None = None
-    """GB of host memory a trial may take beyond what its worker had before; more is a failure of
-    that trial (oom) and not of its neighbours"""
+    """GB of host memory a trial may use beyond what its worker used before; a trial that uses more
+    fails (oom), the others go on"""
     log_mb: Annotated[float, Field(gt=0)] | None = LOG_MB
-    """MB of what trials print that Ray's log of their worker may hold; one that is larger begins
-    anew, so that the end of what was printed is kept. null: it grows as long as the disk does"""
+    """MB of output that Ray's log of a worker may hold; a larger log is started again, so that the
+    latest output is kept. null: no limit"""
 
     @property
     def whole_gpus(self) -> float:
-        """What a trial takes that is not packed with others."""
+        """GPUs of a trial that does not share one."""
         return 1.0 if self.gpus == "auto" else self.gpus
 
     @model_validator(mode="after")
-    def _can_be_asked_for(self) -> Self:
+    def _can_be_requested(self) -> Self:
+        """Ray accepts whole GPUs or a fraction of one, and custom resources under other names."""
         if self.gpus != "auto" and self.gpus > 1 and self.gpus != int(self.gpus):
             raise ValueError(f"gpus: {self.gpus:g} is neither a whole number nor below 1")
         if self.accelerator is not None and self.gpus == 0:
             raise ValueError("accelerator names a type of GPU: give gpus as well")
         known = {"cpu", "gpu", "memory", "object_store_memory"} & {n.lower() for n in self.custom}
         if known:
-            raise ValueError(f"custom: {known.pop()} has a key of its own or cannot be asked for")
+            raise ValueError(f"custom: {known.pop()} has a key of its own or cannot be requested")
         return self
 
 
@@ -139,8 +152,8 @@ class TrackingSpec(Strict):
     experiment: str | None = None
     """its name; default: dataset and model"""
     patience: Annotated[float, Field(ge=0)] = 90.0
-    """seconds a finished search waits for a tracking server that is away; what it does not take
-    then, `bitfront resume` delivers"""
+    """seconds a finished search waits for a tracking server that does not answer; `bitfront
+    resume` delivers the rest"""
 
 
 class PaperRow(Strict):
@@ -154,8 +167,8 @@ class PaperRow(Strict):
     spread: Annotated[float, Field(ge=0)] | None = None
     """the paper's standard deviation, where it prints one"""
     flops_pct: Annotated[float, Field(gt=0, le=100)] | None = None
-    """the row's cost, of the paper's network in full precision; the nearest of our points by
-    `flops_own_pct` is shown, within 5 points a difference too"""
+    """the row's flops in percent of the paper's network in full precision; our trial with the
+    nearest `flops_own_pct` answers it, and within 5 points the difference is shown"""
     where: dict[str, Value] = Field(default_factory=dict)
     """keys of `space` and their values: only trials with them count, best first; without it
     the row is answered by our front"""
@@ -173,9 +186,9 @@ class PaperSpec(Strict):
     model: str
     """the paper's network"""
     epochs: Annotated[int, Field(ge=1)] | None = None
-    """the paper trained"""
+    """epochs of training in the paper"""
     metric: str = "val_accuracy"
-    """our metric that is held against the rows; papers print the one of a test set"""
+    """our metric that is compared with the rows; papers print that of a test set"""
     note: str = ""
     """what else differs"""
     rows: Annotated[list[PaperRow], Field(min_length=1)]
@@ -197,7 +210,7 @@ class SearchConfig(Strict):
     """what may change between trials"""
     objectives: dict[str, Literal["max", "min"]] = Field(default_factory=dict)
     """metrics and costs to optimize; default: the quality of the task (`val_accuracy: max` for
-    classification, `val_auc: max` for tracking) and `flops: min`"""
+    classification, `val_auc: max` for object tracking) and `flops: min`"""
     limits: dict[str, Limit] = Field(default_factory=dict)
     """costs a trial must satisfy, checked before it is trained"""
     search: SearchSpec = Field(default_factory=SearchSpec)
@@ -214,7 +227,8 @@ class SearchConfig(Strict):
 
     @field_validator("storage")
     @classmethod
-    def _where_every_node_finds_it(cls, place: str | None) -> str | None:
+    def _same_on_every_node(cls, place: str | None) -> str | None:
+        """A URL, or a path from the root: workers run in folders of their own."""
         if place is None or is_url(place):
             return place
         if not place.startswith(("/", "~")):
@@ -230,7 +244,7 @@ class SearchConfig(Strict):
     @model_validator(mode="before")
     @classmethod
     def _quality_and_flops(cls, data: Any) -> Any:
-        """What is optimized when the search does not say."""
+        """Fill in what is optimized when the search does not say."""
         if isinstance(data, dict) and "objectives" not in data:
             task = data.get("task")
             dataset = task.get("dataset") if isinstance(task, dict) else None
@@ -241,23 +255,24 @@ class SearchConfig(Strict):
 
     @model_validator(mode="after")
     def _costs_last(self) -> Self:
-        """The order objectives are written in means nothing: metrics come first, then costs."""
+        """Put metrics first, then costs: the order in the YAML has no meaning."""
         ordered = sorted(self.objectives, key=lambda name: name in COSTS)
         self.objectives = {name: self.objectives[name] for name in ordered}
         return self
 
     @property
     def kind(self) -> Kind:
+        """The kind of the task, which its dataset declares."""
         return kind_of(self.task.dataset)
 
     @property
     def quality(self) -> Metric:
-        """What points are chosen and shown by besides their cost: the first metric that is
-        optimized."""
+        """The first metric that is optimized: points are chosen and shown by it and by cost."""
         return self.kind.metric(next(name for name in self.objectives if name not in COSTS))
 
     @property
     def front_objectives(self) -> list[Objective]:
+        """The objectives as `search.front` takes them."""
         return [Objective(name, mode == "max") for name, mode in self.objectives.items()]
 
     def dump(self) -> str:
@@ -265,7 +280,7 @@ class SearchConfig(Strict):
         return dump_yaml(self.open_data())
 
     def open_data(self) -> dict[str, Any]:
-        """The configuration as plain data that anybody may see."""
+        """The configuration as plain data, without secrets."""
         data = self.model_dump(mode="json")
         if self.tracking.uri is not None:
             data["tracking"]["uri"] = without_secrets(self.tracking.uri)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bitfront.search.config.errors import Problems
-from bitfront.search.config.known import ROBUST, attacks
+from bitfront.search.config.known import attacks
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.urls import canonical
 from bitfront.spaces.ready_made import teacher_file
@@ -33,7 +33,7 @@ def settled(config: SearchConfig, problems: Problems) -> SearchConfig:
     task = _with_measured_attacks(task, config)
     pretrain = task.pretrain
     if pretrain.epochs or pretrain.binary_epochs or PRETRAINING & set(config.space):
-        task = task.with_settled_stage()
+        task = task.with_settled_pretraining()
     uri, storage = config.tracking.uri, config.storage
     tracking = config.tracking.model_copy(update={"uri": uri and canonical(uri)})
     places = {"tracking": tracking, "storage": storage and canonical(storage)}
@@ -80,7 +80,7 @@ def _with_measured_attacks(task: Task, config: SearchConfig) -> Task:
     """Robust accuracy that is optimized or compared with a paper is measured."""
     names = {*config.objectives, *([config.paper.metric] if config.paper is not None else [])}
     measured = task.attack.evaluate
-    missing = [a for a in attacks() if f"{ROBUST}{a}" in names and a not in measured]
+    missing = [a for metric, a in attacks().items() if metric in names and a not in measured]
     attack = task.attack.model_copy(update={"evaluate": [*measured, *missing]})
     return task.model_copy(update={"attack": attack})
 

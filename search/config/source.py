@@ -1,4 +1,5 @@
-"""Reading a search YAML with the line of every key, so that errors can point at it."""
+"""Reading a search YAML with the line of every key, so that errors can point at it, and changing
+it by `--set`. What the keys mean is not known here."""
 
 from __future__ import annotations
 
@@ -48,10 +49,12 @@ class Source:
 
 
 def read(path: Path) -> Source:
+    """The data of a YAML file with their lines."""
     return parse(read_text(path, MOST_YAML_BYTES), str(path))
 
 
 def parse(text: str, name: str) -> Source:
+    """The data of a YAML text with their lines; messages call the text `name`."""
     data, node = load_yaml(text, name)
     if data is None:
         raise UserError(f"{name}: the file is empty", EXAMPLES)
@@ -64,7 +67,7 @@ def parse(text: str, name: str) -> Source:
 
 
 def value(text: str) -> Any:
-    """A value as it would be read from a file: for `--set key=value`. What is no YAML is text."""
+    """The value of `--set key=value`, as it would be read from a file; what is no YAML is text."""
     try:
         return load_yaml(text, "--set")[0]
     except TooLargeError:
@@ -74,6 +77,7 @@ def value(text: str) -> Any:
 
 
 def _note_lines(node: Any, path: KeyPath, source: Source) -> None:
+    """Note the line of every key below a node, and refuse a key that is given twice."""
     source.lines.setdefault(path, node.start_mark.line + 1)
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()

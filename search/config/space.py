@@ -18,14 +18,14 @@ from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.models import MODELS
 from bitfront.trainables.parameters import Choice, Domain, Param
-from bitfront.trainables.task import (
+from bitfront.trainables.settings import (
     AttackSpec,
     DistillSpec,
     LearningRateSpec,
     LossSpec,
     OptimizerSpec,
-    with_overrides,
 )
+from bitfront.trainables.task import with_overrides
 
 # Which file a teacher is, is not for a search to choose.
 DISTILL_FILE = ("teacher", "sha256")

@@ -1,5 +1,5 @@
-"""What kind of disk a folder is on. SQLite, which keeps ledgers and MLflow's runs, relies on locks
-and shared memory that network disks do not have."""
+"""The kind of disk that a folder is on. SQLite, in which ledgers and MLflow's runs are stored,
+needs locks and shared memory that network disks do not have."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def network_disk(folder: Path) -> str | None:
 
 
 def file_system_of(folder: Path) -> str:
-    """Its type as the kernel names it: that of the longest mount point above it."""
+    """The type of the file system, as the kernel names it, of the longest mount point above."""
     try:
         table = MOUNTS.read_text()
     except OSError:
         return ""
     rows = [line.split()[1:3] for line in table.splitlines()]
     above = [row for row in rows if folder.resolve().is_relative_to(row[0])]
-    # Of two at the same place the later one is on top.
+    # Of two mounts at the same place the later one is visible.
     return max(reversed(above), key=lambda row: len(row[0]))[1] if above else ""

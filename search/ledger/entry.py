@@ -1,45 +1,44 @@
-"""One trial as the ledger knows it, whoever reads it. No torch, no Ray, no Optuna."""
+"""One trial of the ledger, for the driver and for readers alike. Imports neither torch nor Ray nor
+Optuna. Reading the database is in `reader` and `storage`."""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from bitfront.search.ledger.folder import is_name
+from bitfront.search.ledger.states import OPTUNA_STATES, TrialState
 from bitfront.trainables.errors import UserError, quoted
 from bitfront.trainables.plan import LEVELS
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.text_files import LARGEST_INTEGER
 
-# By the names Optuna writes.
-STATES = {
-    "COMPLETE": "complete",
-    "PRUNED": "pruned",
-    "FAIL": "failed",
-    "RUNNING": "running",
-    "WAITING": "waiting",
-}
-# What is drawn of a plan besides its levels.
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+# Parameters of a plan besides its levels.
 PLAN_SETTINGS = ("plan.selector", "plan.budget", "plan.seed")
 
 
 @dataclass
 class Entry:
-    """Costs, settings and what became of it."""
+    """A trial: its spec, its costs, and its results once it has ended."""
 
     id: str
     number: int
-    state: str
+    state: TrialState
     stored: TrialSpec | str | dict[str, Any]
-    """its spec, or the JSON of it as long as nobody has looked"""
+    """its spec, or the JSON of it until `spec` is first read"""
     costs: dict[str, float]
     point: str = ""
-    """the same for trials that differ in nothing but their seed"""
+    """a hash that trials share which differ in nothing but their seed"""
     drawn: dict[str, Any] = field(default_factory=dict)
     values: list[float] | None = None
     metrics: dict[str, float] = field(default_factory=dict)
@@ -52,18 +51,17 @@ class Entry:
     seeds: int = 1
     """how many trials the metrics are means of"""
     spread: float | None = None
-    """standard deviation over seeds as the search estimates it from all points together: of a
-    single one no statement"""
+    """standard deviation over seeds, pooled over all points of the search"""
     own_spread: float | None = None
     """sample standard deviation over the seeds of this point; None with one seed"""
     confidence: float | None = None
     """probability that no other point dominates this one"""
     restated: bool = False
-    """of a ledger of version 0.1, whose `flops_pct` was of the trial's own network"""
+    """whether it is of version 0.1, whose `flops_pct` was of the trial's own network"""
 
     @property
     def spec(self) -> TrialSpec:
-        """Checked when somebody looks: who reads thousands of trials looks at a few."""
+        """The spec, parsed and checked when it is first read: of thousands of trials few are."""
         if not isinstance(self.stored, TrialSpec):
             as_text = isinstance(self.stored, str)
             check = TrialSpec.model_validate_json if as_text else TrialSpec.model_validate
@@ -79,17 +77,38 @@ class Entry:
 
     @property
     def seconds(self) -> float | None:
-        if self.started is None or self.ended is None:
+        """The time it was trained: the sum over its epochs, since the time between start and end
+        includes the pause of a trial that was interrupted and resumed. A trial without a timed
+        epoch has the time between start and end; one that has not ended has None."""
+        if self.ended is None:
             return None
-        return self.ended - self.started
+        epochs = [row["seconds"] for row in self.history if "seconds" in row]
+        if epochs:
+            return sum(epochs)
+        return None if self.started is None else self.ended - self.started
 
     def restate(self, full_flops: float) -> None:
-        """Of a trial of version 0.1: its stored `flops_pct` is of its own network; from here on it
-        is of the search's dearest one, which costs `full_flops` in full precision."""
+        """Convert a trial of version 0.1: its `flops_pct` was of its own network, and becomes one
+        of the dearest network of the search, which costs `full_flops` in full precision."""
         if "flops_own_pct" not in self.costs:
             own, share = self.costs["flops_pct"], 100.0 * self.costs["flops"] / full_flops
             self.costs = {**self.costs, "flops_pct": share, "flops_own_pct": own}
             self.restated = True
+
+
+def training_seconds(entries: Iterable[Entry]) -> float:
+    """How long at least one of the trials was being trained, without the pauses between turns: the
+    length of the union of the intervals that end with each trial and are as long as it trained."""
+    spans = sorted(
+        (e.ended - seconds, e.ended)
+        for e in entries
+        if e.ended is not None and (seconds := e.seconds) is not None
+    )
+    total, until = 0.0, -math.inf
+    for began, ended in spans:
+        total += max(0.0, ended - max(began, until))
+        until = max(until, ended)
+    return total
 
 
 def stored_entry(
@@ -102,8 +121,8 @@ def stored_entry(
     ended: datetime | None,
     objectives: Sequence[str] = (),
 ) -> Entry:
-    """A trial from what the ledger has of it; `known` are its attributes there. Its values are
-    those of `objectives`, in that order, where their names are known."""
+    """A trial from its rows in the database; `known` are its attributes there, checked. Its values
+    are in the order of `objectives`, where these are given."""
     if not isinstance(known["id"], str) or not is_name(known["id"]):  # the name of a folder
         raise UserError(f"trial {number} of the ledger has no usable id: {quoted(known['id'])}")
     result = known.get("result", {})
@@ -113,7 +132,7 @@ def stored_entry(
     return Entry(
         id=known["id"],
         number=number,
-        state=STATES[state],
+        state=OPTUNA_STATES[state],
         stored=known["spec"],
         costs=known["costs"],
         point=known["point"],
@@ -132,7 +151,7 @@ def stored_entry(
 def _wrong(
     number: Any, known: Mapping[str, Any], result: Any, values: list[float] | None
 ) -> str | None:
-    """What of a trial is not as it was written; everything else may rely on its types."""
+    """The first field that does not have the type it was written with; None where all do."""
     if type(number) is not int:
         return "its number"
     if not isinstance(known["point"], str):
@@ -167,21 +186,53 @@ def are_numbers(values: Iterable[Any]) -> bool:
 def _by_name(
     objectives: Sequence[str], measured: Mapping[str, float], stored: list[float] | None
 ) -> list[float] | None:
-    """Values have no names in Optuna's tables, what was measured does: version 0.1 wrote those of a
-    YAML whose objectives had changed places over one another."""
+    """The values of the objectives, taken from costs and metrics by name where all are there.
+    Optuna stores values without names, and version 0.1 mixed them up when a YAML named its
+    objectives in another order."""
     if stored is None or not objectives or not all(name in measured for name in objectives):
         return stored
     return [float(measured[name]) for name in objectives]
 
 
 def without_plan(params: Mapping[str, Any]) -> dict[str, Any]:
-    """What was drawn besides the levels of the plan, which is one string of its own."""
+    """The parameters without the levels of the plan, which the spec has as a string."""
     return {n: v for n, v in params.items() if n in PLAN_SETTINGS or not n.startswith("plan.")}
 
 
 def rows(columns: Mapping[str, list[float | None]]) -> list[dict[str, float]]:
-    """Learning curves, a row an epoch, from a list a metric."""
+    """Learning curves as a row per epoch, from a list per metric."""
     return [
         {name: value for name, value in zip(columns, row, strict=True) if value is not None}
         for row in zip_longest(*columns.values())
     ]
+
+
+def columns(history: Iterable[Mapping[str, float]]) -> dict[str, list[float | None]]:
+    """Learning curves as a list per metric, which is half the size of a row per epoch."""
+    epochs = list(history)
+    names = list(dict.fromkeys(name for row in epochs for name in row))
+    found = {name: [row.get(name) for row in epochs] for name in names}
+    # nan and inf, which JSON cannot express, become null.
+    finite: dict[str, list[float | None]] = json.loads(
+        json.dumps(found), parse_constant=lambda text: None
+    )
+    return finite
+
+
+def point_of(spec: TrialSpec, search: str) -> str:
+    """The hash that trials share which differ in nothing but their seed."""
+    return spec.model_copy(update={"seed": 0}).fingerprint(search)
+
+
+def entry_of(trial: FrozenTrial, objectives: Sequence[str] = ()) -> Entry:
+    """The entry of a trial of the Optuna study."""
+    return stored_entry(
+        trial.number,
+        trial.state.name,
+        trial.user_attrs,
+        without_plan(trial.params),
+        list(trial.values) if trial.values is not None else None,
+        trial.datetime_start,
+        trial.datetime_complete,
+        objectives,
+    )

@@ -1,4 +1,4 @@
-"""What a search ran on: versions that may change its numbers."""
+"""The versions of Python and packages that a search ran with: they may change its results."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ PACKAGES = ("bitfront", "torch", "ray", "optuna", "mlflow")
 
 
 def environment() -> dict[str, str]:
+    """Versions by name, for the ledger and MLflow."""
     versions = {f"version.{name}": version_of(name) for name in PACKAGES}
     return {"python": platform.python_version(), "platform": platform.platform(), **versions}
 
 
 def version_of(package: str) -> str:
+    """The installed version of a package, or "unknown"."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

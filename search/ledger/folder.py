@@ -1,4 +1,5 @@
-"""Where searches live: a folder each, found by name, and the lock that keeps drivers apart."""
+"""The folder of a search: where its files are, how it is found by name, and the lock that allows
+one driver at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from bitfront.trainables.files import (
 from bitfront.trainables.text_files import NoSuchFileError, read_json, read_text, whole_path
 
 DEFAULT_HOME = "bitfront-runs"
-# The database of the ledger, as a SQLAlchemy URL: where its password may come from.
+# The environment variable with the URL of the ledger's database, and perhaps its password.
 LEDGER = "BITFRONT_LEDGER"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # What else lies in a home, beside the searches: none of them may be called so.
@@ -37,23 +38,24 @@ HOME_FILES = ("mlartifacts", "mlflow.db", "pretrained", "selections")
 
 
 def is_name(text: str) -> bool:
-    """Whether a search, a trial or a run may be called so: no name leaves its folder."""
+    """Whether this may be the name of a search, a trial or a run: no name leads out of its
+    folder."""
     return NAME.fullmatch(text) is not None
 
 
 def home(given: str | os.PathLike[str] | None = None) -> Path:
-    """`--home`, else BITFRONT_HOME, else ./bitfront-runs."""
+    """The folder of all searches: `--home`, else BITFRONT_HOME, else ./bitfront-runs."""
     chosen = given or os.environ.get("BITFRONT_HOME") or DEFAULT_HOME
     return whole_path(chosen)
 
 
 def stages_folder(root: Path) -> Path:
-    """Where full-precision stages are kept, for all searches of a home."""
+    """Where pretrained networks are kept, for all searches of a home."""
     return within(root, root / "pretrained")
 
 
 def selections_folder(root: Path) -> Path:
-    """Where the work of selectors is kept, for all searches of a home."""
+    """Where the results of selectors are kept, for all searches of a home."""
     return within(root, root / "selections")
 
 
@@ -63,7 +65,7 @@ class SearchFolder:
 
     path: Path
     made: tuple[Path, ...] = field(default=(), compare=False)
-    """what was made for it in this turn, the innermost first"""
+    """the paths that were made for it in this turn, the innermost first"""
 
     @property
     def name(self) -> str:
@@ -79,15 +81,15 @@ class SearchFolder:
 
     @property
     def ledger_file(self) -> Path:
-        """Where the ledger is, for a search that was started on another database."""
+        """The file that names the database of a ledger which is not beside the YAML."""
         return self.path / "ledger.json"
 
     @property
     def ledger_url(self) -> str:
-        """SQLite beside the YAML, unless the search was started on another database."""
+        """The URL of the ledger: SQLite beside the YAML, unless `ledger_file` names a database."""
         file = self.ledger_file
         try:
-            told = read_json(file)
+            content = read_json(file)
         except NoSuchFileError:
             for suffix in ("", "-wal", "-shm", "-journal"):  # SQLite follows links
                 refuse_link(self.path / f"ledger.db{suffix}")
@@ -95,10 +97,10 @@ class SearchFolder:
             if ledger.exists() and not ledger.is_file():  # SQLite waits for a pipe
                 raise UserError(f"{ledger}: damaged: not a file") from None
             return sqlite_url(ledger)
-        stored = told.get("url") if isinstance(told, dict) else None
+        stored = content.get("url") if isinstance(content, dict) else None
         if not isinstance(stored, str):
             raise UserError(f"{file}: damaged: it names no database")
-        # As it was written; anything else may reach another server than it seems to.
+        # Anything but the canonical form may reach another server than it seems to.
         if stored != without_secrets(canonical(stored)):
             raise UserError(f"{file}: damaged: not an address as it is stored")
         named.check("ledger", stored, self.name)
@@ -106,7 +108,8 @@ class SearchFolder:
 
     @property
     def owner(self) -> str | None:
-        """The identity of a search whose ledger is in a database that others may use too."""
+        """The identity of a search whose ledger is in a database that may hold other searches
+        too."""
         return self.identity if self.ledger_file.exists() else None
 
     def set_ledger_url(self, url: str) -> None:
@@ -120,7 +123,8 @@ class SearchFolder:
 
     @property
     def identity(self) -> str:
-        """What tells this search from another of the same name in a shared tracking server."""
+        """A random name that tells this search from others of the same name in shared databases and
+        tracking servers; made when it is first asked for."""
         file = self.path / "identity"
         if not file.exists():
             write_atomically(file, uuid.uuid4().hex[:12])
@@ -135,7 +139,7 @@ class SearchFolder:
         return within(self.path, self.path / "trials" / trial_id)
 
     def forget_trial(self, trial_id: str) -> None:
-        """Drop the checkpoint of a trial that has ended: nothing needs it any more."""
+        """Delete the checkpoint of a trial that has ended."""
         discard(self.trial_folder(trial_id))
 
     @property
@@ -153,19 +157,24 @@ class SearchFolder:
 
     @property
     def driver(self) -> tuple[str, int] | None:
-        """Host and process of the driver that holds the lock now."""
+        """Host and process id of the driver that holds the lock now; None where there is none."""
         if not self.running:
             return None
         try:
-            told = read_json(self.path / "lock")
-            host, pid = told["host"], told["pid"]
-        except (UserError, KeyError, TypeError):  # the lock is there, its holder not yet
+            holder = read_json(self.path / "lock")
+            host, pid = holder["host"], holder["pid"]
+        except (
+            UserError,
+            KeyError,
+            TypeError,
+        ):  # the lock is taken, but its holder is not written yet
             return None
         return (host, pid) if isinstance(host, str) and type(pid) is int and pid > 0 else None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One driver a search. The lock goes with the process, however that ends."""
+        """Hold the lock of the search; UserError where another process has it. The lock ends with
+        the process, however that ends."""
         handle = None
         for _ in range(5):
             handle = self._try_lock()
@@ -181,13 +190,13 @@ class SearchFolder:
             handle.truncate(0)
             handle.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
             handle.flush()
-            # Workers are given these folders; what is in them may have come with the search.
+            # Workers write into these folders, which may have come with a search of somebody else.
             refuse_links(self.path / "trials")
             yield
 
     def _try_lock(self) -> IO[str] | None:
-        """The lock file, held; None where somebody else holds it (who asks `running` does for an
-        instant), or has just taken it along, with a search that never began."""
+        """The locked file; None where another process holds it (`running` does for an instant) or
+        has just deleted it with a search that never began."""
         file = self.lock_file
         with writing(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
@@ -204,7 +213,7 @@ class SearchFolder:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """A folder that cannot be written is the user's to mend."""
+    """Turn an OSError into a UserError about a folder that cannot be written."""
     try:
         yield
     except OSError as error:
@@ -227,6 +236,7 @@ def find(root: Path, name: str) -> SearchFolder:
 
 
 def list_searches(root: Path) -> list[SearchFolder]:
+    """All searches of a home, the one started last at the end."""
     folders = (SearchFolder(file.parent) for file in root.glob("*/search.yaml"))
     return sorted(folders, key=lambda f: _written_at(f.config_file))
 

@@ -1,5 +1,5 @@
-"""The layers a plan decides, kept in the ledger: a plan can be drawn without building its network,
-which takes torch."""
+"""The layers that a plan decides, stored in the ledger, so that a plan can be shown without
+building its network, which takes torch."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.plan import PlanLayer
 from bitfront.trainables.task import Task
 
 
 @dataclass
 class Networks:
-    """Which layers each network of a search has. Networks of other widths share them, so they are
-    kept once."""
+    """The layers of each network of a search. Networks of different widths have the same ones,
+    which are stored once."""
 
     layouts: list[list[PlanLayer]] = field(default_factory=list)
     by_network: dict[str, int] = field(default_factory=dict)
 
     def of(self, task: Task) -> list[PlanLayer] | None:
-        """None where the ledger was written before networks were kept."""
+        """The layers of the task's network; None in a ledger of a version that did not store
+        them."""
         index = self.by_network.get(_key(task))
         return None if index is None else self.layouts[index]
 
     def stages(self, task: Task) -> list[str] | None:
-        """The stage of every layer, for the forms of a plan in the terminal."""
+        """The stage (group of blocks) of every layer."""
         layers = self.of(task)
         return None if layers is None else [layer.stage for layer in layers]
 
     def learn(self, task: Task) -> bool:
-        """True when the network was not known yet."""
+        """Add the network of a task; True when it was not known yet."""
         if _key(task) in self.by_network:
             return False
-        from bitfront.trainables.cost import task_cost_table
-
         layers = [
             PlanLayer(la.name, la.block, la.stage) for la in task_cost_table(task).plan_layers
         ]

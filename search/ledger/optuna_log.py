@@ -1,11 +1,11 @@
-"""Optuna's own log, which tells nothing that a search does not tell itself, is shown to nobody."""
+"""Switches Optuna's own log off: a search reports the same itself."""
 
 from __future__ import annotations
 
 
 def silence() -> None:
-    """Before Optuna is used for anything: it writes a line for every study otherwise, in each
-    process anew. What goes wrong is raised, not logged."""
+    """Set Optuna's log level so that it prints nothing; errors are raised, not logged. Call it in
+    each process before Optuna is used."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)

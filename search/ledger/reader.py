@@ -1,5 +1,5 @@
-"""Reading a ledger while somebody else writes it: no table is made, no lock is kept, and a second
-look reads only what is new."""
+"""Reads a ledger while a driver writes it: makes no table, holds no lock, and a second look reads
+only what is new. Writing is in `ledger`."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from bitfront.search.ledger.records import (
     study_notes,
     study_objectives,
 )
+from bitfront.search.ledger.states import OPTUNA_OPEN
 from bitfront.search.urls import sqlite_path, sqlite_uri, with_driver
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
-# In the head of a SQLite file that has no write-ahead journal.
+# A byte in the header of a SQLite file that has no write-ahead journal.
 ROLLBACK = b"\x01"
-# What a file says that a driver has made but not written to yet.
+# Part of SQLite's error for a file that a driver has made but not written to yet.
 NOT_YET = "no such table"
-OPEN = ("RUNNING", "WAITING")
-# What comes of rows that are not as they were written: wrong types, bad JSON, missing keys.
+# Errors that damaged rows cause: wrong types, bad JSON, missing keys.
 DAMAGED = (
     ValueError,
     TypeError,
@@ -51,16 +51,16 @@ DAMAGED = (
     OverflowError,
     RecursionError,
 )
-# What it says where its journal must be put right.
+# Part of SQLite's error where a journal must be recovered first.
 RECOVERY = "readonly database"
 
 
 class LedgerReader:
-    """The trials of one search as the ledger has them now."""
+    """The trials of one search, as they were at the last `read`."""
 
     def __init__(self, url: str, name: str, objectives: Mapping[str, str] | None = None) -> None:
-        """`objectives`: "max" or "min" of each, in the order values are wanted in; as the ledger
-        has them when not given."""
+        """`objectives` are "max" or "min" by name, in the order in which values are returned; by
+        default the order of the ledger."""
         self.url = url
         self.name = name
         self.objectives = objectives
@@ -77,11 +77,12 @@ class LedgerReader:
 
     @property
     def entries(self) -> list[Entry]:
+        """The trials, in the order in which they started."""
         return list(self._entries.values())
 
     def read(self) -> bool:
-        """Look again; True when something has changed. Nothing is there where the driver has not
-        come to write, or where the ledger was deleted."""
+        """Read what is new; True when something has changed. A ledger that was deleted, or that the
+        driver has not written to yet, has no trials."""
         with self._lock:
             stamp = self._stamp()
             if stamp is not None and stamp == self._seen:
@@ -95,24 +96,24 @@ class LedgerReader:
                 with uncollected():
                     changed = self._read_recovered()
             except database_errors() as error:
-                reason = _reason(error)
+                reason = first_line(error)
                 if NOT_YET in reason:
                     return gone
                 raise UserError(f"the ledger of '{self.name}' cannot be read: {reason}") from None
             except DAMAGED as error:
                 raise UserError(
-                    f"the ledger of '{self.name}' is damaged: {_reason(error)}"
+                    f"the ledger of '{self.name}' is damaged: {first_line(error)}"
                 ) from None
             self._seen = stamp
             return changed or gone
 
     def _read_recovered(self) -> bool:
-        """What a writer left half written when it was killed, SQLite must put right first, which
-        it does for those who may write."""
+        """Read; where a killed writer left a journal, open the file for writing, so that SQLite
+        recovers it."""
         try:
             return self._read()
         except database_errors() as error:
-            if RECOVERY not in _reason(error):
+            if RECOVERY not in first_line(error):
                 raise
         self._recovering = True
         return self._read()
@@ -122,7 +123,7 @@ class LedgerReader:
             study = study_id(query, self.name)
             if study is None:
                 return False
-            if self.reference is None:  # a ledger of a later version may differ in anything
+            if self.reference is None:  # before anything else is read
                 check_ledger_format(study_notes(query, study).get(FORMAT_KEY), self.name)
             found = read_records(query, study, self._last, self._open_trials, plans=False)
             fresh = [r for r in found if self._is_new(r)]
@@ -137,11 +138,11 @@ class LedgerReader:
         for record in fresh:
             self._entries[record.number] = self._entry(record)
             self._last = max(self._last, record.trial_id)
-            if record.state in OPEN:
+            if record.state in OPTUNA_OPEN:
                 self._open_trials.add(record.trial_id)
             else:
                 self._open_trials.discard(record.trial_id)
-        if fresh:  # a ledger of another version is told now, not trial by trial
+        if fresh:  # a ledger of another version is an error now, not when a spec is first used
             _ = self._entries[fresh[0].number].spec
         return bool(fresh)
 
@@ -156,11 +157,11 @@ class LedgerReader:
 
     def _is_new(self, record: Record) -> bool:
         known = self._entries.get(record.number)
-        return known is None or (known.ended is None and record.state not in OPEN)
+        return known is None or (known.ended is None and record.state not in OPTUNA_OPEN)
 
     def _stamp(self) -> tuple[tuple[int, ...], ...] | None:
-        """What changes when a SQLite ledger is written to; () where there is no file, None where
-        only the database can tell."""
+        """Inodes, sizes and times of the files of a SQLite ledger, which change when it is written;
+        () where there is none, None for other databases."""
         path = sqlite_path(self.url)
         if path is None:
             return None
@@ -171,7 +172,7 @@ class LedgerReader:
         )
 
     def _other_file(self, stamp: tuple[tuple[int, ...], ...] | None) -> bool:
-        """The ledger was deleted, and perhaps begun anew."""
+        """Whether the ledger was deleted since, and perhaps made again."""
         return bool(self._seen and (not stamp or stamp[0][0] != self._seen[0][0]))
 
     def _forget(self) -> None:
@@ -180,9 +181,32 @@ class LedgerReader:
         self._last, self._open_trials = 0, set()
 
 
+def read_entries(url: str, name: str) -> list[Entry]:
+    """All trials of a search; may be called while a driver writes."""
+    reader = LedgerReader(url, name)
+    reader.read()
+    return reader.entries
+
+
+@contextmanager
+def ledger_errors(name: str) -> Iterator[None]:
+    """Turn what Optuna raises for a damaged database into a UserError of one sentence."""
+    from optuna.exceptions import OptunaError
+
+    known: tuple[type[Exception], ...] = (OptunaError, *database_errors(), *DAMAGED)
+    try:
+        yield
+    except known as error:
+        cause = error.__cause__ if isinstance(error, OptunaError) and error.__cause__ else error
+        reason = first_line(cause)
+        raise UserError(
+            f"the ledger of '{name}' cannot be read: {type(cause).__name__}: {reason}"
+        ) from error
+
+
 def read_only(url: str) -> str:
-    """The same ledger for SQLAlchemy, opened so that nothing can be written; of SQLite only, others
-    have users and rights for that."""
+    """The URL with which SQLAlchemy opens a SQLite ledger read-only; other databases have users and
+    rights for that."""
     path = sqlite_path(url)
     if path is None:
         return with_driver(url)
@@ -190,8 +214,8 @@ def read_only(url: str) -> str:
 
 
 def _reading_mode(path: Path) -> str:
-    # SQLite looks for a journal in a file of its own, which it cannot make where it may not write;
-    # without one there is nothing to look for.
+    # SQLite needs to make a file for the journal, which it cannot where the folder is read-only;
+    # a database without a journal can be opened as immutable there.
     if os.access(path.parent, os.W_OK) or path.with_name(f"{path.name}-wal").exists():
         return "mode=ro"
     try:
@@ -203,7 +227,7 @@ def _reading_mode(path: Path) -> str:
 
 @contextmanager
 def connected(url: str, writable: bool = False) -> Iterator[Query]:
-    """Statements on a ledger. SQLite, which most are, is spoken to directly: loading SQLAlchemy
+    """A function that runs statements on a ledger. SQLite is used directly: importing SQLAlchemy
     takes longer than reading a thousand trials."""
     path = sqlite_path(url)
     if path is None:
@@ -224,7 +248,7 @@ def _engine(address: str) -> Engine:
 
 
 def database_errors() -> tuple[type[Exception], ...]:
-    """What a database that cannot be read says; asked for when something went wrong."""
+    """The errors of databases; a function, since it imports SQLAlchemy."""
     from sqlalchemy.exc import SQLAlchemyError
 
     return sqlite3.Error, SQLAlchemyError, ImportError
@@ -233,8 +257,8 @@ def database_errors() -> tuple[type[Exception], ...]:
 def _entry(record: Record, name: str, values: list[float] | None, objectives: list[str]) -> Entry:
     try:
         texts = dict(record.known)
-        spec = texts.pop("spec")  # checked when somebody looks
-        # As one text: most of the time of a short one is spent on beginning.
+        spec = texts.pop("spec")  # parsed when it is first read
+        # Parsed as one text: for short ones most of the time is the call.
         known = dict(zip(texts, json.loads(f"[{','.join(texts.values())}]"), strict=True))
         known["spec"] = spec
         when = record.started, record.ended
@@ -257,10 +281,6 @@ def _checked_reference(stored: Any) -> list[float] | None:
 
 def _texts(stored: Any) -> dict[str, str]:
     return {str(key): str(value) for key, value in stored.items()}
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _stat(path: str) -> os.stat_result | None:

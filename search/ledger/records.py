@@ -1,6 +1,5 @@
-"""Optuna's tables as they are read here: all trials with one statement a table, and what is JSON in
-them left as text for those who need it. No Optuna and no SQLAlchemy: their imports take longer than
-a short answer."""
+"""Optuna's tables, read with one statement per table; JSON in them stays text until it is needed.
+Imports neither Optuna nor SQLAlchemy, which would take longer than a short answer."""
 
 from __future__ import annotations
 
@@ -18,28 +17,28 @@ from bitfront.trainables.text_files import check_format
 if TYPE_CHECKING:
     from sqlalchemy.engine import Connection
 
-# Runs a statement with `:named` values, and gives its rows.
+# Runs a statement with `:named` values and returns its rows.
 Query = Callable[[str, Mapping[str, Any]], Iterable[Sequence[Any]]]
 
-# What belongs to a trial: the table, its key (rows are in the order they were written), columns.
+# Tables of what belongs to a trial: name, key (by which rows are in the order of writing), columns.
 PARAMETERS = ("trial_params", "param_id", ["param_name", "param_value", "distribution_json"])
 VALUES = ("trial_values", "trial_value_id", ["objective", "value", "value_type"])
 KNOWN = ("trial_user_attributes", "trial_user_attribute_id", ["key", "value_json"])
 INTERNAL = ("trial_system_attributes", "trial_system_attribute_id", ["key", "value_json"])
 NOT_OF_PLANS = f"AND (param_name NOT LIKE 'plan.%' OR param_name IN {PLAN_SETTINGS})"
-# Databases take so many values in one statement.
+# How many ids a statement may list.
 MOST_OPEN = 500
-# Which format a ledger has, among the notes of its study; version 0.1 wrote none.
+# The user attribute of the study with the format of the ledger; version 0.1 wrote none.
 FORMAT_KEY = "format"
 LEDGER_FORMAT = 1
-# What Optuna calls the names of objectives, and their directions.
+# Optuna's attribute with the names of objectives, and its words for their directions.
 METRIC_NAMES = "study:metric_names"
 MODES = {"MAXIMIZE": "max", "MINIMIZE": "min"}
 INFINITE = {"INF_POS": math.inf, "INF_NEG": -math.inf}
 
 
 class Record(NamedTuple):
-    """One trial."""
+    """The rows of one trial."""
 
     trial_id: int
     number: int
@@ -55,23 +54,25 @@ class Record(NamedTuple):
 
     @property
     def values(self) -> list[float] | None:
-        """By objective."""
+        """The values in the order of the objectives; None where there are none."""
         return [value for _, value in sorted(self.numbered)] or None
 
 
 def query_of(connection: Connection) -> Query:
-    """Statements on a connection of SQLAlchemy's."""
+    """A function that runs statements on a connection of SQLAlchemy."""
     from sqlalchemy import text
 
     return lambda statement, values: connection.execute(text(statement), values)
 
 
 def study_id(query: Query, name: str) -> int | None:
+    """The key of the study of a search; None where there is none."""
     found = query("SELECT study_id FROM studies WHERE study_name = :name", {"name": name})
     return next((row[0] for row in found), None)
 
 
 def study_notes(query: Query, study: int) -> dict[str, Any]:
+    """The user attributes of a study."""
     statement = (
         "SELECT attributes.key, attributes.value_json FROM study_user_attributes AS attributes "
         "WHERE attributes.study_id = :study"
@@ -80,12 +81,13 @@ def study_notes(query: Query, study: int) -> dict[str, Any]:
 
 
 def check_ledger_format(found: Any, name: str) -> None:
+    """Raise UserError where a ledger is of a later format than this version reads."""
     check_format(found, LEDGER_FORMAT, f"the ledger of '{name}'")
 
 
 def study_objectives(query: Query, study: int) -> tuple[list[str], list[str]]:
-    """Names of the objectives, none where they were not written yet, and "max" or "min" of each
-    value of a trial."""
+    """The names of the objectives (none where they are not written yet), and "max" or "min" for
+    each value of a trial."""
     named = query(
         "SELECT attributes.value_json FROM study_system_attributes AS attributes "
         "WHERE attributes.study_id = :study AND attributes.key = :key",
@@ -102,10 +104,10 @@ def study_objectives(query: Query, study: int) -> tuple[list[str], list[str]]:
 def objectives_in_order(
     wanted: Mapping[str, str], names: Sequence[str], modes: Sequence[str]
 ) -> list[str]:
-    """Which objective each value of a trial belongs to: `names` are those the ledger has, `modes`
-    what it was begun with, `wanted` what the search asks for ("max" or "min" of each). Where the
-    two of the ledger contradict each other its beginning counts: version 0.1 wrote the names anew
-    when a YAML named them in another order."""
+    """The objective of each value of a trial. `names` are in the ledger, `modes` ("max" or "min")
+    are those it was begun with, `wanted` are the modes by name of the configuration. Where names
+    and modes contradict each other the modes count: version 0.1 overwrote the names when a YAML had
+    its objectives in another order."""
     if not names:
         names = list(wanted)
     if sorted(names) != sorted(wanted) or sorted(modes) != sorted(wanted.values()):
@@ -123,7 +125,7 @@ def objectives_in_order(
 
 
 def arranged(values: Sequence[float], order: Sequence[str], wanted: Iterable[str]) -> list[float]:
-    """Values of the objectives `order`, in the order `wanted`."""
+    """The values, given in the order `order` of objectives, in the order `wanted`."""
     if len(values) != len(order):
         raise UserError(f"the ledger is damaged: {len(values)} values for {', '.join(order)}")
     named = dict(zip(order, values, strict=True))
@@ -133,11 +135,12 @@ def arranged(values: Sequence[float], order: Sequence[str], wanted: Iterable[str
 def read_records(
     query: Query, study: int, after: int, again: Collection[int], plans: bool = True
 ) -> list[Record]:
-    """The trials of a study with ids greater than `after`, and those of `again`, in order. Without
-    `plans` the levels of plans are left out: every layer has a row, and the spec has them too."""
+    """The trials of a study with ids greater than `after`, and those in `again`, by id. Without
+    `plans` the levels of plans are left out: there is a row per layer, and the spec has them
+    too."""
     wanted = f"trials.study_id = :study AND {_wanted(after, again)}"
-    # First: what belongs to a trial is written before it is there, or has ended. A writer that
-    # comes between two statements then makes a trial look older than it is, never half written.
+    # Read first: what belongs to a trial is written before its row, or before its end. With a write
+    # between two statements a trial looks older than it is, but never incomplete.
     trials = query(
         "SELECT trial_id, number, state, datetime_start, datetime_complete FROM trials "
         f"WHERE {wanted} ORDER BY trial_id",
@@ -150,7 +153,7 @@ def read_records(
 
     def of_trials(source: tuple[str, str, list[str]], chosen: str = "") -> Iterable[Sequence[Any]]:
         table, key, columns = source
-        # By their full names: `key` alone is a word of some databases.
+        # With the table, since `key` alone is a reserved word in some databases.
         named = ", ".join(f"{table}.{column}" for column in ("trial_id", *columns))
         statement = (
             f"SELECT {named} FROM {table} JOIN trials ON trials.trial_id = {table}.trial_id "
@@ -181,19 +184,20 @@ def _wanted(after: int, again: Collection[int]) -> str:
 
 
 def _when(stored: datetime | str | None) -> datetime | None:
-    """SQLite has no times, only text."""
+    """The time; SQLite stores it as text."""
     return datetime.fromisoformat(stored) if isinstance(stored, str) else stored
 
 
 @cache
 def _meaning(distribution: str) -> Callable[[float], Any]:
-    told = json.loads(distribution)
-    if told["name"] == "CategoricalDistribution":
-        choices = told["attributes"]["choices"]
+    """A function from the stored number to the value, for the JSON of a distribution."""
+    parsed = json.loads(distribution)
+    if parsed["name"] == "CategoricalDistribution":
+        choices = parsed["attributes"]["choices"]
         return lambda number: choices[int(number)]
-    return int if told["name"] == "IntDistribution" else float
+    return int if parsed["name"] == "IntDistribution" else float
 
 
 def drawn(record: Record) -> dict[str, Any]:
-    """The values that the numbers of a trial's parameters stand for."""
+    """The parameters of a trial by name, from the numbers that Optuna stores for them."""
     return {name: _meaning(kind)(number) for name, number, kind in record.parameters}

@@ -1,32 +1,42 @@
-"""Optuna's database, with one statement a table for writing a trial and for reading all of them,
-where Optuna has several for every parameter: a plan has many."""
+"""Optuna's database with one statement per table for writing a trial and for reading all of them,
+where Optuna has several per parameter: a plan has many. `open_storage` opens it for a driver."""
 
 from __future__ import annotations
 
 import json
+import time
+import warnings
 from collections.abc import Container, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import sqlalchemy
+import optuna
 from optuna.distributions import distribution_to_json, json_to_distribution
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy import event
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.records import Record, drawn, query_of, read_records
+from bitfront.search.urls import sqlite_path, with_driver
+from bitfront.trainables.errors import UserError, first_line
 
 if TYPE_CHECKING:
+    from optuna.storages import BaseStorage
     from sqlalchemy.orm import Session
+
+OPENING_ATTEMPTS = 50
 
 
 class LedgerStorage(RDBStorage):
-    """Written by one driver, which knows that its parameters fit together. A trial is known by its
-    `id`: an attempt to write it that was cut off may have come through, and is looked for."""
+    """Written by one driver, so that Optuna's checks for other writers are left out. A trial is
+    recognized by its `id`: an attempt to write it may have come through although it failed here."""
 
     def __init__(self, url: str, **kwargs: Any) -> None:
-        # Optuna fills in what stands in braces.
+        # Optuna formats the URL, so braces are doubled.
         super().__init__(url.replace("{", "{{").replace("}", "}}"), **kwargs)
         self._attempted: str | None = None
 
@@ -70,7 +80,7 @@ class LedgerStorage(RDBStorage):
                 return _frozen(
                     read_records(query, study_id, trial_id_greater_than, included_trial_ids)
                 )
-        except sqlalchemy.exc.SQLAlchemyError as error:  # told as Optuna does
+        except SQLAlchemyError as error:  # as Optuna reports it
             raise StorageInternalError("the ledger cannot be read") from error
 
     def _written(self, study_id: int, name: str, session: Session) -> models.TrialModel | None:
@@ -85,7 +95,7 @@ class LedgerStorage(RDBStorage):
 
 
 def _frozen(records: Sequence[Record]) -> list[FrozenTrial]:
-    """The trials, as Optuna builds them. A distribution is the same object in all of them."""
+    """The trials as Optuna's objects. Equal distributions are one object in all of them."""
     distribution = cache(json_to_distribution)
     return [
         FrozenTrial(
@@ -107,7 +117,7 @@ def _frozen(records: Sequence[Record]) -> list[FrozenTrial]:
 
 
 def _rows(trial: FrozenTrial, trial_id: int) -> list[tuple[Any, list[dict[str, Any]]]]:
-    """What a new trial has in each table, as Optuna would write it."""
+    """The rows of a new trial in each table, as Optuna would write them."""
     parameters = [
         {
             "trial_id": trial_id,
@@ -126,3 +136,44 @@ def _rows(trial: FrozenTrial, trial_id: int) -> list[tuple[Any, list[dict[str, A
         (models.TrialUserAttributeModel, known),
         (models.TrialSystemAttributeModel, internal),
     ]
+
+
+def open_storage(url: str) -> BaseStorage:
+    """The storage of the ledger at `url`. SQLite is set up for one writer and many readers;
+    `memory:` is gone with the process."""
+    if url == "memory:":
+        return optuna.storages.InMemoryStorage()
+    url = with_driver(url)
+    options: dict[str, Any] = {}
+    if url.startswith("sqlite"):
+        options = {"connect_args": {"timeout": 60}}
+    else:
+        # A server that was restarted has closed the connections kept for later.
+        options = {"pool_pre_ping": True}
+    for attempt in range(OPENING_ATTEMPTS):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                storage = LedgerStorage(url, engine_kwargs=options)
+            break
+        except (SQLAlchemyError, ImportError, RuntimeError) as error:
+            reason = first_line(error)
+            # Another process, perhaps a reader, is making the tables of a new ledger now.
+            race = isinstance(error, IntegrityError) or "already exists" in reason
+            if not race or attempt + 1 == OPENING_ATTEMPTS:
+                raise UserError(f"the ledger cannot be opened: {reason}") from None
+            time.sleep(0.1)
+    path = sqlite_path(url)
+    if path is not None:
+        # A write-ahead journal lets many read while one writes, but needs memory shared by all of
+        # them, which a network disk does not have.
+        there = network_disk(path.parent) is not None
+        journal, synchronous = ("DELETE", "FULL") if there else ("WAL", "NORMAL")
+
+        @event.listens_for(storage.engine, "connect")
+        def set_pragmas(connection: Any, record: Any) -> None:
+            connection.execute(f"PRAGMA journal_mode={journal}")
+            connection.execute(f"PRAGMA synchronous={synchronous}")
+
+        storage.engine.dispose()
+    return optuna.storages.get_storage(storage)

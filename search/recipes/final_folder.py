@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bitfront.search.ledger.folder import write_atomically
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.files import write_atomically
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.text_files import read_json
 

@@ -1,24 +1,20 @@
-"""What the pruned layers of a packed network keep."""
+"""Masks of a packed network: which weights its pruned layers keep."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bitfront.trainables import packed
 from bitfront.trainables.errors import UserError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from bitfront.trainables.plan import binary_layers, plan_layers
 
 
 def layer_masks(checkpoint: Path) -> tuple[dict[str, NDArray[np.bool_]], str]:
-    """By planned layer, True where a weight is kept; and what the network is called."""
-    import torch
-
-    from bitfront.trainables import packed
-    from bitfront.trainables.plan import binary_layers, plan_layers
-
+    """Masks by planned layer, True where a weight is kept; and a title with model and method."""
     model, spec, _ = packed.load(checkpoint)
     planned = binary_layers(spec.plan, plan_layers(model, spec.task.binarize))
     masks = {}
@@ -29,7 +25,7 @@ def layer_masks(checkpoint: Path) -> tuple[dict[str, NDArray[np.bool_]], str]:
 
 
 def pruned_masks(checkpoint: Path) -> tuple[dict[str, NDArray[np.bool_]], str]:
-    """Only of layers that have lost a weight."""
+    """The masks of those layers that have lost a weight, and the title."""
     masks, title = layer_masks(checkpoint)
     pruned = {name: mask for name, mask in masks.items() if not mask.all()}
     if not pruned:

@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 
 from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.recipes.final_training import FinalResult
 from bitfront.search.recipes.finals import FinalTraining, note_finals
-from bitfront.search.recipes.recipe import FinalResult, Recipe
-from bitfront.search.results.results import stored_config
-from bitfront.search.tracking.runs import deliver_extras
+from bitfront.search.recipes.recipe import Recipe
+from bitfront.search.results.stored import stored_config
+from bitfront.search.tracking.extra_runs import deliver_extras
 
 
 def search_of(recipe: Recipe, root: Path) -> SearchFolder | None:

@@ -1,4 +1,5 @@
-"""A finished trial trained again from the ledger, outside Ray, and compared with what it was."""
+"""Replay: a finished trial trained again from the ledger, without Ray, and compared with its
+record."""
 
 from __future__ import annotations
 
@@ -7,15 +8,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import list_searches, stages_folder
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import Results
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.tasks import Metric
+from bitfront.trainables.metrics import Metric
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.network import device_from_resources
+from bitfront.trainables.training.parts import search_data
+from bitfront.trainables.training.pretraining import PretrainedCache
 
 
 @dataclass
 class ReplayReport:
+    """How a replayed trial compares with its record; `values` are recorded and replayed quality."""
+
     search: str
     trial: str
     epochs: int
@@ -58,7 +68,7 @@ class ReplayReport:
 
 
 def find_trial(root: Path, text: str) -> tuple[Results, Entry]:
-    """`SEARCH/TRIAL`, or a trial id looked for in every search."""
+    """The trial named `SEARCH/TRIAL`, or by its id alone among all searches."""
     name, _, trial = text.rpartition("/")
     folders = [f for f in list_searches(root) if not name or f.name == name]
     if name and not folders:
@@ -85,14 +95,8 @@ def replay_trial(
     data_dir: str | None = None,
     note: Callable[[str], None] | None = None,
 ) -> ReplayReport:
-    import torch
-
-    from bitfront.trainables.training.loop import Training
-    from bitfront.trainables.training.network import device_from_resources
-    from bitfront.trainables.training.parts import search_data
-    from bitfront.trainables.training.pretraining import StageCache
-
-    if entry.state != "complete":
+    """Train a complete trial again, as the search did, and compare every epoch's metrics."""
+    if entry.state != TrialState.COMPLETE:
         raise UserError(f"trial {entry.id} is {entry.state}: only a complete one can be replayed")
     threads = max(1, int(results.config.resources.cpus))
     torch.set_num_threads(threads)
@@ -101,8 +105,8 @@ def replay_trial(
         task = spec.task.model_copy(update={"data_dir": data_dir})
         spec = spec.model_copy(update={"task": task})
     device = device_from_resources(results.config.resources.whole_gpus)
-    stages = StageCache(stages_folder(results.folder.path.parent))
-    training = Training(spec, *search_data(spec.task), device, stages=stages)
+    stages = PretrainedCache(stages_folder(results.folder.path.parent))
+    training = Training(spec, *search_data(spec.task), device, pretrained=stages)
     quality = results.config.quality
     compared = ["train_loss", *(metric.name for metric in results.config.kind.metrics)]
     while not training.done:

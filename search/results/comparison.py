@@ -12,6 +12,7 @@ from bitfront.search.front import (
     hypervolume,
     hypervolume_share,
 )
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import Results, ideal_point
 from bitfront.trainables.errors import UserError
 
@@ -77,7 +78,7 @@ class Comparison:
                 "dataset": results.config.task.dataset,
                 "model": results.config.task.model.name,
                 "epochs": results.config.task.epochs,
-                "trials": results.counts()["complete"],
+                "trials": results.counts()[TrialState.COMPLETE],
                 "front": len(results.front),
                 "hypervolume": hypervolume(values, self.reference, self.objectives),
                 "hypervolume_share": hypervolume_share(

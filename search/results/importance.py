@@ -1,26 +1,30 @@
-"""What the quality of a search's trials depended on, by Optuna's estimate (fANOVA): a forest is
-fitted to the finished trials, and the variance of what it predicts is shared out."""
+"""How much of the variance of the quality each setting explains (fANOVA, Hutter, Hoos and
+Leyton-Brown 2014, as Optuna implements it): a random forest is fitted to the finished trials, and
+the variance of its prediction is split among the settings."""
 
 from __future__ import annotations
 
 import warnings
 from typing import Any
 
-from bitfront.dashboards.view import SearchView, TrialView
 from bitfront.search.ledger.optuna_log import silence
+from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.view import SearchView, TrialView
 
 LEAST_TRIALS = 10
-# The forest grows no wiser from more of them, only slower.
+# More trials make the forest slower and hardly better.
 MOST_TRIALS = 250
 
 
 def importances(view: SearchView) -> dict[str, float]:
-    """Shares that add up to 1, of all that every finished trial has: drawn settings, the method,
-    the letter of every layer. None where there is too little to tell."""
+    """The share of every setting that all finished trials have (sampled settings, the method, the
+    level of every layer); they add up to 1. Empty where there are too few trials."""
     import optuna
 
     silence()
-    finished = [t for t in view.trials if t.state == "complete" and view.quality.name in t.values]
+    finished = [
+        t for t in view.trials if t.state == TrialState.COMPLETE and view.quality.name in t.values
+    ]
     if len(finished) < LEAST_TRIALS:
         return {}
     step = -(-len(finished) // MOST_TRIALS)
@@ -46,12 +50,14 @@ def importances(view: SearchView) -> dict[str, float]:
 
 
 def _settings(trial: TrialView, view: SearchView) -> dict[str, Any]:
+    """Method, sampled settings and the level of every layer of a trial."""
     layers = view.layers_of(trial)
     letters = {f"plan: {la.name}": p for la, p in zip(layers, trial.plan, strict=True)}
     return {"method": trial.method, **trial.params, **letters}
 
 
 def _distribution(values: list[Any]) -> Any:
+    """An Optuna distribution that holds these values."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
     if all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):

@@ -8,10 +8,12 @@ from typing import Any
 
 from bitfront.search.config.schema import PaperRow, PaperSpec, SearchConfig
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.results.results import OWN_SHARE, Results
+from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.labels import OWN_SHARE
+from bitfront.search.results.results import Results
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.metrics import Metric
 from bitfront.trainables.models import MODELS
-from bitfront.trainables.tasks import Metric
 
 # Further apart in cost, two networks are not compared: ours is shown without a difference.
 SAME_COST = 5.0
@@ -43,7 +45,7 @@ class PaperComparison:
         near ones, or without a cost, the best."""
         pool = self.ours.front
         if row.where:
-            pool = [e for e in self.ours.entries if e.state == "complete"]
+            pool = [e for e in self.ours.entries if e.state == TrialState.COMPLETE]
         matching = [
             e
             for e in pool
@@ -107,7 +109,7 @@ class PaperComparison:
                 "model": config.task.model.model_dump(),
                 "epochs": config.task.epochs,
                 "metric": paper.metric,
-                "trials": self.ours.counts()["complete"],
+                "trials": self.ours.counts()[TrialState.COMPLETE],
             },
             "rows": self.rows(),
         }

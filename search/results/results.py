@@ -1,119 +1,45 @@
-"""A search read back: its finished trials, their front, its state. No torch, no Ray."""
+"""A search read back from its ledger: its trials, its front, its state. Imports neither torch nor
+Ray. What figures are drawn from is in `figure_data` and `view`."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from bitfront.dashboards.figures.front import FrontPoint, Labels
-from bitfront.dashboards.figures.pairs import PairPoint
-from bitfront.search.config.bounds import REFERENCE_FACTOR
 from bitfront.search.config.known import COSTS, METRICS
-from bitfront.search.config.mistakes import first_mistake
-from bitfront.search.config.schema import SEARCH_FORMAT, SearchConfig
-from bitfront.search.config.space import build_space
+from bitfront.search.config.schema import SearchConfig
 from bitfront.search.front import Front, Objective, hypervolume, hypervolume_share
 from bitfront.search.garbage import uncollected
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import SearchFolder, is_name, list_searches
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.networks import Networks
 from bitfront.search.ledger.reader import LedgerReader
 from bitfront.search.ledger.records import arranged
-from bitfront.search.results.settings import settings_of
+from bitfront.search.ledger.states import ENDED, TrialState
+from bitfront.search.results.labels import COST_LABELS, ONE_NETWORK, OWN_SHARE
+from bitfront.search.results.old_ledgers import as_meant, restate
+from bitfront.search.results.stored import stored_config
 from bitfront.search.session.early_stopping import StoppingReport, report
 from bitfront.search.session.repeats import merged, probabilities
-from bitfront.trainables.errors import UserError, did_you_mean, quoted
+from bitfront.trainables.errors import UserError, did_you_mean
+from bitfront.trainables.metrics import Metric
 from bitfront.trainables.registry import is_count
-from bitfront.trainables.tasks import Metric
-from bitfront.trainables.text_files import MOST_YAML_BYTES, check_format, load_yaml, read_text
-
-COST_LABELS = {
-    "flops": "FLOPs, MixBin convention",
-    "flops_pct": "FLOPs, MixBin convention, % of the dearest FP network",
-    "flops_own_pct": "FLOPs, MixBin convention, % of the same network in FP",
-    "ops64": "OPs, Bi-Real convention (binary / 64)",
-    "bops": "bit operations",
-    "bytes": "bytes of the packed checkpoint",
-    "parameters": "parameters",
-}
-# The same where a search has one network.
-ONE_NETWORK = "FLOPs, MixBin convention, % of FP"
-OWN_SHARE = "flops_own_pct"
-
-
-# At the beginning of a line: a key of the search itself.
-FORMAT_LINE = re.compile(r"^bitfront_search:", re.MULTILINE)
-
-
-def newest_readable(root: Path) -> SearchFolder | None:
-    """The newest search whose YAML can be read; of damaged ones alone, the newest."""
-    searches = list_searches(root)
-    for folder in reversed(searches):
-        try:
-            stored_config(folder)
-            return folder
-        except UserError:
-            continue
-    return searches[-1] if searches else None
-
-
-def stored_config(folder: SearchFolder) -> SearchConfig:
-    file = folder.config_file
-    text = read_text(file, MOST_YAML_BYTES, stored=True)
-    # Version 0.1 wrote no format, and left 1e5 without quotes where it was a text.
-    old = FORMAT_LINE.search(text) is None
-    data, _ = load_yaml(text, str(file), plain=old, fault="damaged: not valid YAML")
-    if not isinstance(data, dict):
-        raise UserError(f"{file}: damaged: not a mapping of keys")
-    check_format(data.get("bitfront_search"), SEARCH_FORMAT, f"{file}: the search")
-    try:
-        config = SearchConfig.model_validate(data)
-    except ValidationError as error:
-        path, told = first_mistake(error, data)
-        reason = f"{'.'.join(map(str, path))}: {told}"
-        raise UserError(f"{file}: damaged, or of another version: {reason}") from None
-    wrong = _unknown_name(config)
-    if wrong is not None:
-        raise UserError(f"{file}: damaged, or of another version: {wrong}")
-    return config
-
-
-def _unknown_name(config: SearchConfig) -> str | None:
-    """What everything that shows a search relies on, without building its space."""
-    if not is_name(config.name):
-        return f"{quoted(config.name)} is no name of a search"
-    try:
-        known = {metric.name for metric in config.kind.metrics}
-    except UserError as error:
-        return error.message
-    unknown = (set(config.objectives) - known - set(COSTS)) | (set(config.limits) - set(COSTS))
-    if unknown:
-        return f"{quoted(min(unknown))} is no metric or cost"
-    if not set(config.objectives) & known:
-        return "no metric among its objectives"
-    if config.paper is not None and config.paper.metric not in known:
-        return f"{quoted(config.paper.metric)} is no metric"
-    return None
 
 
 def _check_trials(entries: list[Entry], config: SearchConfig) -> None:
-    """Every trial has the numbers its search is about."""
+    """Raise a UserError where a trial lacks a cost or an objective."""
     metrics = {name for name in config.objectives if name not in COSTS}
     costs = {"flops", "flops_pct", "parameters"} | (set(config.objectives) - metrics)
     for entry in entries:
         wrong = None
         if not costs <= set(entry.costs) or entry.costs["flops_pct"] <= 0:
             wrong = "costs"
-        elif entry.state == "complete" and not metrics <= set(entry.metrics):
+        elif entry.state == TrialState.COMPLETE and not metrics <= set(entry.metrics):
             wrong = "metrics"
-        elif entry.state == "complete" and (
+        elif entry.state == TrialState.COMPLETE and (
             entry.values is None or len(entry.values) != len(config.objectives)
         ):
             wrong = "values"
@@ -125,7 +51,8 @@ def _check_trials(entries: list[Entry], config: SearchConfig) -> None:
 
 
 def _checked_reference(reference: list[float] | None, config: SearchConfig) -> list[float]:
-    """What hypervolumes are measured from: worse than a perfect network in everything."""
+    """The reference point of hypervolumes; a UserError unless it is worse than a perfect network in
+    every objective."""
     objectives = config.front_objectives
     if reference is None:
         raise UserError(f"the ledger of '{config.name}' is damaged: it has no reference point")
@@ -146,14 +73,16 @@ class Results:
     entries: list[Entry]
     reference: list[float]
     points: list[Entry]
-    """one for every setting that was finished: its first trial, with means over its seeds"""
+    """one for every finished setting: its first trial, with means over its seeds"""
     front: list[Entry]
+    """the non-dominated points"""
     networks: Networks = field(default_factory=Networks)
     environment: dict[str, str] = field(default_factory=dict)
-    """of the last driver that worked on it"""
+    """versions and machine of the driver that worked on it last"""
 
     @classmethod
     def of(cls, folder: SearchFolder) -> Results:
+        """The results of the search in this folder."""
         config = stored_config(folder)
         reader = LedgerReader(folder.ledger_url, config.name, config.objectives)
         with uncollected():
@@ -164,8 +93,9 @@ class Results:
     def from_reader(
         cls, folder: SearchFolder, config: SearchConfig, reader: LedgerReader
     ) -> Results:
+        """The results of a ledger that has been read; a UserError where it is damaged."""
         reference = [0.0] * len(config.objectives)
-        if reader.entries or reader.reference:  # neither: stopped before the first trial
+        if reader.entries or reader.reference:  # neither where it ended before its first trial
             _check_trials(reader.entries, config)
             reference = _checked_reference(reader.reference, config)
         config = as_meant(config, reader.entries)
@@ -182,7 +112,7 @@ class Results:
         entries: list[Entry],
         reference: list[float],
     ) -> Results:
-        """Points trained with several seeds count with their means."""
+        """The results of these trials; trials of one setting are one point, with their means."""
         objectives = config.front_objectives
         front = Front(objectives)
         points = {entry.id: entry for entry in merged(entries, objectives)}
@@ -211,16 +141,18 @@ class Results:
 
     @property
     def front_values(self) -> list[list[float]]:
+        """The objectives of every point of the front."""
         return [entry.values for entry in self.front if entry.values is not None]
 
     @property
     def hypervolume(self) -> float:
+        """The hypervolume in the units of the objectives."""
         return hypervolume(self.front_values, self.reference, self.config.front_objectives)
 
     @property
     def hypervolume_share(self) -> float:
-        """The hypervolume as a share of the box between the reference and a perfect, free
-        network."""
+        """The hypervolume as a share of the box between the reference and a perfect network that
+        costs nothing."""
         if not self.front:
             return 0.0
         ideal = ideal_point(self.config)
@@ -229,40 +161,46 @@ class Results:
         )
 
     def counts(self) -> dict[str, int]:
+        """How many trials are in each state."""
         found = Counter(entry.state for entry in self.entries)
-        return {s: found[s] for s in ("complete", "pruned", "failed", "running", "waiting")}
+        return {s: found[s] for s in TrialState}
 
     def failures(self) -> dict[str, int]:
-        return dict(Counter(e.failure or "error" for e in self.entries if e.state == "failed"))
+        """How many trials failed, by reason."""
+        return dict(
+            Counter(e.failure or "error" for e in self.entries if e.state == TrialState.FAILED)
+        )
 
     @property
     def state(self) -> str:
+        """running, interrupted or complete."""
         return "running" if self.folder.running else self.state_without_driver
 
     @property
     def state_without_driver(self) -> str:
-        """What the search is once nobody works on it."""
-        ended = sum(e.state in ("complete", "pruned", "failed") for e in self.entries)
-        open_trials = any(e.state == "running" for e in self.entries)
+        """interrupted or complete: the state of the search once its driver has ended."""
+        ended = sum(e.state in ENDED for e in self.entries)
+        open_trials = any(e.state == TrialState.RUNNING for e in self.entries)
         if open_trials or (ended < self.config.search.trials and not self.space_exhausted):
             return "interrupted"
         return "complete"
 
     @property
     def space_exhausted(self) -> bool:
+        """Whether the sampler found no further point within the limits."""
         return (self.folder.path / "exhausted").exists()
 
     @property
     def different_trials(self) -> int | None:
-        """Of an exhausted space: how many there are within the limits; None where nobody knows."""
+        """The number of points of an exhausted space within the limits; None where unknown."""
         try:
             return int((self.folder.path / "exhausted").read_text(encoding="utf-8"))
         except (OSError, ValueError):  # empty where the space was too large to list
             return None
 
     def find(self, trial: str) -> Entry:
-        """A trial by its id, an unambiguous start of it, or its number (`t12`); the name of its run
-        in MLflow or of its recipe will do."""
+        """The trial with this id, the start of an id, this number (`t12`), or this name of a run in
+        MLflow or of a recipe; a UserError where there is none or more than one."""
         trial = (trial.split() or [""])[0].removeprefix(f"{self.config.name}-")
         if trial.startswith("t") and is_count(trial[1:]):
             number = int(trial[1:])
@@ -277,6 +215,7 @@ class Results:
         raise UserError(f"search '{self.config.name}' has no trial '{trial}', {hint}")
 
     def as_json(self) -> dict[str, Any]:
+        """The front as `bitfront front --json` prints it."""
         names = list(self.config.objectives)
         return {
             "search": self.config.name,
@@ -290,10 +229,11 @@ class Results:
         }
 
     def status_json(self) -> dict[str, Any]:
+        """The search as `bitfront status --json` prints it."""
         state, trials = self.state, self.counts()
         if state != "running":  # the trials of a driver that is gone wait for the next one
-            trials["waiting"] += trials["running"]
-            trials["running"] = 0
+            trials[TrialState.WAITING] += trials[TrialState.RUNNING]
+            trials[TrialState.RUNNING] = 0
         return {
             "search": self.config.name,
             "state": state,
@@ -309,7 +249,7 @@ class Results:
 
     @property
     def stopping(self) -> StoppingReport | None:
-        """What early stopping did in this search."""
+        """What early stopping did; None where the search has none."""
         spec = self.config.search.early_stopping
         if spec is None:
             return None
@@ -324,21 +264,20 @@ class Results:
         return (max if quality.maximize else min)(found, default=None)
 
     def quality_and(self, cost: str) -> tuple[list[list[float]], list[Objective]]:
-        """The front's points in quality and that cost, and which way each is better."""
+        """(quality, cost) of every point of the front, and both as objectives."""
         quality = self.config.quality
         points = [[e.metrics[quality.name], e.costs[cost]] for e in self.front]
         return points, [Objective(quality.name, quality.maximize), Objective(cost, False)]
 
     @property
     def full_flops(self) -> float:
-        """The flops that all percentages of a search are of: its dearest network in full
-        precision. Every trial knows it."""
-        # A count of whole operations, which the division may miss by its last bit.
+        """The flops of the dearest full-precision network, of which `flops_pct` is a percentage."""
+        # Rounded: the division may miss the whole number by its last bit.
         return round(max(100 * e.costs["flops"] / e.costs["flops_pct"] for e in self.entries))
 
     @property
     def one_network(self) -> bool:
-        """Whether a share of the dearest network and of a trial's own one are the same."""
+        """Whether the dearest network is the network of every trial."""
         return all(math.isclose(e.costs["flops_pct"], e.costs[OWN_SHARE]) for e in self.entries)
 
     @property
@@ -348,177 +287,47 @@ class Results:
 
     @property
     def cost_name(self) -> str:
-        """The cost on the figure's axis: the first objective that is one."""
+        """The cost on the axis of figures: the first objective that is a cost."""
         return next((o for o in self.config.objectives if o in COST_LABELS), "flops")
 
     @property
     def shown_cost(self) -> str:
-        """The same in the unit of the axis: flops in percent."""
-        return "flops_pct" if self._in_percent else self.cost_name
+        """The name of the cost in the unit of the axis: flops are shown in percent."""
+        return "flops_pct" if self.in_percent else self.cost_name
 
     def label_of(self, cost: str) -> str:
-        """A cost on an axis."""
+        """The label of a cost on an axis."""
         return ONE_NETWORK if cost == "flops_pct" and self.one_network else COST_LABELS[cost]
-
-    def figure_points(self) -> list[FrontPoint]:
-        front = {entry.id: entry for entry in self.front}
-        cost, quality = self.cost_name, self.figure_quality
-        in_percent = self._in_percent
-        told = {cost, *(["flops_pct"] if in_percent else [])}
-        told |= {OWN_SHARE} if self.one_network else set()
-        return [
-            FrontPoint(
-                trial=e.id,
-                method=e.spec.method,
-                plan=e.spec.plan,
-                accuracy=e.metrics[quality.name],
-                cost=e.costs[cost],
-                cost_pct=e.costs["flops_pct"] if in_percent else None,
-                on_front=e.id in front,
-                extra={
-                    **{k: _plain(v) for k, v in e.costs.items() if k not in told},
-                    **_certainty(front.get(e.id, e), quality, self.config.quality),
-                },
-                settings=settings_of(e),
-                drawn={name: value for name, value in e.drawn.items() if name != "method"},
-                seeds=e.seeds,
-            )
-            for e in self.points
-            if quality.name in e.metrics
-        ]
-
-    def pair_points(self) -> tuple[list[PairPoint], list[str]]:
-        """Every finished trial in all objectives, shares in percent, and what those are called."""
-        kind, names = self.config.kind, list(self.config.objectives)
-        metrics = {m.name: m for m in kind.metrics}
-        labels = [metric_label(metrics[n]) if n in metrics else self.label_of(n) for n in names]
-        scale = [100.0 if n in metrics and metrics[n].share else 1.0 for n in names]
-        on_front = {entry.id for entry in self.front}
-        told = {point.trial: point.told for point in self.figure_points()}
-        return [
-            PairPoint(
-                e.id,
-                tuple(s * v for s, v in zip(scale, e.values, strict=True)),
-                e.id in on_front,
-                told.get(e.id, e.id),
-            )
-            for e in self.points
-            if e.values is not None
-        ], labels
-
-    def figure_labels(self) -> Labels:
-        quality = self.figure_quality
-        return {
-            "accuracy_label": metric_label(quality),
-            "cost_label": self.label_of(self.shown_cost),
-            "share": quality.share,
-            "maximize": quality.maximize,
-            "budgets": self.budgets(),
-        }
-
-    def budgets(self) -> list[tuple[str, float]]:
-        """Limits on the cost of the figure's axis, in its unit: (name, value)."""
-        shown = self.shown_cost
-        found = []
-        for name in dict.fromkeys((shown, self.cost_name)):
-            limit = self.config.limits.get(name)
-            if limit is None or limit.max is None or (name != shown and not self.entries):
-                continue
-            value = limit.max if name == shown else 100 * limit.max / self.full_flops
-            found.append((f"limit: {name} {limit.max:g}", value))
-        return found
 
     @property
     def figure_quality(self) -> Metric:
-        """What a figure shows beside the cost: a search for the least loss of a classifier shows
-        its accuracy."""
+        """The metric on the quality axis of figures: accuracy, where a search minimizes the loss of
+        a classifier."""
         quality = self.config.quality
         return quality if quality.share else self.config.kind.quality
 
     @property
-    def _in_percent(self) -> bool:
+    def in_percent(self) -> bool:
+        """Whether figures show the cost as a share of the dearest network."""
         return self.cost_name in ("flops", "flops_pct")
 
 
-# --- ledgers of version 0.1 -----------------------------------------------------------------------
-# Their `flops_pct` is of each trial's own network, which is `flops_own_pct` now.
-
-
-def as_meant(config: SearchConfig, entries: Iterable[Entry]) -> SearchConfig:
-    """The configuration of a search that bitfront 0.1 began, in the words of today: an objective or
-    a limit on `flops_pct` was on what is `flops_own_pct` now; with one network it is the same."""
-    several = any(name.startswith("model.") for name in config.space)
-    if not several or not any(e.restated or OWN_SHARE not in e.costs for e in entries):
-        return config
-
-    def renamed(keys: dict[str, Any]) -> dict[str, Any]:
-        return {OWN_SHARE if k == "flops_pct" else k: v for k, v in keys.items()}
-
-    named = {key: renamed(getattr(config, key)) for key in ("objectives", "limits")}
-    return config.model_copy(update=named)
-
-
 def config_to_continue(folder: SearchFolder) -> SearchConfig:
-    """The stored configuration, as it was meant when the search was begun."""
+    """The stored configuration, with the names of costs that version 0.1 used translated."""
     config = stored_config(folder)
     if "flops_pct" not in {*config.objectives, *config.limits}:
         return config
     return Results.of(folder).config
 
 
-def restate(config: SearchConfig, entries: Sequence[Entry], reference: Sequence[float]) -> None:
-    """Give trials that have only a share of their own network that of the dearest one."""
-    if all(OWN_SHARE in entry.costs for entry in entries):
-        return
-    full = _full_flops(config, entries, reference)
-    for entry in entries:
-        entry.restate(full)
-
-
-def _full_flops(
-    config: SearchConfig, entries: Sequence[Entry], reference: Sequence[float]
-) -> float:
-    """Of the dearest network in full precision, for a ledger that does not say: from the reference
-    point; of an only network from any trial; else the space is built again."""
-    names = list(config.objectives)
-    if "flops" in names and any(reference):
-        return round(reference[names.index("flops")] / REFERENCE_FACTOR)
-    own = (e.costs.get(OWN_SHARE, e.costs["flops_pct"]) for e in entries)
-    tried = max(100 * e.costs["flops"] / share for e, share in zip(entries, own, strict=True))
-    if not any(name.startswith("model.") for name in config.space):
-        return round(tried)
-    return build_space(config).full_flops
-
-
-# --------------------------------------------------------------------------------------------------
-
-
-def metric_label(metric: Metric) -> str:
-    return f"validation {metric.label}{', %' if metric.share else ''}"
-
-
-def _plain(value: float) -> str:
-    """Counts in full."""
-    return str(int(value)) if float(value).is_integer() else f"{value:.6g}"
-
-
-def _certainty(point: Entry, quality: Metric, measured: Metric) -> dict[str, str]:
-    """`measured` is what spread and confidence are of; a figure may show another metric."""
-    found = {"seeds": str(point.seeds)}
-    if point.own_spread is not None and quality.name == measured.name:
-        found["spread"] = quality.number(point.own_spread)
-    if point.confidence is not None:
-        found["sure %"] = f"{100 * point.confidence:.0f}"
-    return found
-
-
 def ideal_point(config: SearchConfig) -> list[float]:
-    """A perfect network that costs nothing."""
+    """The objectives of a perfect network that costs nothing."""
     ideal = {metric.name: metric.ideal for metric in config.kind.metrics}
     return [ideal.get(name, 0.0) for name in config.objectives]
 
 
 def point_json(entry: Entry) -> dict[str, Any]:
+    """A point of the front as `bitfront front --json` prints it."""
     return {
         "trial": entry.id,
         "number": entry.number,

@@ -1,5 +1,5 @@
-"""What tells the trials of a search apart besides method and plan: the settings that were drawn, by
-short names, the network's own (width, depth) first."""
+"""The sampled settings of trials besides method and plan, under short names; those of the network
+(width, depth) first."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from bitfront.search.ledger.entry import Entry
 
 NETWORK = "model."
-# Of the settings in the name of a run: more than a list of runs shows.
+# Characters of settings in the name of an MLflow run: its list of runs shows no more.
 LONGEST = 48
 
 
 def settings_of(entry: Entry) -> dict[str, str]:
-    """Everything drawn for a trial but method and plan: `width`, `lr`, ... and its value as text.
-    Parameters of methods share a name: a trial has one method."""
+    """Value as text by short name (`width`, `lr`) of the settings sampled for a trial, besides
+    method and plan. A trial has one method: parameters of different methods may share a name."""
     named = _named(entry.drawn, entry.spec.method)
     return {head: text_of(entry.drawn[name]) for name, head in named.items()}
 
 
 def _named(drawn: Mapping[str, Any], method: str) -> dict[str, str]:
-    """Short names, by whole name: the last part where no other setting has the same one."""
+    """Short name by full name: the last part, where no other setting has the same last part."""
     names = sorted((n for n in drawn if n != "method"), key=lambda n: not n.startswith(NETWORK))
     own = [n for n in names if n.startswith(f"{method}.")]
     others = [n for n in names if n not in own]
@@ -32,30 +32,32 @@ def _named(drawn: Mapping[str, Any], method: str) -> dict[str, str]:
 
 
 def _last(name: str) -> str:
+    """The part of a name behind its last dot."""
     return name.rpartition(".")[2]
 
 
 def text_of(value: Any) -> str:
+    """A value as text, numbers in three digits."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def columns(rows: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
-    """The settings of several trials, a column each; a dash where one does not concern a trial."""
+    """The settings of several trials by column; a dash where a trial does not have one."""
     heads = list(dict.fromkeys(head for row in rows for head in row))
     return {head: [row.get(head, "-") for row in rows] for head in heads}
 
 
 def varying(rows: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
-    """Those columns that tell some of the trials apart."""
+    """The columns in which trials differ."""
     return {head: cells for head, cells in columns(rows).items() if len(set(cells)) > 1}
 
 
 def in_a_line(settings: Mapping[str, str], longest: int | None = None) -> str:
-    """`width=8 lr=0.02`; with `longest` as many whole ones as that leaves room for."""
-    told = ""
+    """`width=8 lr=0.02`; with `longest` only as many settings as fit into so many characters."""
+    line = ""
     for head, text in settings.items():
-        longer = f"{told} {head}={text}".strip()
+        longer = f"{line} {head}={text}".strip()
         if longest is not None and len(longer) > longest:
-            return f"{told} …".strip()
-        told = longer
-    return told
+            return f"{line} …".strip()
+        line = longer
+    return line

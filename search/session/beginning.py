@@ -1,5 +1,5 @@
-"""A search that never began leaves nothing: what a turn made before the first trial is undone when
-it ends there, and a search without trials may still become another one."""
+"""Undoing a turn that ended before the first trial: a search that never began leaves nothing
+behind, and a search without trials may still change its configuration."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.reader import read_entries
+from bitfront.search.ledger.storage import open_storage
+from bitfront.search.ledger.study import forget_study
+from bitfront.search.tracking.extra_runs import forget_search_run
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.files import write_atomically
 
 if TYPE_CHECKING:
     from bitfront.search.config.schema import SearchConfig
@@ -17,30 +22,26 @@ if TYPE_CHECKING:
 
 
 def missing_folders(folder: Path) -> list[Path]:
-    """Those that have to be made for it, the innermost first."""
+    """The folders that have to be made for this one, the innermost first."""
     return [path for path in (folder, *folder.parents) if not path.exists()]
 
 
 def has_trials(folder: SearchFolder) -> bool:
-    """Whether the ledger of a search has any; a ledger that cannot be read is an error."""
-    from bitfront.search.ledger.ledger import read_entries
-
+    """Whether a search has a trial; a ledger that cannot be read is an error."""
     return folder.exists and bool(read_entries(folder.ledger_url, folder.name))
 
 
 def forget_former(config: SearchConfig, folder: SearchFolder) -> None:
-    """Before a search without trials gets another configuration: its study goes, and its run in
-    MLflow, where an older version made one before the first trial."""
-    from bitfront.search.ledger.ledger import forget_study, open_storage
-    from bitfront.search.tracking.runs import forget_search_run
-
+    """Delete the study of a search without trials before it gets another configuration, and its run
+    in MLflow: version 0.1 made one before the first trial."""
     forget_study(open_storage(folder.ledger_url), folder.name)
     if config.tracking.enabled:
         forget_search_run(config, folder)
 
 
 class Beginning:
-    """What there was before this turn. To be made, and undone, under the folder's lock."""
+    """What the folder of a search held before this turn. Made and undone under the folder's
+    lock."""
 
     def __init__(self, folder: SearchFolder) -> None:
         self.folder = folder
@@ -58,7 +59,7 @@ class Beginning:
     def _had_trials(self) -> bool:
         try:
             return has_trials(self.folder)
-        except UserError:  # nobody can tell: everything stays
+        except UserError:  # unknown: everything stays
             return True
 
     @property
@@ -67,11 +68,9 @@ class Beginning:
         return bool(self.ledger.entries) if self.ledger is not None else self._before
 
     def undo(self) -> None:
-        """Remove what was made since. What cannot be removed is left: the turn has ended with a
-        word about something else."""
+        """Remove what was made since. What cannot be removed stays: the turn ends with another
+        message already."""
         if self.ledger is not None:
-            from bitfront.search.ledger.ledger import forget_study
-
             forget_study(self.ledger.storage, self.folder.name)
         with contextlib.suppress(OSError):
             for path in self.folder.path.iterdir():

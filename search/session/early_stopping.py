@@ -1,5 +1,5 @@
-"""When to give up a trial: its place among the others at the same fraction of their training,
-ranked the way a front is. Ray calls it through `schedulers`."""
+"""Early stopping: a trial is stopped for its rank among the others at the same fraction of their
+training, ranked as a front is. Ray calls it through `cluster/scheduler.py`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from bitfront.search.config.known import COSTS
 from bitfront.search.config.schema import EarlyStoppingSpec
 from bitfront.search.front import Objective, layers
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.states import TrialState
 from bitfront.trainables.methods import METHODS
 
 Row = Mapping[str, float]
@@ -18,20 +19,21 @@ Row = Mapping[str, float]
 
 @dataclass
 class Rung:
-    """Trials that have come to one fraction of their training."""
+    """The trials that have reached one fraction of their training, with their values there."""
 
     ids: list[str] = field(default_factory=list)
     values: list[list[float]] = field(default_factory=list)
 
     def add(self, trial_id: str, values: list[float]) -> None:
+        """Add a trial, unless it is there already."""
         if trial_id not in self.ids:
             self.ids.append(trial_id)
             self.values.append(values)
 
 
 class EarlyStopping:
-    """Decides at rungs, which are fractions of a trial's own schedule. A trial is compared with
-    those of the same family only: soft and hard quantizers learn at different paces."""
+    """Decides at rungs, which are fractions of a trial's own schedule. Trials are compared within a
+    family of methods only: soft and hard quantizers learn at different speeds."""
 
     def __init__(self, spec: EarlyStoppingSpec, objectives: Sequence[Objective]) -> None:
         self.spec = spec
@@ -39,12 +41,12 @@ class EarlyStopping:
         self._rungs: dict[tuple[str, float], Rung] = {}
 
     def remember(self, entry: Entry) -> None:
-        """Count a trial of an earlier turn at this search."""
+        """Add a trial of an earlier turn to its rungs."""
         for row in entry.history:
             self._arrive(entry, row)
 
     def gives_up(self, entry: Entry, row: Row) -> float | None:
-        """The rung at which the trial ranks too low to go on; None when it may go on."""
+        """The rung at which the trial ranks too low and is stopped; None when it goes on."""
         arrived = self._arrive(entry, row)
         if arrived is None:
             return None
@@ -58,12 +60,12 @@ class EarlyStopping:
         return share
 
     def is_control(self, entry: Entry) -> bool:
-        """Whether the trial runs to its end whatever its rank: a fixed share of all, by their
-        ids, from which the price of stopping the others is estimated."""
+        """Whether the trial runs to its end whatever its rank. Control trials are a fixed share of
+        all, chosen by id; from them the loss by stopping the others is estimated."""
         return int(entry.id, 16) % 1000 < 1000 * self.spec.control
 
     def _arrive(self, entry: Entry, row: Row) -> tuple[float, Rung] | None:
-        """Enter the trial at the rung this epoch is, if it is one."""
+        """The rung of this epoch with the trial added to it; None where the epoch is no rung."""
         epochs = entry.spec.task.epochs
         for share in self.spec.rungs:
             at = rung_epoch(share, epochs)
@@ -78,7 +80,7 @@ class EarlyStopping:
         return None
 
     def _is_extreme(self, rung: Rung, trial_id: str) -> bool:
-        """Whether no other trial is cheaper, or none is dearer: the ends of the front stay."""
+        """Whether no other trial is cheaper, or none dearer: the ends of the front are kept."""
         own = rung.ids.index(trial_id)
         for axis, objective in enumerate(self.objectives):
             costs = [values[axis] for values in rung.values]
@@ -89,17 +91,19 @@ class EarlyStopping:
 
 
 def rung_epoch(share: float, epochs: int) -> int:
-    """The first epoch at which so much of the training is done; rounding errors are no epoch."""
+    """The first epoch by which this share of the training is done, but for rounding errors."""
     return math.ceil(share * epochs - 1e-9)
 
 
 def family(entry: Entry) -> str:
+    """The family of the trial's method."""
     return METHODS.get(entry.spec.method).family
 
 
 def ranking(values: Sequence[Sequence[float]], objectives: Sequence[Objective]) -> list[int]:
-    """Indices from best to worst: by layers of the front, within one by the room a point has
-    on the cost axis (the last objective), the loneliest first."""
+    """Indices from best to worst: by non-dominated layers, and within a layer by the distance of
+    the two neighbours on the cost axis (the last objective), the most isolated point first, as
+    NSGA-II does by crowding distance (Deb et al., 2002, doi:10.1109/4235.996017)."""
     ranked: list[int] = []
     for layer in layers(values, objectives):
         by_cost = sorted(layer, key=lambda i: values[i][-1])
@@ -112,7 +116,7 @@ def ranking(values: Sequence[Sequence[float]], objectives: Sequence[Objective]) 
 
 @dataclass(frozen=True)
 class StoppingReport:
-    """What early stopping did, and what it is thought to have cost."""
+    """What early stopping did, with an estimate of what it lost."""
 
     stopped: int
     epochs_trained: int
@@ -127,14 +131,17 @@ class StoppingReport:
 
     @property
     def saved(self) -> float:
+        """The share of epochs that were not trained."""
         return 1 - self.epochs_trained / self.epochs_in_full if self.epochs_in_full else 0.0
 
     @property
     def front_points_lost(self) -> float | None:
-        """Expected number of front points among the stopped trials, from the control trials."""
+        """The expected number of front points among the stopped trials, from the control trials;
+        None where none of them would have been stopped."""
         return self.stopped * self.spared_on_front / self.spared if self.spared else None
 
     def sentence(self) -> str:
+        """The report in a sentence."""
         text = f"{self.stopped} trials stopped early, {100 * self.saved:.0f} % of the epochs saved"
         taus = [f"{t:.2f} at {100 * share:.0f} %" for share, t in sorted(self.tau.items())]
         if taus:
@@ -152,14 +159,14 @@ def report(
     entries: Iterable[Entry],
     front: set[str],
 ) -> StoppingReport:
-    """From the trials of a search, as the ledger has them."""
+    """The report on the trials of a search; `front` are the ids on its front."""
     rule = EarlyStopping(spec, objectives)
-    ended = [e for e in entries if e.state in ("complete", "pruned")]
-    control = [e for e in ended if e.state == "complete" and rule.is_control(e)]
+    ended = [e for e in entries if e.state in (TrialState.COMPLETE, TrialState.STOPPED)]
+    control = [e for e in ended if e.state == TrialState.COMPLETE and rule.is_control(e)]
     spared = [e for e in control if "would_stop_at" in e.metrics]
     quality = next(o for o in objectives if o.name not in COSTS)
     return StoppingReport(
-        stopped=sum(e.state == "pruned" for e in ended),
+        stopped=sum(e.state == TrialState.STOPPED for e in ended),
         epochs_trained=sum(len(e.history) for e in ended),
         epochs_in_full=sum(e.spec.task.epochs for e in ended),
         control=len(control),
@@ -172,6 +179,7 @@ def report(
 def _correlations(
     spec: EarlyStoppingSpec, quality: Objective, control: list[Entry]
 ) -> dict[float, float]:
+    """Kendall's tau of the quality at each rung and at the end, over the control trials."""
     from scipy.stats import kendalltau
 
     found = {}

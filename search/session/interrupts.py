@@ -1,8 +1,8 @@
-"""Ctrl-C, SIGTERM and a terminal that closes end every verb in the same way, whenever they come.
+"""Makes ctrl-C, SIGTERM and a closing terminal end every verb in the same way, whenever they come.
 
-A KeyboardInterrupt alone does not: Python drops what is raised while an object is deleted, which
-happens within imports, and Ray aborts when its start is interrupted. So what was asked for is noted
-too, and waits where it must."""
+A KeyboardInterrupt alone can get lost: Python drops exceptions that are raised while an object is
+deleted, which happens within imports, and Ray aborts when its start is interrupted. So a request to
+end is also stored in a flag, and delayed where it must be."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ from contextlib import contextmanager
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# `timeout` sends to us and to our group, a closing terminal's kernel and shell both send: what
-# follows within this time is the same request.
+# `timeout` signals the process and its group, and a closing terminal makes both kernel and shell
+# send a signal: signals within this time are one request.
 ECHO_SECONDS = 1.0
 
-_asked = threading.Event()  # a KeyboardInterrupt was raised, and may have got lost
-_told = threading.Event()  # any of the signals came
+_asked = threading.Event()  # a KeyboardInterrupt was raised and may have got lost
+_signalled = threading.Event()  # any of the signals came
 _inside = False
-_heard = -ECHO_SECONDS
+_last_signal = -ECHO_SECONDS
 _error: BaseException | None = None
-_broken_off = False  # by ourselves: that signal is nobody's request
+_broken_off = False  # the signal was sent by `break_off`, not by a user
 _terminals: list[int] = []
 
 
 @contextmanager
 def ending_gently() -> Iterator[None]:
-    """Any of the signals is a KeyboardInterrupt within, even where it was ignored when we were
-    started: shells do that to ctrl-C for what runs in the background. Only a SIGHUP that is ignored
-    stays so, which is what `nohup` is for."""
-    global _inside, _heard, _error, _broken_off
+    """Within this context any of the signals raises KeyboardInterrupt, even where it was ignored
+    when the process was started, as shells do with ctrl-C for background jobs. Only an ignored
+    SIGHUP stays ignored, which is what `nohup` is for."""
+    global _inside, _last_signal, _error, _broken_off
     if _inside:
         yield
         return
 
     def lost(unraisable: Any) -> None:
-        if not issubclass(unraisable.exc_type, KeyboardInterrupt):  # that one is noted
-            told(unraisable)
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):  # which is in the flag
+            hook(unraisable)
 
     _asked.clear()
-    _told.clear()
-    told, sys.unraisablehook = sys.unraisablehook, lost
+    _signalled.clear()
+    hook, sys.unraisablehook = sys.unraisablehook, lost
     try:
         with handlers_restored() as former:
             if _in_main_thread():
-                _inside, _heard, _error = True, -ECHO_SECONDS, None
+                _inside, _last_signal, _error = True, -ECHO_SECONDS, None
                 _broken_off = False
                 _terminals[:] = [number for number in (0, 1, 2) if _is_terminal(number)]
                 signal.signal(signal.SIGINT, _interrupt)
@@ -60,7 +60,7 @@ def ending_gently() -> Iterator[None]:
                     signal.signal(signal.SIGHUP, _terminate)
             yield
     finally:
-        sys.unraisablehook = told
+        sys.unraisablehook = hook
         _asked.clear()
         if _in_main_thread():
             _inside = False
@@ -73,8 +73,8 @@ def _interrupt(number: int, frame: Any) -> None:
 
 
 def _terminate(number: int, frame: Any) -> None:
-    """A ctrl-C within. Its handler is called, not the signal sent: Ray blocks that one in its jobs.
-    Within Tune that handler is Tune's."""
+    """Do what ctrl-C does, by calling its handler (Tune's while Tune runs). SIGINT is not sent,
+    since Ray blocks it in its jobs."""
     if number == signal.SIGHUP:
         _let_go_of_terminals()
     handler = signal.getsignal(signal.SIGINT)
@@ -86,21 +86,21 @@ def _terminate(number: int, frame: Any) -> None:
 
 
 def _fresh() -> bool:
-    """Whether a signal is a request of its own. Raises what `break_off` has for the main thread."""
-    global _heard, _error
+    """Whether a signal is a new request. Raises the error that `break_off` left for this thread."""
+    global _last_signal, _error
     if _error is not None:
         error, _error = _error, None
         raise error
     now = time.monotonic()
-    if now - _heard < ECHO_SECONDS:
+    if now - _last_signal < ECHO_SECONDS:
         return False
-    _heard = now
-    _told.set()
+    _last_signal = now
+    _signalled.set()
     return True
 
 
 def _let_go_of_terminals() -> None:
-    """Whatever is written to a terminal that was closed would be an error."""
+    """Redirect output to /dev/null: writing to a closed terminal would be an error."""
     with contextlib.suppress(OSError):
         nowhere = os.open(os.devnull, os.O_RDWR)
         for number in _terminals:
@@ -116,18 +116,18 @@ def _is_terminal(number: int) -> bool:
 
 
 def obey() -> None:
-    """Raise KeyboardInterrupt again, if one was raised within `ending_gently` and got lost."""
+    """Raise KeyboardInterrupt again where one was raised within `ending_gently` and got lost."""
     if _asked.is_set():
         raise KeyboardInterrupt
 
 
 def asked_to_end() -> bool:
-    """Whether a signal asked us to end."""
-    return _told.is_set()
+    """Whether a signal asked this process to end."""
+    return _signalled.is_set()
 
 
 def break_off(error: BaseException) -> bool:
-    """Raise `error` in the main thread, from another one. False where nobody there expects it."""
+    """Raise `error` in the main thread, from another one. False outside of `ending_gently`."""
     global _error, _broken_off
     ident = threading.main_thread().ident
     if not _inside or ident is None:
@@ -139,7 +139,7 @@ def break_off(error: BaseException) -> bool:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """The first of the signals waits for the end of this; the second one does not."""
+    """Delay the first signal to the end of this context; a second one is handled at once."""
     came: list[tuple[int, float]] = []
 
     def hold(number: int, frame: Any) -> None:
@@ -163,15 +163,15 @@ def held_back() -> Iterator[None]:
 
 @contextmanager
 def handlers_restored() -> Iterator[dict[int, Any]]:
-    """The signals do again in the end what they did before, which is told: Ray and Tune leave
-    handlers of their own."""
+    """Restore the handlers of the signals at the end, since Ray and Tune leave their own; yields
+    the handlers by signal."""
     former: dict[int, Any] = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         yield former
     finally:
         if _in_main_thread():
             for number, handler in former.items():
-                if handler is not None:  # not Python's
+                if handler is not None:  # installed from C, cannot be restored
                     signal.signal(number, handler)
 
 
@@ -189,9 +189,9 @@ def _in_main_thread() -> bool:
 
 @contextmanager
 def acknowledged(say: Callable[[], None]) -> Iterator[None]:
-    """`say` is called within an instant of the first signal that asks the process to end. Its
-    handler may have to wait: Python calls it between two lines of the main thread, which may be
-    deep in the start of Ray, and `held_back` keeps it waiting on purpose."""
+    """Call `say` at once when a signal asks the process to end. The handler itself may run later:
+    Python calls it between two instructions of the main thread, which may be inside the start of
+    Ray, and `held_back` delays it."""
     if not _in_main_thread():
         yield
         return
@@ -211,12 +211,12 @@ def acknowledged(say: Callable[[], None]) -> Iterator[None]:
 
 
 def _listen(signals: socket.socket, say: Callable[[], None]) -> None:
-    """Python writes the number of every signal it handles."""
-    told = False
+    """Call `say` at the first signal; Python writes the number of each one to the socket."""
+    said = False
     while number := signals.recv(1):
         if number[0] in SIGNALS and not _broken_off:
             _asked.set()  # Tune's own handler does not
-            _told.set()
-            if not told:
+            _signalled.set()
+            if not said:
                 say()
-            told = True
+            said = True

@@ -13,7 +13,9 @@ from bitfront.search.cluster import head
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.folder import SearchFolder, writing
-from bitfront.search.results.results import Results, stored_config
+from bitfront.search.pictures import Pictures
+from bitfront.search.results.results import Results
+from bitfront.search.results.stored import stored_config
 from bitfront.search.session.beginning import Beginning, forget_former
 from bitfront.search.session.interrupts import asked_to_end, ending_gently
 from bitfront.search.session.preparation import check_places, check_same, differences
@@ -41,8 +43,7 @@ class Shown:
 
     line: StatusLine
     progress: Callable[[Session], Progress]
-    pictures: Callable[[Results], Artifacts]
-    """writes the pictures of a search into its folder; the files by name"""
+    pictures: Pictures
     lost: Callable[[str, str], None]
     """is called with an error and the name of the search when Ray is gone"""
     conclude: Callable[[Results, bool], None]
@@ -125,8 +126,8 @@ def _drive(
     line.wait("preparing the search")
     tracker = None
     if config.tracking.enabled:
-        tracker = Tracker(config, folder.identity, folder.path.parent)
-    space = settle(config, space, folder, address, line.say, line)
+        tracker = Tracker(config, folder.identity, folder.path.parent, shown.pictures)
+    space = settle(config, space, folder, address, line.say, line, shown.pictures)
     first = start_points(space)
     if warm_start is not None:
         first += carried_points(warm_start, space)
@@ -223,7 +224,7 @@ def summarize(folder: SearchFolder, shown: Shown) -> tuple[Artifacts, str]:
         results = Results.of(folder)
         about = results.config, results.entries, results.front, results.hypervolume_share
         note = note_of(*about)
-        artifacts = shown.pictures(results)
+        artifacts = shown.pictures.of_search(results)
         note = note_of(*about, picture=SMALL_FRONT in artifacts)
     except (Exception, KeyboardInterrupt) as error:
         shown.line.say(f"pictures were not made: {type(error).__name__}: {error}")

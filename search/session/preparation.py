@@ -21,11 +21,11 @@ from bitfront.search.ledger.folder import (
     stages_folder,
     writing,
 )
-from bitfront.search.results.results import stored_config
+from bitfront.search.results.stored import stored_config
 from bitfront.search.session.beginning import has_trials, missing_folders
 from bitfront.search.session.session import check_storage
 from bitfront.search.session.status_line import StatusLine
-from bitfront.search.tracking.runs import fetch_artifact, tracking_uri
+from bitfront.search.tracking.store import fetch_artifact, tracking_uri
 from bitfront.search.urls import canonical, redacted, with_whole_path, without_secrets
 from bitfront.spaces.space import Space
 from bitfront.trainables.data import DATASETS, load_train

@@ -1,5 +1,5 @@
-"""A dry run: how large the space is, how much of it the limits allow, what trials cost and how
-long the search will take. Trains a few steps at most, and none before a rehearsal."""
+"""A preview of a search: the size of its space, the share that the limits allow, the range of every
+cost, and the time it will take, from a few timed steps. Its text is made in `bitfront.terminal`."""
 
 from __future__ import annotations
 
@@ -9,23 +9,33 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from bitfront.search.config.bounds import cost_bounds, extreme_specs, feasible_share
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.session.eta import START_SECONDS
 from bitfront.spaces.space import Space
-from bitfront.trainables.task import PretrainSpec, TrialSpec
+from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.data import DATASETS
+from bitfront.trainables.settings import PretrainSpec
+from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.training.distillation import make_loss
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.network import Network
+from bitfront.trainables.training.parts import search_data
 
 if TYPE_CHECKING:
     from bitfront.search.session.rehearsal import Rehearsal
 
 TIMED_STEPS = 8
-# What a search that starts may spend on knowing how long it takes: flops (multiply-adds) of steps
-# that are timed, about a second on a CPU core.
+# The most that `quick_estimate` may train: flops (multiply-adds), about a second on a CPU core.
 QUICK_FLOPS = 1e10
 
 
 @dataclass
 class Preview:
+    """What is known of a search before it starts."""
+
     search: str
     points: float | None
     feasible_share: float
@@ -33,7 +43,7 @@ class Preview:
     costs: dict[str, tuple[float, float]]
     full_flops: float
     trial_seconds: tuple[float, float] | None
-    """None where nothing was timed, as before a rehearsal: that takes the data"""
+    """of the cheapest and the dearest; None where nothing was timed, which would need the data"""
     concurrent: int
     trials: int
     stage_epochs: list[int]
@@ -53,8 +63,7 @@ class Preview:
 
 
 def preview_search(config: SearchConfig, space: Space, timed: bool = True) -> Preview:
-    from bitfront.trainables.cost import task_cost_table
-
+    """The preview of a search; without `timed` no step is trained, and nothing is known of time."""
     size = space.size()
     specs = extreme_specs(space)
     by_cost = sorted(specs, key=lambda spec: task_cost_table(spec.task).totals(spec.plan)["ops64"])
@@ -91,11 +100,8 @@ def slots_here(config: SearchConfig) -> int:
 
 
 def quick_estimate(config: SearchConfig, space: Space) -> tuple[float | None, int]:
-    """(seconds of one trial, how many run at once); None where timing a few steps would take long
-    itself, or where trials run on GPUs, which this process has none of."""
-    from bitfront.trainables.cost import task_cost_table
-    from bitfront.trainables.data import DATASETS
-
+    """Seconds of one trial and how many run at once. The seconds are None where timing a few steps
+    would take long itself, or where trials run on GPUs, which this process does not have."""
     slots = slots_here(config)
     if config.resources.whole_gpus or not DATASETS.get(config.task.dataset).embedded:
         return None, slots
@@ -103,7 +109,7 @@ def quick_estimate(config: SearchConfig, space: Space) -> tuple[float | None, in
     by_cost = sorted(specs, key=lambda spec: task_cost_table(spec.task).totals(spec.plan)["ops64"])
     chosen = by_cost[0], by_cost[-1]
     work = sum(
-        # two rounds of steps, each forwards and twice as much backwards
+        # Two rounds of steps; a backward pass takes twice as much as a forward pass.
         6 * TIMED_STEPS * s.task.batch_size * task_cost_table(s.task).totals(s.plan)["flops"]
         for s in chosen
     )
@@ -113,20 +119,13 @@ def quick_estimate(config: SearchConfig, space: Space) -> tuple[float | None, in
 
 
 def _full(spec: TrialSpec, epochs: int) -> TrialSpec:
-    """The full-precision stage of that many epochs."""
-    task = spec.task.model_copy(update={**spec.task.stage_settings, "epochs": epochs})
+    """The pretraining in full precision of that many epochs, as a trial."""
+    task = spec.task.model_copy(update={**spec.task.pretraining_settings, "epochs": epochs})
     return TrialSpec(task=task, plan="F" * len(spec.plan))
 
 
 def trial_seconds(spec: TrialSpec, config: SearchConfig) -> float:
-    """What the trial itself would take here, from a few steps of it and one validation."""
-    import torch
-
-    from bitfront.trainables.training.distillation import make_loss
-    from bitfront.trainables.training.loop import Training
-    from bitfront.trainables.training.network import Network
-    from bitfront.trainables.training.parts import search_data
-
+    """Seconds that the trial would take on this machine, from a few steps and one validation."""
     torch.set_num_threads(max(1, int(config.resources.cpus)))
     task = spec.task.model_copy(update={"pretrain": PretrainSpec()})
     spec = spec.model_copy(update={"task": task})

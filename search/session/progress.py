@@ -1,4 +1,5 @@
-"""What a session tells while trials run. What people see of it is made in `bitfront.terminal`."""
+"""The interface between a running session and what people see of it, which is made in
+`bitfront.terminal`."""
 
 from __future__ import annotations
 
@@ -11,16 +12,16 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Who is told how a session gets on."""
+    """Gets every change of a session."""
 
     def wait(self, text: str) -> None:
-        """From now on this is what is being done."""
+        """Show what is being done from now on."""
 
     def say(self, text: str) -> None:
-        """Something to know once."""
+        """Print a message."""
 
     def expect(self, trial_seconds: float | None, slots: int) -> None:
-        """How long a trial is expected to take, and how many run at once."""
+        """Take an estimate of the seconds of a trial, and how many run at once."""
 
     def start(self) -> None:
         """Trials run from now on."""

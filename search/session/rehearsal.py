@@ -1,5 +1,6 @@
 """A rehearsal: the whole search with made-up accuracies, through the real ledger, sampler, limits,
-early stopping, repeats and rows of a paper. Seconds instead of days, and nothing is trained."""
+early stopping, repeats and rows of a paper. It takes seconds and trains nothing. Its text is made
+in `bitfront.terminal`."""
 
 from __future__ import annotations
 
@@ -11,9 +12,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bitfront.search.config.known import measured_at_end
 from bitfront.search.config.schema import PaperRow, SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.paper import SAME_COST, PaperComparison
 from bitfront.search.results.results import Results
 from bitfront.search.session.early_stopping import rung_epoch
@@ -25,15 +28,15 @@ from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.selectors import Selection, SelectionSpec
 
-# Trials at once, unless the search allows fewer: not this machine's number, so that a rehearsal
-# tells everybody the same.
+# Trials at once, unless the search allows fewer: not the number of this machine, so that a
+# rehearsal has the same outcome everywhere.
 WORKERS = 4
-# A made-up learning curve has so many points and those where trials are compared.
+# Points of a made-up learning curve, besides the rungs of early stopping.
 CURVE_POINTS = 12
-# How much of the way from chance to perfect, in full precision and for nothing at all.
+# The made-up accuracy as a share of the way from chance to perfect: of a network in full precision,
+# and of one without any cost.
 BEST, WORST = 0.85, 0.25
 POINT_SPREAD, SEED_SPREAD = 0.01, 0.005
-MEASURED_AT_END = "val_robust_autoattack"
 
 
 @dataclass(frozen=True)
@@ -49,28 +52,30 @@ class Rehearsal:
     """What would happen to the trials of a search."""
 
     trials: int
-    """that would run"""
+    """how many would run"""
     asked: int
+    """the budget of trials"""
     exhausted: bool
     """whether nothing new was left before the budget was spent"""
     distinct: int | None
-    """different trials there are within the limits; None: more than anybody would list"""
+    """how many different trials satisfy the limits; None where the space is too large to list"""
     complete: int
     stopped: int
     failed: int
     repeats: int
     """trials that repeat a point with another seed"""
     refused_by_limits: int
-    """points that were proposed and are no trials"""
+    """how many proposed points broke a limit"""
     known: int
-    """points that were proposed again"""
+    """how many proposed points were trials already"""
     front: int
     made_up_selectors: list[str] = field(default_factory=list)
     rows: int = 0
-    """of a paper"""
+    """how many rows of a paper the search has"""
     unanswered: list[Unanswered] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
+        """The rehearsal as `bitfront preview --rehearse --json` prints it."""
         labels = [row.label for row in self.unanswered]
         reasons = [asdict(row) for row in self.unanswered]
         return {**asdict(self), "unanswered": labels, "unanswered_rows": reasons}
@@ -82,9 +87,10 @@ def rehearse(
     failures: float = 0.0,
     ended: Callable[[Session], None] = lambda session: None,
 ) -> Rehearsal:
-    """Play the search to its end; `failures` is the share of trials that fail, `ended` is called
-    after each. The same for the same configuration, and nothing is left on disk."""
-    # Checkpoints of trials that are none must not be looked for where those of others are.
+    """The outcome of the search with made-up accuracies. `failures` is the share of trials that
+    fail; `ended` is called after each trial. The same configuration has the same outcome, and
+    nothing is left on disk."""
+    # Without the shared storage: there are no checkpoints, and none must be deleted there.
     config = config.model_copy(update={"storage": None})
     seed = config.search.seed
     made_up = sorted({spec.selector for spec in needed(config, space)})
@@ -108,13 +114,13 @@ def _report(session: Session, results: Results, made_up: list[str]) -> Rehearsal
         trials=len(ledger.entries),
         asked=config.search.trials,
         exhausted=ledger.exhausted,
-        distinct=None if ledger.listed is None else len(ledger.listed),
-        complete=ledger.count("complete"),
-        stopped=ledger.count("pruned"),
-        failed=ledger.count("failed"),
+        distinct=None if ledger.proposals.listed is None else len(ledger.proposals.listed),
+        complete=ledger.count(TrialState.COMPLETE),
+        stopped=ledger.count(TrialState.STOPPED),
+        failed=ledger.count(TrialState.FAILED),
         repeats=len(ledger.entries) - ledger.explored,
-        refused_by_limits=ledger.refused["limits"],
-        known=ledger.refused["known"],
+        refused_by_limits=ledger.proposals.refused["limits"],
+        known=ledger.proposals.refused["known"],
         front=len(results.front),
         made_up_selectors=made_up,
         rows=len(rows),
@@ -122,12 +128,12 @@ def _report(session: Session, results: Results, made_up: list[str]) -> Rehearsal
     )
 
 
-# --- what is made up ------------------------------------------------------------------------------
+# --- made-up results ------------------------------------------------------------------------------
 
 
 def made_up_selection(spec: SelectionSpec) -> Selection:
-    """An order of layers where a selector would train a network and look at it: any, and the same
-    for the same selector."""
+    """A random order of layers in place of one that a selector would get by training; the same for
+    the same selector."""
     layers = [layer.name for layer in task_cost_table(spec.task).plan_layers]
     order = list(range(len(layers)))
     random.Random(spec.fingerprint()).shuffle(order)
@@ -136,7 +142,7 @@ def made_up_selection(spec: SelectionSpec) -> Selection:
 
 @dataclass
 class Curves:
-    """Made-up learning curves: dearer networks are better, points and seeds differ by chance."""
+    """Made-up learning curves: dearer networks are better; points and seeds differ at random."""
 
     config: SearchConfig
     space: Space
@@ -154,6 +160,7 @@ class Curves:
         self._full = max(costs["flops"] for costs in self.space.full_costs()) or 1.0
 
     def rows(self, entry: Entry) -> list[dict[str, Any]]:
+        """The results of a trial, a row per reported epoch."""
         seed = self.config.search.seed
         of_point = random.Random(f"{seed}/{entry.point}")
         of_trial = random.Random(f"{seed}/{entry.id}/{entry.spec.seed}")
@@ -167,7 +174,7 @@ class Curves:
         return rows
 
     def _epochs(self, epochs: int) -> list[int]:
-        """Those a trial reports: the last, some before, and where it is compared with others."""
+        """The epochs that a trial reports: the last, some before it, and the rungs."""
         stopping = self.config.search.early_stopping
         rungs = {rung_epoch(share, epochs) for share in stopping.rungs} if stopping else set()
         some = {math.ceil(epochs * i / CURVE_POINTS) for i in range(1, CURVE_POINTS + 1)}
@@ -178,7 +185,7 @@ class Curves:
         learned = min(max(learned + rng.gauss(0, SEED_SPREAD), 0.01), 0.99)
         row: dict[str, Any] = {"epoch": epoch}
         for name, (chance, ideal) in self._ranges.items():
-            if name != MEASURED_AT_END or epoch == last:
+            if name not in measured_at_end() or epoch == last:
                 row[name] = chance + learned * (ideal - chance)
         return row
 
@@ -189,7 +196,7 @@ class Curves:
 def _unanswered(
     rows: Sequence[PaperRow], results: Results, ledger: Ledger, made_up: Sequence[str]
 ) -> list[Unanswered]:
-    """Rows without a trial of ours, or whose nearest one is too far away to be compared."""
+    """The rows without a trial of ours, or whose nearest trial has too different a cost."""
     if not rows:
         return []
     comparison = PaperComparison(results)
@@ -214,33 +221,34 @@ def _cost(entry: Entry) -> float:
 
 
 def _why_none(row: PaperRow, comparison: PaperComparison, ledger: Ledger) -> str:
-    """Why no trial answers a row, as far as a listing of the space tells."""
+    """Why no trial answers a row; precise where the space is small enough to be listed."""
 
-    def told(keys: Iterable[str], entry: Entry | None = None) -> str:
+    def described(keys: Iterable[str], entry: Entry | None = None) -> str:
         pairs = [(k, row.where[k] if entry is None else comparison.value(entry, k)) for k in keys]
         return ", ".join(f"{key} {value}" for key, value in pairs)
 
     def unlike(entry: Entry) -> list[str]:
         return [k for k, value in row.where.items() if comparison.value(entry, k) != value]
 
-    ran = [e for e in ledger.entries.values() if e.state == "complete"]
+    ran = [e for e in ledger.entries.values() if e.state == TrialState.COMPLETE]
     if not ran:
         return "no trial is complete"
-    if ledger.every_entry is None or ledger.listed is None:
+    if ledger.proposals.every_entry is None or ledger.proposals.listed is None:
         never = set(row.where).intersection(*(unlike(e) for e in ran))
         wanted = [k for k in row.where if k in never] or row.where
-        return f"none of the {len(ran)} complete trials has {told(wanted)}"
-    answering = {entry.id for entry, _ in ledger.every_entry if not unlike(entry)}
+        return f"none of the {len(ran)} complete trials has {described(wanted)}"
+    answering = {entry.id for entry, _ in ledger.proposals.every_entry if not unlike(entry)}
     if not answering:
-        nowhere = set(row.where).intersection(*(unlike(e) for e, _ in ledger.every_entry))
+        nowhere = set(row.where).intersection(*(unlike(e) for e, _ in ledger.proposals.every_entry))
         wanted = [k for k in row.where if k in nowhere] or row.where
-        return f"no point of the space has {told(wanted)}"
-    if not answering & set(ledger.listed):
+        return f"no point of the space has {described(wanted)}"
+    if not answering & set(ledger.proposals.listed):
         return "the limits forbid it"
     twin = next((e for e in ran if e.id in answering), None)
     if twin is not None:
-        return f"the same network is trained once, for {told(unlike(twin), twin)}"
+        return f"the same network is trained once, for {described(unlike(twin), twin)}"
     ended = next((e for e in ledger.entries.values() if e.id in answering), None)
     if ended is not None:
         return f"its trial is {ended.state}"
-    return f"not among the {len(ran)} complete trials: {len(ledger.listed)} different ones exist"
+    distinct = len(ledger.proposals.listed)
+    return f"not among the {len(ran)} complete trials: {distinct} different ones exist"

@@ -1,5 +1,5 @@
-"""How sure a front is: trials of one point with several seeds put together, the probability that
-a point belongs to the front, and where another seed would tell most."""
+"""Repeats of a point with other seeds: means over them, the probability that a point belongs to the
+front, and the point for which another seed matters most."""
 
 from __future__ import annotations
 
@@ -12,32 +12,37 @@ from typing import TYPE_CHECKING
 from bitfront.search.config.known import COSTS
 from bitfront.search.front import Objective
 from bitfront.search.ledger.entry import Entry
-from bitfront.trainables.tasks import Metric
+from bitfront.search.ledger.states import TrialState
+from bitfront.trainables.metrics import Metric
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# What another seed is taken to change before any point has two: half a point of accuracy, as sure
-# of it as of three measurements.
+# Prior of the standard deviation over seeds, before any point has two: half a percentage point of
+# accuracy, with the weight of three degrees of freedom.
 PRIOR_SPREAD = 0.005
 PRIOR_WEIGHT = 3
 DRAWS = 400
-# A point has at most so many seeds, however close the race.
+# The most seeds of a point.
 MOST_SEEDS = 6
 
 
 def by_point(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
-    """Complete trials that differ in nothing but their seed, together."""
+    """Complete trials by point: those of a point differ in nothing but their seed."""
     found: dict[str, list[Entry]] = {}
     for entry in entries:
-        if entry.state == "complete" and entry.values is not None:
+        if entry.state == TrialState.COMPLETE and entry.values is not None:
             found.setdefault(entry.point, []).append(entry)
     return found
 
 
 def seed_spread(points: Iterable[Sequence[Entry]], axis: int) -> float:
-    """Standard deviation over seeds, pooled over all points."""
+    """The standard deviation over seeds, pooled over all points and the prior:
+
+        s^2 = (w0 s0^2 + sum_p (n_p - 1) s_p^2) / (w0 + sum_p (n_p - 1))
+
+    with s_p^2 the sample variance of the n_p seeds of point p."""
     squares, freedom = PRIOR_WEIGHT * PRIOR_SPREAD**2, PRIOR_WEIGHT
     for trials in points:
         values = [t.values[axis] for t in trials if t.values is not None]
@@ -48,7 +53,7 @@ def seed_spread(points: Iterable[Sequence[Entry]], axis: int) -> float:
 
 
 def merged(entries: Iterable[Entry], objectives: Sequence[Objective]) -> list[Entry]:
-    """One entry a point: its first trial, with means over the seeds and how sure they are."""
+    """An entry per point: its first trial, with means over the seeds and their spread."""
     points = by_point(entries)
     axis = quality_axis(objectives)
     spread = seed_spread(points.values(), axis)
@@ -67,13 +72,13 @@ def merged(entries: Iterable[Entry], objectives: Sequence[Objective]) -> list[En
 
 
 def quality_axis(objectives: Sequence[Objective]) -> int:
-    """The objective that is measured, and so uncertain: the first that is no cost."""
+    """The index of the first objective that is measured; the costs are exact."""
     return next(i for i, o in enumerate(objectives) if o.name not in COSTS)
 
 
 def probabilities(points: Sequence[Entry], objectives: Sequence[Objective]) -> list[float]:
-    """For each merged point, the probability that no other dominates it: quality is normal
-    around the mean with the error of so many seeds, costs are exact. By simulation, seeded."""
+    """For each merged point, the probability that no other dominates it. Qualities are drawn from
+    normal distributions with the standard error s / sqrt(seeds); costs are exact. Seeded."""
     import numpy as np
 
     if not points:
@@ -84,7 +89,7 @@ def probabilities(points: Sequence[Entry], objectives: Sequence[Objective]) -> l
     error = np.array([(p.spread or PRIOR_SPREAD) / math.sqrt(p.seeds) for p in points])
     rest = np.delete(losses, axis, axis=1)
     mean = losses[:, axis]
-    # Only points that noise could carry past their best rival are worth simulating.
+    # Points that are worse than their best rival by more than four errors are not simulated.
     close = np.flatnonzero(mean - 4 * (error + error.max()) <= _best_covering(mean[None], rest)[0])
     draws = np.random.default_rng(0).normal(size=(DRAWS, len(close)))
     drawn = mean[close] + error[close] * draws
@@ -95,12 +100,12 @@ def probabilities(points: Sequence[Entry], objectives: Sequence[Objective]) -> l
 
 
 def _best_covering(values: NDArray[np.float64], costs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """In each row of `values` (draws, points), the least one among the point itself and all that
-    cost no more than it in anything. `costs` is (points, kinds of cost)."""
+    """For each draw and point of `values` (draws, points), the least value among all points that
+    cost no more in any kind of cost, the point itself included. `costs` is (points, kinds)."""
     import numpy as np
 
     if costs.shape[1] == 1:
-        # Along the cost it is a running minimum, up to the last point of the same cost.
+        # With one kind of cost this is a running minimum, up to the last point of the same cost.
         order = np.argsort(costs[:, 0], kind="stable")
         ends = np.searchsorted(costs[order, 0], costs[:, 0], side="right") - 1
         return np.minimum.accumulate(values[:, order], axis=1)[:, ends]
@@ -109,7 +114,8 @@ def _best_covering(values: NDArray[np.float64], costs: NDArray[np.float64]) -> N
 
 
 def cautious(entry: Entry, quality: Metric) -> float:
-    """Quality less the error of its mean: of two points as good, the one with more seeds."""
+    """The quality, made worse by the standard error of its mean: of two equally good points the one
+    with more seeds ranks first."""
     error = (entry.spread or 0.0) / math.sqrt(entry.seeds)
     return entry.metrics[quality.name] + (-error if quality.maximize else error)
 
@@ -117,8 +123,12 @@ def cautious(entry: Entry, quality: Metric) -> float:
 def next_repeat(
     entries: Iterable[Entry], objectives: Sequence[Objective], running: dict[str, int]
 ) -> Entry | None:
-    """The trial whose point is trained once more with another seed: where it is least clear
-    whether it belongs to the front, fewer seeds first. `running` counts repeats not yet ended."""
+    """The trial whose point gets another seed: the one with the greatest
+
+        doubt = (p (1 - p) + 0.05 p) / n^2
+
+    where p is the probability that the point is on the front and n the number of its seeds, those
+    in `running` (open trials per point) included. None where all points have MOST_SEEDS."""
     points = merged(entries, objectives)
     chances = probabilities(points, objectives)
     best: tuple[float, int] | None = None
@@ -126,7 +136,7 @@ def next_repeat(
         seeds = point.seeds + running.get(point.point, 0)
         if seeds >= MOST_SEEDS:
             continue
-        # A point that is surely on the front is still worth a second look.
+        # The second term: a point that is surely on the front still gets a second seed.
         doubt = (chance * (1 - chance) + 0.05 * chance) / seeds**2
         if best is None or doubt > best[0]:
             best = (doubt, i)

@@ -1,5 +1,5 @@
-"""Selectors at work before the first trial of a search: run where trials run, kept for all
-searches of a home, shown as a bar chart a layer."""
+"""Runs the selectors of a search before its first trial, where trials run; their results are kept
+for all searches of a home. The algorithms are in `trainables/selectors`."""
 
 from __future__ import annotations
 
@@ -11,30 +11,24 @@ from typing import Any
 
 from bitfront.search.cluster.board import Board
 from bitfront.search.config.schema import SearchConfig
-from bitfront.search.ledger.folder import (
-    SearchFolder,
-    selections_folder,
-    stages_folder,
-    write_atomically,
-)
-from bitfront.search.ledger.ledger import recorded
-from bitfront.search.samplers.registry import middle
+from bitfront.search.ledger.folder import SearchFolder, selections_folder, stages_folder
+from bitfront.search.pictures import NO_PICTURES, Pictures
 from bitfront.search.session.status_line import StatusLine, duration
-from bitfront.spaces.space import Space
+from bitfront.spaces.space import Space, middle, recorded
 from bitfront.trainables.cost import task_cost_table
-from bitfront.trainables.files import replacing
+from bitfront.trainables.files import write_atomically
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Domain
+from bitfront.trainables.progress import report, reporting_to
 from bitfront.trainables.selectors import Selection, SelectionSpec, select
 from bitfront.trainables.selectors.base import flops_saved
 from bitfront.trainables.selectors.selection import store, stored
-from bitfront.trainables.telling import heard_by, tell
 
 Note = Callable[[str], None]
 
 
 def needed(config: SearchConfig, space: Space) -> list[SelectionSpec]:
-    """What trained selectors have to look at for this search."""
+    """The work of trained selectors that this search needs, each once."""
     seed = config.search.seed
     specs = [spec for using in space.selecting() for spec in using.specs(space, seed).values()]
     return list({spec.fingerprint(): spec for spec in specs}.values())
@@ -47,6 +41,7 @@ def settle(
     address: str | None,
     note: Note,
     line: StatusLine | None = None,
+    pictures: Pictures = NO_PICTURES,
 ) -> Space:
     """The space with every selector's work done, and that work shown in the search's folder. How
     far that is `line` says meanwhile."""
@@ -63,8 +58,8 @@ def settle(
     done = {spec.fingerprint(): stored(spec, kept) for spec in specs}
     for selection in done.values():
         assert selection is not None
-        note(selection.told())
-        write_selection(selection, folder.path)
+        note(selection.summary())
+        write_selection(selection, folder.path, pictures)
 
     def found(spec: SelectionSpec) -> Selection:
         selection = done[spec.fingerprint()]
@@ -75,7 +70,7 @@ def settle(
 
 
 def start_points(space: Space) -> list[dict[str, Any]]:
-    """The plans a selector made for a search over free plans, as points of its space."""
+    """The plans that a selector made for a search over free plans, as points of its space."""
     layers = [layer.name for layer in task_cost_table(space.task).plan_layers]
     planned = [m for m in space.method.values if METHODS.get(str(m)).levels != "F"]
     points = []
@@ -92,7 +87,7 @@ def start_points(space: Space) -> list[dict[str, Any]]:
 
 
 def intentions(specs: Sequence[SelectionSpec]) -> list[str]:
-    """What is going to be trained, before it is."""
+    """Sentences about what will be trained."""
     return [
         f"{spec.selector}: trains on {spec.task.dataset} ({spec.task.epochs} epochs a network) and "
         "scores its layers first; kept for the next time"
@@ -142,16 +137,16 @@ def _select(
 
     torch.set_num_threads(threads)
     name = str(spec["selector"])
-    with heard_by(lambda text: board.write(name, f"{name}: {text}")):
+    with reporting_to(lambda text: board.write(name, f"{name}: {text}")):
         found = select(
-            SelectionSpec.model_validate(spec), stages=Path(stages), gpus=gpus, note=tell
+            SelectionSpec.model_validate(spec), pretrained=Path(stages), gpus=gpus, note=report
         )
     board.erase(name)
     return found.model_dump(mode="json")
 
 
 def selection_rows(selection: Selection) -> list[dict[str, Any]]:
-    """A row a layer: its place in the order, its score, what turning it binary saves."""
+    """A row per layer: its place in the order, its score, the flops that binarizing it saves."""
     places = {layer: place for place, layer in enumerate(selection.order, 1)}
     saved = flops_saved(task_cost_table(selection.spec.task), selection.spec.level)
     scores: Sequence[float | None] = selection.scores or [None] * len(selection.layers)
@@ -161,10 +156,8 @@ def selection_rows(selection: Selection) -> list[dict[str, Any]]:
     ]
 
 
-def write_selection(selection: Selection, folder: Path) -> None:
-    """selection-NAME-HASH.json, .csv, .html and .png in the search's folder."""
-    from bitfront.dashboards.figures.scores import scores_csv, scores_html, scores_png
-
+def write_selection(selection: Selection, folder: Path, pictures: Pictures = NO_PICTURES) -> None:
+    """Write selection-NAME-HASH.json into the search's folder, and what `pictures` makes of it."""
     spec = selection.spec
     stem = f"selection-{spec.selector}-{spec.fingerprint()[:6]}"
     if (folder / f"{stem}.png").exists():
@@ -172,7 +165,4 @@ def write_selection(selection: Selection, folder: Path) -> None:
     rows = selection_rows(selection)
     title = f"{spec.selector}: {spec.task.model.name} on {spec.task.dataset}"
     write_atomically(folder / f"{stem}.json", selection.model_dump_json(indent=1))
-    write_atomically(folder / f"{stem}.csv", scores_csv(rows))
-    write_atomically(folder / f"{stem}.html", scores_html(rows, title, selection.score))
-    with replacing(folder / f"{stem}.png") as part:
-        scores_png(rows, title, selection.score, part)
+    pictures.of_selection(rows, title, selection.score, folder / stem)

@@ -1,5 +1,6 @@
-"""What a running search knows and does when something happens: the ledger, the front, MLflow and
-the terminal are kept in step here. Ray calls it through `tuner`; so can a simulator."""
+"""One driver's turn at a search: what it does when a trial starts, reports and ends. Ledger, front,
+MLflow and terminal are kept in step here. Ray calls it through `cluster/tuner.py`, and so can a
+simulator."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.front import Front, hypervolume_share
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder, stages_folder
-from bitfront.search.ledger.ledger import Ledger, ledger_errors
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.ledger.reader import ledger_errors
+from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.results import ideal_point
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.progress import Progress, Silent
@@ -23,13 +26,13 @@ from bitfront.search.tracking.notes import FRONT
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import redacted
 from bitfront.spaces.space import Space
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.files import discard, write_atomically
 from bitfront.trainables.worker import storage
 
 
 class Session:
-    """One driver's turn at a search."""
+    """The state of one turn: the ledger, the front so far and the trials that run."""
 
     def __init__(
         self,
@@ -70,15 +73,17 @@ class Session:
 
     @property
     def budget(self) -> int:
+        """How many trials the search may start."""
         return self.config.search.trials
 
     @property
     def ended(self) -> int:
-        return self.ledger.count("complete", "pruned", "failed")
+        """How many trials are complete, stopped or failed."""
+        return self.ledger.count(*ENDED)
 
     @property
     def done(self) -> float:
-        """Trials that have ended, and the parts of those that run."""
+        """Trials that have ended, plus the trained fraction of each that runs."""
         epochs = [
             (curve[-1]["epoch"], self.ledger.entries[trial].spec.task.epochs)
             for trial, curve in list(self._curves.items())
@@ -88,11 +93,13 @@ class Session:
 
     @property
     def failed(self) -> int:
-        return self.ledger.count("failed")
+        """How many trials have failed."""
+        return self.ledger.count(TrialState.FAILED)
 
     @property
     def running(self) -> int:
-        return self.ledger.count("running")
+        """How many trials have started and not ended."""
+        return self.ledger.count(TrialState.RUNNING)
 
     @property
     def best(self) -> float | None:
@@ -105,6 +112,7 @@ class Session:
 
     @property
     def hypervolume_share(self) -> float:
+        """The hypervolume of the front, as a share of that of a perfect and free network."""
         values = [v for _, v in self.front.items]
         return hypervolume_share(
             values, self.ledger.reference, self._ideal, self.config.front_objectives
@@ -112,19 +120,19 @@ class Session:
 
     @property
     def complete(self) -> bool:
-        """Nothing runs and nothing is left to try."""
+        """Whether nothing runs and nothing is left to try."""
         return not self.running and (self.ended >= self.budget or self.ledger.exhausted)
 
     def settle_gpus(self, there: bool) -> None:
-        """With `gpus: auto`: none where there are none; what an earlier turn measured; else trials
-        take a whole one each until the first has told what it needs."""
+        """Decide what `gpus: auto` means: 0 where the cluster has no GPU, the share that an earlier
+        turn measured, or else a whole GPU per trial until the first one has been measured."""
         known = self.ledger.noted("gpu_share")
         self.gpus = (known["gpus"] if known else 1.0) if there else 0.0
         self._measuring = there and known is None
 
     def _pack(self, memory: tuple[int, int]) -> None:
-        """What the first trial took decides how many share a GPU from now on, in this turn and in
-        later ones."""
+        """Let as many trials share a GPU as the memory of the first one allows, in this turn and in
+        later ones. `memory` is its peak and the total of the GPU, in bytes."""
         peak, total = memory
         self._measuring = False
         self.gpus = packed_share(peak, total)
@@ -135,13 +143,14 @@ class Session:
         )
 
     def ask(self) -> Entry | None:
+        """The next trial to train; None where there is none now."""
         entry = self.ledger.ask()
         if entry is not None and self.tracker is not None:
             self.tracker.trial(entry)
         return entry
 
     def report(self, trial_id: str, result: dict[str, Any]) -> None:
-        """An epoch of a trial ended."""
+        """Take the result of an epoch."""
         self.ledger.check_there()
         if "failure" in result:
             return
@@ -156,15 +165,15 @@ class Session:
         self._note_damage(trial_id, result)
         self._note(trial_id, result)
         if self.tracker is not None:
-            # All of a trial that was taken up again: of the epochs before, some may not have
-            # reached MLflow when its driver ended.
+            # A resumed trial sends its whole history: some epochs may not have reached MLflow when
+            # the driver before ended.
             for row in result.get("history", [result]):
                 self.tracker.epoch(self.ledger.entries[trial_id], _metrics(row))
         self.progress.changed(reported=(self.ledger.entries[trial_id], result))
 
     def gives_up(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Whether the trial ends here for its rank among the others. A control trial does not,
-        and a repeat has been asked for because its end is wanted."""
+        """Whether early stopping ends the trial here for its rank among the others. Control trials
+        and repeats with another seed always run to their end."""
         entry = self.ledger.entries[trial_id]
         repeat = entry.spec.seed != self.config.search.seed
         if self.stopping is None or repeat or "failure" in result or result.get("done"):
@@ -180,7 +189,7 @@ class Session:
         return True
 
     def finish(self, trial_id: str, result: dict[str, Any]) -> None:
-        """A trial ran to its end, was given up, or failed in a way it could tell."""
+        """Take the last result of a trial: it is complete, stopped, or failed with a reason."""
         self._note_damage(trial_id, result)
         if "failure" in result:
             self.fail(trial_id, result["failure"], result.get("message", ""))
@@ -189,7 +198,7 @@ class Session:
         if trial_id in self._stopped:
             metrics["stopped_at"] = self._stopped.pop(trial_id)
             history = self._curves.get(trial_id, [])
-            self._end(trial_id, "pruned", metrics=metrics, history=history)
+            self._end(trial_id, TrialState.STOPPED, metrics=metrics, history=history)
             return
         if trial_id in self._spared:
             metrics["would_stop_at"] = self._spared.pop(trial_id)
@@ -197,17 +206,17 @@ class Session:
         picture = json.loads(result.get("picture", "{}"))
         if self.tracker is not None and picture:
             self.tracker.picture(self.ledger.entries[trial_id], picture)
-        self._end(trial_id, "complete", metrics=metrics, history=history)
+        self._end(trial_id, TrialState.COMPLETE, metrics=metrics, history=history)
 
     def _note_damage(self, trial_id: str, result: dict[str, Any]) -> None:
-        """A checkpoint that could not be used is told, and kept with the trial."""
+        """Say once that a checkpoint could not be used, and keep that for the trial's message."""
         if "damaged" in result and trial_id not in self._damaged:
             self._damaged[trial_id] = result["damaged"]
             self.progress.say(f"trial {trial_id}: {result['damaged']}")
 
     def _note(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Keep the curve of a running trial. A worker that took up a trial from a checkpoint sends
-        all of it once; one that found none begins anew."""
+        """Keep the learning curve of a running trial. A worker that resumed it from a checkpoint
+        sends the whole curve once; one without a checkpoint begins again at the first epoch."""
         if "history" in result:
             self._curves[trial_id] = [_metrics(row) for row in result["history"]]
         else:
@@ -217,12 +226,15 @@ class Session:
             curve.append(_metrics(result))
 
     def fail(self, trial_id: str, reason: str, message: str) -> None:
+        """Record that a trial failed; `reason` is a word or two that failures are counted by."""
         history = self._curves.get(trial_id, [])
-        self._end(trial_id, "failed", history=history, failure=reason, message=redacted(message))
+        self._end(
+            trial_id, TrialState.FAILED, history=history, failure=reason, message=redacted(message)
+        )
 
     def comes_back(self, trial_id: str) -> bool:
-        """Whether a trial whose worker died is asked for again: it has come further since another
-        one died, or has a life left. Machines that are taken back cost a long trial nothing."""
+        """Whether a trial whose worker died is tried again: it has advanced since the last time, or
+        `resources.retries` allows another try. Preempted machines cost a long trial no tries."""
         curve = self._curves.get(trial_id, [])
         reached = int(curve[-1]["epoch"]) if curve else 0
         furthest, losses = self._losses.get(trial_id, (0, 0))
@@ -234,7 +246,8 @@ class Session:
         self.ledger.hand_back(trial_id)
         return True
 
-    def _end(self, trial_id: str, state: str, **details: Any) -> None:
+    def _end(self, trial_id: str, state: TrialState, **details: Any) -> None:
+        """Write the end of a trial to the ledger and pass it on to MLflow and the terminal."""
         damaged = self._damaged.pop(trial_id, None)
         if damaged is not None:
             details["message"] = "; ".join(filter(None, [details.get("message"), damaged]))
@@ -247,15 +260,15 @@ class Session:
             self._forget(self._checkpoint_folder(trial_id))
         if self.tracker is not None:
             self.tracker.trial(entry)
-            self.tracker.search_metric("hypervolume", self.hypervolume_share, self.ended)
+            self.tracker.search_metric("hypervolume_share", self.hypervolume_share, self.ended)
             self.tracker.search_metric("trials_ended", self.ended, self.ended)
             if changed:
                 self.tracker.front(self.front_metrics())
         self.progress.changed(entry)
 
     def _count(self, entry: Entry) -> bool:
-        """Enter a trial that ended; True when the front changed."""
-        if entry.state != "complete" or entry.values is None:
+        """Add a trial that has ended to the front; True when that changed it."""
+        if entry.state != TrialState.COMPLETE or entry.values is None:
             return False
         self._seeds[entry.point] += 1
         if self._seeds[entry.point] > 1:
@@ -263,8 +276,8 @@ class Session:
         return self.front.add(entry.id, entry.values)
 
     def front_metrics(self) -> dict[str, dict[str, float]]:
-        """By trial, what is to be said of a point of the front in MLflow besides its own trial:
-        the mean over its seeds, which is what fronts show, and how many they are."""
+        """The metrics that MLflow shows for each point of the front, by trial: the mean quality
+        over its seeds, and their number."""
         name = self.config.quality.name
         place = list(self.config.objectives).index(name)
         return {
@@ -276,7 +289,7 @@ class Session:
         }
 
     def _recount(self) -> bool:
-        """A point has another seed: its mean moves, and so may the whole front."""
+        """Compute the front again after a point got another seed; True when it changed."""
         before = self.front.items
         self.front = Front(self.config.front_objectives)
         for entry in merged(self.ledger.entries.values(), self.config.front_objectives):
@@ -285,7 +298,7 @@ class Session:
         return self.front.items != before
 
     def trial_config(self, entry: Entry) -> dict[str, Any]:
-        """What the worker gets."""
+        """The configuration that the worker of a trial gets."""
         resources = self.config.resources
         return {
             "trial": entry.id,
@@ -303,31 +316,33 @@ class Session:
 
     @property
     def _storage(self) -> str | None:
-        """This search's part of the shared storage, if it has one."""
+        """The folder of this search in the shared storage, if there is one."""
         place = self.config.storage
         return place and storage.join(place, f"{self.config.name}-{self.folder.identity}")
 
     def try_storage(self) -> None:
-        """A storage that refuses is found before the first trial, which would only begin anew."""
+        """Raise UserError before the first trial where the shared storage cannot be used."""
         if self._storage is not None:
             check_storage(self._storage, str(self.config.storage))
 
     def _checkpoint_folder(self, trial_id: str) -> str:
+        """Where the checkpoint of a trial is kept."""
         if self._storage is None:
             return str(self.folder.trial_folder(trial_id))
         return storage.join(self._storage, trial_id)
 
     def _forget(self, place: str) -> None:
-        """A storage that is away keeps a checkpoint nobody needs; that is no fault of a trial."""
+        """Delete a folder of the shared storage. Where that is away, say so: the trial is not to
+        blame."""
         try:
             storage.forget(place)
         except Exception as error:  # every object store has faults of its own
             self.progress.say(redacted(f"{place} could not be deleted: {error}"))
 
     def close(self) -> None:
-        """What is left of ended trials on disk goes; interrupted ones keep their checkpoints."""
+        """Delete what ended trials left on disk; interrupted ones keep their checkpoints."""
         if self.ledger.exhausted:
-            listed = self.ledger.listed
+            listed = self.ledger.proposals.listed
             count = "" if listed is None else str(len(listed))
             write_atomically(self.folder.path / "exhausted", count)
         if not self.running:
@@ -337,21 +352,20 @@ class Session:
 
 
 def check_storage(place: str, called: str) -> None:
-    """An error where files cannot be kept at `place`, a part of the storage that is `called` so."""
+    """Raise UserError where files cannot be kept at `place`; messages call the storage `called`."""
     try:
         storage.try_out(place)
     except Exception as error:  # every object store has faults of its own
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            redacted(f"storage {called} cannot be used: {reason}"),
+            redacted(f"storage {called} cannot be used: {first_line(error)}"),
             "it must let files be written, read, listed and deleted; "
             "of several nodes: bitfront doctor --address auto --storage PLACE",
         ) from None
 
 
 def _metrics(result: dict[str, Any]) -> dict[str, float]:
-    """Everything training measured. A worker says what that is, since Ray adds numbers of its own;
-    in a row of a history nothing else is."""
+    """All numbers that training measured. A worker lists their names under `measured`, since Ray
+    adds numbers of its own to a result; a row of a history has no others."""
     names = result.get("measured", result)
     values = {name: result[name] for name in names if name in result}
     return {n: v for n, v in values.items() if isinstance(v, int | float) and type(v) is not bool}

@@ -1,5 +1,5 @@
-"""A search with simulated workers: the session of a real one, and trials that are answered instead
-of trained. Hours of training pass in seconds, without Ray."""
+"""A search with simulated workers: a real session whose trials get their results from a function
+instead of training. Hours of training take seconds, without Ray."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
 
-# How far the speed of one trial is from that of another, as the sigma of a lognormal.
+# The sigma of the lognormal distribution of the speeds of trials.
 SPEED_SPREAD = 0.2
 
 Answer = Callable[[Entry], list[dict[str, Any]]]
-"""What a trial reports: a row an epoch, or for some of them; the last one may be a failure."""
+"""The results of a trial: a row per reported epoch; the last one may be a failure."""
 
 
 class MemoryFolder(SearchFolder):
-    """A search that leaves nothing behind."""
+    """A folder whose ledger is in memory."""
 
     @property
     def ledger_url(self) -> str:
@@ -31,18 +31,18 @@ class MemoryFolder(SearchFolder):
 
 
 class Desk(Protocol):
-    """Where simulated workers get their trials and bring what came of them."""
+    """Where simulated workers get their trials and report results."""
 
     def take(self, worker: str) -> str | None:
         """The id of the next trial; None while there is none."""
 
     def report(self, worker: str, trial_id: str, result: dict[str, Any]) -> bool:
-        """Whether the trial is over: it is done, it failed, or it is given up."""
+        """Whether the trial is over: complete, failed or stopped."""
 
 
 @dataclass
 class SessionDesk:
-    """The session asked directly, as Ray's searcher and scheduler ask it."""
+    """Asks the session directly, as Ray's searcher and scheduler do."""
 
     session: Session
 
@@ -61,12 +61,12 @@ class SessionDesk:
 
 @dataclass
 class Replayed:
-    """What a simulated search did, in the order in which it happened."""
+    """What a simulated search did, in order."""
 
     session: Session
     ended: list[Entry] = field(default_factory=list)
     epochs: list[int] = field(default_factory=list)
-    """trained epochs of all trials together, when each of `ended` ended"""
+    """epochs trained by all trials together up to the end of each of `ended`"""
     ask_seconds: list[float] = field(default_factory=list)
     time: float = 0.0
     """simulated: an epoch takes about 1"""
@@ -83,7 +83,7 @@ class Work:
     reported: int = 0
 
     def next_epochs(self) -> int:
-        """How many it trains until it reports again."""
+        """How many epochs it trains until it reports again."""
         before = self.rows[self.reported - 1]["epoch"] if self.reported else 0
         return int(self.rows[self.reported]["epoch"] - before)
 
@@ -116,7 +116,7 @@ def play(
             worker = f"t{next(numbers)}"
             began = time.perf_counter()
             trial_id = desk.take(worker)
-            # With nothing to do now, there may be something when another trial has ended.
+            # Where there is nothing now, there may be something after the end of another trial.
             asking = trial_id is not None
             if trial_id is None:
                 break

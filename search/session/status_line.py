@@ -1,7 +1,8 @@
-"""The live line of a turn at a search: what it is doing, from the first second to the last.
+"""The status line of a turn at a search: what it is doing, from the first second to the last.
 
-On a terminal it moves below what has been said; elsewhere it is printed now and then, so that a
-log is never silent for long. Nothing heavy is imported here: it is there before torch and Ray."""
+On a terminal it stays below the messages; elsewhere it is printed from time to time, so that a log
+is never silent for long. Nothing slow is imported here: it is shown before torch and Ray are
+loaded."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-# How long nothing may be said where there is no terminal: a hundredth of the time so far, within
-# these.
+# The bounds of the time without a line where there is no terminal: a hundredth of the time so far.
 SHORTEST_SILENCE = 1.7
 LONGEST_SILENCE = 60.0
 REFRESHES_A_SECOND = 8
 
 
 def duration(seconds: float | None) -> str:
+    """Seconds as hours and minutes, minutes and seconds, or seconds."""
     if seconds is None:
         return "?"
     minutes, rest = divmod(round(seconds), 60)
@@ -37,19 +38,19 @@ def duration(seconds: float | None) -> str:
 
 
 def silence_after(seconds: float) -> float:
-    """How long nothing may be said once a turn has taken so long."""
+    """The longest time without a line in a turn that has taken so long."""
     return min(LONGEST_SILENCE, max(SHORTEST_SILENCE, seconds / 100))
 
 
 class StatusLine:
-    """Told what is being waited for, or whom to ask how far it is."""
+    """Shows messages, and below them a text that is asked for again and again."""
 
     def __init__(self, quiet: bool = False, out: TextIO | None = None) -> None:
         self.quiet = quiet
         self.out = out or sys.stdout
         self.started = time.monotonic()
         self.ending = "ending ..."
-        """what is done when somebody interrupts"""
+        """what is printed after an interrupt"""
         self._console: Console | None = None
         self._live: Live | None = None
         self._text: Callable[[], str] = lambda: ""
@@ -71,19 +72,20 @@ class StatusLine:
         self.close()
 
     def wait(self, text: str) -> None:
-        """From now on this is what is being done."""
+        """Show this text, with the time it takes, until something else is shown."""
         since = time.monotonic()
 
-        def told() -> str:
+        def timed() -> str:
             seconds = time.monotonic() - since
             return f"{text} ..." + (f" {duration(seconds)}" if seconds >= 1 else "")
 
-        self.watch(told)
+        self.watch(timed)
         if self._live is None:
             self.say(f"{text} ...")
 
     def watch(self, text: Callable[[], str], bar: Callable[[], Any] | None = None) -> None:
-        """From now on `text` says how far things are; `bar` draws it on a terminal."""
+        """Show what `text` returns until something else is shown; on a terminal what `bar`
+        draws."""
         self._text, self._bar, self._since = text, bar, time.monotonic()
         if self.quiet or self._closed.is_set():
             return
@@ -94,8 +96,8 @@ class StatusLine:
             self._ticker.start()
 
     def say(self, text: str) -> None:
-        """Something that stays, above the line. Nobody may be listening any more, or the disk of
-        the log be full: no reason to end a search."""
+        """Print a message above the line. Errors are ignored: a closed pipe, or a full disk under
+        the log, must not end a search."""
         if self.quiet:
             return
         self._said = time.monotonic()
@@ -107,10 +109,11 @@ class StatusLine:
                 print(redacted(text) + "\n", end="", file=self.out, flush=True)  # one write
 
     def interrupted(self) -> None:
+        """Print that the turn was interrupted and what is done now."""
         self.say(f"interrupted: {self.ending}")
 
     def close(self) -> None:
-        """Nothing moves any more; what is said is printed as it is."""
+        """End the line; messages are printed as before."""
         self._closed.set()
         if self._ticker is not None:
             self._ticker.join()
@@ -123,7 +126,7 @@ class StatusLine:
     # A terminal.
 
     def _is_terminal(self) -> bool:
-        """Of the kind that can move a line."""
+        """Whether the output is a terminal that can move its cursor."""
         try:
             if not self.out.isatty():
                 return False

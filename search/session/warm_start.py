@@ -1,15 +1,14 @@
-"""A search that begins with what another one found: its front, carried to this space. Plans go by
-the position of a layer, hyperparameters as they are; what does not fit takes a plain value."""
+"""Warm start: the front of another search as the first points of this one. Plans are carried over
+by the relative position of a layer, hyperparameters by name; a value that does not fit the space is
+replaced by the middle of its domain."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.ledger import recorded
 from bitfront.search.results.results import Results
-from bitfront.search.samplers.registry import middle
-from bitfront.spaces.space import FreePlan, Space
+from bitfront.spaces.space import FreePlan, Space, middle, recorded
 from bitfront.trainables.parameters import Domain
 from bitfront.trainables.plan import BINARY_STEPS
 
@@ -59,7 +58,7 @@ def carried(entry: Entry, space: Space) -> dict[str, Any]:
 
 
 def nearest_level(letter: str, levels: tuple[str, ...]) -> str:
-    """The level itself, or the one most like it; of two as like, the first."""
+    """The level itself, or the one with the nearest number of binary steps; of two, the first."""
     return min(levels, key=lambda level: abs(BINARY_STEPS[level] - BINARY_STEPS[letter]))
 
 

@@ -1,5 +1,5 @@
-"""What belongs to a search besides its trials, as runs for MLflow: the work of selectors, the
-stages trials start from, final trainings. Read from the files each of them leaves."""
+"""What belongs to a search besides its trials and gets runs in MLflow: selectors, pretraining,
+final trainings. Read from the files they leave; extra_runs.py writes the runs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from safetensors import SafetensorError, safe_open
 
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder, stages_folder
 from bitfront.search.recipes.finals import final_trainings
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.selectors import SelectionSpec
+from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.text_files import parse_json, read_json
 
-KINDS = ("selector", "stage", "final")
+KINDS = ("selector", "pretraining", "final")
+# What version 0.1 called pretraining: its runs are not written again.
+OLD_KINDS = ("stage",)
 
 
 @dataclass(frozen=True)
 class Extra:
-    """A run beside the trials. `key` tells it from all others of the search."""
+    """The content of one run. `key` is unique within the search."""
 
     key: str
     kind: str
@@ -35,7 +40,8 @@ class Extra:
 
 
 def extras_of(folder: SearchFolder, entries: Iterable[Entry]) -> list[Extra]:
-    return [*_selectors(folder), *_stages(folder, entries), *_finals(folder)]
+    """All extras of a search, as its files have them."""
+    return [*_selectors(folder), *_pretraining(folder, entries), *_finals(folder)]
 
 
 def _selectors(folder: SearchFolder) -> list[Extra]:
@@ -66,38 +72,37 @@ def _selectors(folder: SearchFolder) -> list[Extra]:
 
 
 def _selection_spec(file: Path) -> dict[str, Any] | None:
-    """What the selector looked at; None for a file that is damaged, which concerns no trial."""
-    from bitfront.trainables.selectors import SelectionSpec
-
+    """The specification of a selector's work; None for a damaged file, which concerns no trial."""
     try:
         return SelectionSpec.model_validate(read_json(file)["spec"]).model_dump(mode="json")
     except (UserError, ValidationError, KeyError, TypeError):
         return None
 
 
-def _stages(folder: SearchFolder, entries: Iterable[Entry]) -> list[Extra]:
-    """Stages of the home that some trial of this search starts from."""
+def _pretraining(folder: SearchFolder, entries: Iterable[Entry]) -> list[Extra]:
+    """The pretraining of the home that some trial of this search starts from."""
     specs = {e.spec.model_dump_json(): e.spec for e in entries if e.spec.task.pretrain.active}
     if not specs:
         return []
-    from bitfront.trainables.training.pretraining import binary_stage_spec, stage_spec
+    from bitfront.trainables.training.pretraining import binary_pretraining_spec, pretraining_spec
 
-    made = [make(spec) for spec in specs.values() for make in (stage_spec, binary_stage_spec)]
-    wanted = {stage.fingerprint(length=64): stage for stage in made if stage is not None}
+    before = (pretraining_spec, binary_pretraining_spec)
+    made = [make(spec) for spec in specs.values() for make in before]
+    wanted = {spec.fingerprint(length=64): spec for spec in made if spec is not None}
     found = []
     for file in sorted(stages_folder(folder.path.parent).glob("*.safetensors")):
-        stored, notes = _stage_notes(file)
-        stage = wanted.get(stored)
-        if stage is None:
+        stored, notes = _pretraining_notes(file)
+        spec = wanted.get(stored)
+        if spec is None:
             continue
-        epochs = stage.task.epochs
+        epochs = spec.task.epochs
         found.append(
             Extra(
                 key=file.stem,
-                kind="stage",
-                name=f"stage {stage.method} {epochs} epochs",
-                tags={"method": stage.method},
-                params={"method": stage.method, "epochs": str(epochs), "seed": str(stage.seed)},
+                kind="pretraining",
+                name=f"pretraining {spec.method} {epochs} epochs",
+                tags={"method": spec.method},
+                params={"method": spec.method, "epochs": str(epochs), "seed": str(spec.seed)},
                 metrics={f"val_{k}": float(v) for k, v in notes.items() if k != "epochs"},
                 ended=file.stat().st_mtime,
             )
@@ -105,12 +110,8 @@ def _stages(folder: SearchFolder, entries: Iterable[Entry]) -> list[Extra]:
     return found
 
 
-def _stage_notes(file: Path) -> tuple[str, dict[str, Any]]:
-    """(fingerprint of what it trained, what it measured), from the head of the file alone."""
-    from safetensors import SafetensorError, safe_open
-
-    from bitfront.trainables.task import TrialSpec
-
+def _pretraining_notes(file: Path) -> tuple[str, dict[str, Any]]:
+    """(fingerprint of the specification, metrics) of a pretrained network, from the file's head."""
     try:
         with safe_open(str(file), framework="np") as opened:
             metadata = opened.metadata() or {}

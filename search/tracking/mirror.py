@@ -8,30 +8,23 @@ import re
 import secrets
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bitfront.dashboards.figures.predictions import predictions_image
-from bitfront.dashboards.figures.pruning import kept_kernels_image
-from bitfront.dashboards.figures.quantizer import quantizer_image
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.environment import environment
 from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.states import TrialState
+from bitfront.search.pictures import TrialPicture
 from bitfront.search.session.repeats import merged
+from bitfront.search.tracking.extra_runs import log_extras
 from bitfront.search.tracking.extras import extras_of
 from bitfront.search.tracking.notes import FRONT, RUN, note_of
-from bitfront.search.tracking.runs import (
-    end_tags,
-    experiment_name,
-    flat_params,
-    keeps_artifacts,
-    log_extras,
-    role_of,
-    run_name,
-)
+from bitfront.search.tracking.runs import end_tags, experiment_name, flat_params, role_of, run_name
+from bitfront.search.tracking.store import find_runs, keeps_artifacts
 from bitfront.search.urls import sqlite_for_mlflow, sqlite_path
 
 # Trials of the front whose pictures are logged, a few ten kilobytes each.
@@ -39,12 +32,10 @@ MOST_PICTURES = 40
 FrontMetrics = dict[str, dict[str, float]]
 """By trial, the metrics of a point of the front."""
 PARENT = "mlflow.parentRunId"
-STATUS = {"complete": "FINISHED", "pruned": "KILLED", "failed": "FAILED"}
-# What `trainables.pictures` makes, by its name.
-PICTURES: dict[str, Callable[[dict[str, Any], str, Path], Path]] = {
-    "predictions": predictions_image,
-    "quantizer": quantizer_image,
-    "masks": kept_kernels_image,
+STATUS = {
+    TrialState.COMPLETE: "FINISHED",
+    TrialState.STOPPED: "KILLED",
+    TrialState.FAILED: "FAILED",
 }
 
 
@@ -126,17 +117,7 @@ class Mirror:
 
     def _runs(self, kind: str) -> list[Any]:
         """All of the search's runs of that kind."""
-        query = f"tags.`bitfront.search_id` = '{self.identity}' and tags.`bitfront.kind` = '{kind}'"
-        found: list[Any] = []
-        token = None
-        while True:
-            page = self.client.search_runs(
-                [self.experiment_id], query, max_results=1000, page_token=token
-            )
-            found += page
-            token = page.token
-            if not token:
-                return found
+        return find_runs(self.client, [self.experiment_id], self.identity, kind)
 
     def _discard(self, run_id: str) -> None:
         """A run that is there twice: the answer to its making was lost on the way, or came to be
@@ -157,7 +138,7 @@ class Mirror:
         tags = {
             "mlflow.runName": self.config.name,
             "mlflow.note.content": note_of(self.config, (), (), None),
-            "state": "running",
+            "state": TrialState.RUNNING,
             "bitfront.search": self.config.name,
             "bitfront.search_id": self.identity,
             "bitfront.kind": "search",
@@ -317,8 +298,10 @@ class Mirror:
         pictures: Mapping[str, dict[str, Any]],
         front: Collection[str],
         entries: Mapping[str, Entry],
+        drawn_by: Mapping[str, TrialPicture],
     ) -> None:
-        """Of the front's trials."""
+        """Draw the pictures of the front's trials and log them to their runs. `drawn_by` has the
+        functions by the name of the data."""
         members = [key for key in pictures if key in front][:MOST_PICTURES]
         for key in members:
             run_id, title = str(self.children[key].run_id), run_name(entries[key])
@@ -326,7 +309,9 @@ class Mirror:
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 for name, data in pictures[key].items():
-                    file = PICTURES[name](data, title, Path(folder) / f"{name}.png")
+                    if name not in drawn_by:
+                        continue
+                    file = drawn_by[name](data, title, Path(folder) / f"{name}.png")
                     self.client.log_artifact(run_id, str(file))
 
     def describe(self, entries: Collection[Entry], front: set[str], share: float | None) -> None:
@@ -339,7 +324,7 @@ class Mirror:
         self.client.set_tag(self.parent_id, "mlflow.note.content", note)
 
     def deliver_extras(self, entries: Iterable[Entry]) -> None:
-        """Selectors, stages and final trainings that have no run yet."""
+        """Write runs for selectors, pretraining and final trainings that have none yet."""
         folder = SearchFolder(self.home / self.config.name)
         extras = extras_of(folder, list(entries))
         if extras:

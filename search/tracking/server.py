@@ -22,10 +22,10 @@ from bitfront.search import named
 from bitfront.search.cluster.guard import Guard
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ports import check_free, free_port, listens_in_session, url_of
-from bitfront.search.results.results import newest_readable, stored_config
+from bitfront.search.results.stored import newest_readable, stored_config
 from bitfront.search.session.interrupts import held_back
 from bitfront.search.tracking.notes import REPORT
-from bitfront.search.tracking.runs import keeps_artifacts, tracking_uri
+from bitfront.search.tracking.store import find_runs, keeps_artifacts, tracking_uri
 from bitfront.search.urls import without_secrets
 from bitfront.trainables.errors import UserError
 
@@ -136,8 +136,7 @@ def run_path(uri: str, folder: SearchFolder) -> str:
 
     client = MlflowClient(uri)
     experiments = [e.experiment_id for e in client.search_experiments()]
-    query = f"tags.`bitfront.search_id` = '{folder.identity}' and tags.`bitfront.kind` = 'search'"
-    runs = client.search_runs(experiments, query, max_results=1) if experiments else []
+    runs = find_runs(client, experiments, folder.identity, "search")
     if not runs:
         return "/"
     info = runs[0].info

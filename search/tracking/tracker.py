@@ -1,8 +1,8 @@
-"""The only MLflow writer of a running search.
+"""The tracker: the only MLflow writer of a running search.
 
-A thread of its own sends what changed in batches, off the hot path. What a server that is away
-did not take is sent again later. Each start compares what MLflow has with the ledger, so that they
-agree again after any crash: the ledger is the truth, its mirror is a view of it."""
+Its thread sends changes in batches, so that the driver never waits for MLflow. What a server that
+is away did not take is sent again later. Every start compares MLflow with the ledger, so that they
+agree again after any crash: the ledger is the truth, and mirror.py writes a copy of it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from typing import Any
 
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.pictures import NO_PICTURES, Pictures
 from bitfront.search.tracking.mirror import STATUS, FrontMetrics, Mirror
-from bitfront.search.tracking.runs import first_line, tracking_uri
+from bitfront.search.tracking.store import tracking_uri, trouble
 
 FLUSH_SECONDS = 1.0
 LONGEST_BACKOFF = 10.0
-# How long the end of a search waits for a store that takes nothing, but for a server that may be
-# restarting (`tracking.patience`).
+# How long the end of a search waits for a store that takes nothing. For a server, which may be
+# restarting, `tracking.patience` counts instead.
 CLOSE_SECONDS = 20.0
 RETRY_SECONDS = 2.0
-# Between two descriptions of a search that is running.
+# Between two updates of the description of a running search.
 NOTE_SECONDS = 20.0
 
 
 @dataclass
 class _Outbox:
-    """What changed since the last delivery."""
+    """Changes that have not been delivered yet."""
 
     trials: dict[str, Entry] = field(default_factory=dict)
     curves: dict[str, list[dict[str, float]]] = field(default_factory=dict)
@@ -39,10 +40,17 @@ class _Outbox:
 
 
 class Tracker:
-    """Takes notes from the driver at once, writes them to MLflow when it can."""
+    """Takes changes from the driver without waiting, and writes them to MLflow when it can."""
 
-    def __init__(self, config: SearchConfig, identity: str, home: Path) -> None:
+    def __init__(
+        self,
+        config: SearchConfig,
+        identity: str,
+        home: Path,
+        pictures: Pictures = NO_PICTURES,
+    ) -> None:
         self.config = config
+        self._drawn_by = pictures.of_trial
         self.identity = identity
         self.home = home
         self.uri = tracking_uri(config, home)
@@ -63,10 +71,10 @@ class Tracker:
         self._front: set[str] = set()
         self._thread: threading.Thread | None = None
 
-    # What the driver calls; none of it touches MLflow or waits.
+    # Called by the driver. Only `close` touches MLflow or waits.
 
     def start(self, entries: Iterable[Entry]) -> None:
-        """Begin delivering; `entries` is all the ledger has so far."""
+        """Start delivering; `entries` are all trials the ledger has so far."""
         self._entries = {entry.id: entry for entry in entries}
         with self._lock:
             self._outbox.trials.update(self._entries)
@@ -86,8 +94,8 @@ class Tracker:
             self._outbox.curves.setdefault(entry.id, []).append(metrics)
 
     def picture(self, entry: Entry, picture: dict[str, Any]) -> None:
-        """What the trial's worker made pictures of, told when the trial has ended. They are drawn
-        in the end, of the front: drawing takes time that a running search has better uses for."""
+        """Keep the data of an ended trial's pictures. Those of the front are drawn at the end of
+        the search: drawing takes CPU time that a running search needs."""
         with self._lock:
             self._pictures = {k: v for k, v in self._pictures.items() if k in self._front}
             self._pictures[entry.id] = picture
@@ -105,12 +113,12 @@ class Tracker:
             self._outbox.parent.append((name, value, int(time.time() * 1000), step))
 
     def front(self, members: FrontMetrics) -> None:
-        """The trials that stand for the points of the front, and what is said of those points."""
+        """Set the front: the trials that stand for its points, with the metrics of those points."""
         with self._lock:
             self._outbox.front, self._front = members, set(members)
 
     def abandon(self) -> None:
-        """The search never began: MLflow, which has not heard of it, does not hear of it."""
+        """End without writing anything: the search never began."""
         self._abandoned = True
         self._started.set()
 
@@ -121,8 +129,8 @@ class Tracker:
         summary: str,
         waiting: Callable[[float], None] = lambda seconds: None,
     ) -> str | None:
-        """Deliver the rest, end the parent run. Returns what went wrong, if anything did. `waiting`
-        is told once that the store takes nothing, and how long it is waited for."""
+        """Deliver the rest and end the parent run. Returns what went wrong, if anything did. Where
+        the store takes nothing, `waiting` is called once with the seconds it is waited for."""
         self._patience = self._patience_for(state)
         self._closing = True
         self._started.set()
@@ -155,21 +163,21 @@ class Tracker:
         return time.monotonic() - self._progress
 
     def _tell(self, waiting: Callable[[float], None]) -> Callable[[float], None]:
-        """Call it, the first time there is something to wait for."""
+        """Call `waiting` the first time the store takes nothing; returns what to call next time."""
         if self.last_error is None or self._idle < CLOSE_SECONDS / 4:
             return waiting
         waiting(self._patience)
         return lambda seconds: None
 
     def _finished(self, state: str, artifacts: dict[str, str | Path], summary: str) -> bool:
-        """Whether all that is told only in the end has been; may be tried again."""
+        """Write what is written only at the end; returns whether all of it was. May be repeated."""
         try:
             mirror = self.mirror
-            mirror.log_pictures(self._pictures, self._front, self._entries)
+            mirror.log_pictures(self._pictures, self._front, self._entries, self._drawn_by)
             mirror.deliver_extras(self._entries.values())
             mirror.finish(state, artifacts, summary)
         except Exception as error:
-            self.last_error = first_line(error)
+            self.last_error = trouble(error)
             return False
         return True
 
@@ -186,7 +194,7 @@ class Tracker:
                 self._flush()
                 delay = FLUSH_SECONDS
             except Exception as error:
-                self.last_error = first_line(error)
+                self.last_error = trouble(error)
                 delay = min(LONGEST_BACKOFF, 2 * delay)
                 # What was on the way may have arrived: the next attempt looks again at what is
                 # there, and makes no run twice.
@@ -225,8 +233,8 @@ class Tracker:
             raise
 
     def _deliver_all(self, box: _Outbox) -> Exception | None:
-        """Every trial that can be delivered, even when MLflow refuses one of them: that one stays
-        in the box, and what was said of it is returned."""
+        """Deliver every trial, also when MLflow refuses one of them: that one stays in the box, and
+        the error is returned."""
         refused: Exception | None = None
         for trial_id in list(box.trials):
             try:
@@ -249,18 +257,19 @@ class Tracker:
             new.front = box.front if new.front is None else new.front
 
     def _describe(self, front: FrontMetrics, parent: list[tuple[str, float, int, int]]) -> None:
-        """Now and then."""
+        """Update the description of the parent run, every `NOTE_SECONDS` at most."""
         if time.monotonic() - self._described < NOTE_SECONDS:
             return
         self._described = time.monotonic()
         with self._lock:
             entries = list(self._entries.values())
-        share = next((value for name, value, *_ in reversed(parent) if name == "hypervolume"), None)
+        shares = (value for name, value, *_ in reversed(parent) if name == "hypervolume_share")
+        share = next(shares, None)
         self.mirror.describe(entries, set(front), share)
 
     @property
     def mirror(self) -> Mirror:
-        """The runs, once there was a connection."""
+        """The connection to MLflow, once there was one."""
         if self._mirror is None:
             raise ConnectionError("MLflow was never reached")
         return self._mirror
@@ -273,5 +282,5 @@ class Tracker:
                 if not self._mirror.has_ended(entry.id):
                     self._outbox.trials.setdefault(entry.id, entry)
         self._connected = True
-        if first:  # another one is no progress: it follows a failure
+        if first:  # a later connection follows a failure and is no progress
             self._progress = time.monotonic()

@@ -35,11 +35,11 @@ def every_plan(space: Space) -> list[str]:
 
 def train(spec: dict[str, Any]) -> list[float]:
     """Validation accuracy after every epoch of one trial."""
-    from bitfront.trainables.worker.worker import Trial
+    from bitfront.trainables.worker.worker import Worker
 
     with tempfile.TemporaryDirectory() as folder:
         # No checkpoints: a trial of a few seconds is repeated sooner than it is continued.
-        trial = Trial({"spec": spec, "folder": folder, "checkpoint_every": 10**9, "threads": 1})
+        trial = Worker({"spec": spec, "folder": folder, "checkpoint_every": 10**9, "threads": 1})
         while not (result := trial.step())["done"]:
             pass
     if "failure" in result:

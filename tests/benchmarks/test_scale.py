@@ -9,13 +9,13 @@ from benchmarks.scale import SEARCH
 from bitfront.search.config.load import load_text
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
-from bitfront.trainables.worker.worker import Trial
+from bitfront.trainables.worker.worker import Worker
 from testbed.near_empty import Busy, NearEmpty
 
 
 @pytest.mark.parametrize("trainable", [NearEmpty, Busy])
 def test_a_trainable_takes_what_the_driver_gives(trainable):
-    given, taken = (inspect.signature(c.setup).parameters for c in (Trial, trainable))
+    given, taken = (inspect.signature(c.setup).parameters for c in (Worker, trainable))
     assert list(taken) == list(given)
 
 

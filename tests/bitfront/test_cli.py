@@ -68,7 +68,7 @@ def test_help_answers_in_under_half_a_second_and_imports_nothing_heavy():
     assert min(times) < 0.5
 
 
-@pytest.mark.parametrize("words", [["--help"], ["methods"], ["models"], ["datasets"], ["status"]])
+@pytest.mark.parametrize("words", [["--help"], ["methods"], ["datasets"], ["status"]])
 def test_verbs_that_need_no_training_import_neither_torch_nor_ray_nor_mlflow(words, tmp_path):
     program = (
         "import sys; from bitfront.cli import main\n"
@@ -305,7 +305,7 @@ def test_lists_are_broken_between_words_and_leave_out_none(verb, capsys, monkeyp
 def test_optuna_writes_nothing_on_the_terminal(tmp_path):
     """In a process that uses it without a search, as reports and pages do."""
     program = (
-        "from bitfront.dashboards.view import SearchView\n"
+        "from bitfront.search.results.view import SearchView\n"
         "from types import SimpleNamespace as S\n"
         "from bitfront.search.results.importance import importances\n"
         "trial = lambda i: S(state='complete', values={'q': i / 20}, method='bnn', plan='',\n"

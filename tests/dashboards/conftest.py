@@ -64,8 +64,8 @@ def open_page(browser):
 
 def _example_view(name="example", shift=0.0, **changes):
     """A search made by hand: eight trials of a four-layer network in two stages."""
-    from bitfront.dashboards.figures.front import FrontPoint
-    from bitfront.dashboards.view import Axis, HypervolumeStep, Layer, SearchView, TrialView
+    from bitfront.search.results.points import FrontPoint
+    from bitfront.search.results.view import Axis, HypervolumeStep, Layer, SearchView, TrialView
 
     plans = {"BBBB": 10.0, "FBBB": 30.0, "FFBB": 55.0, "FFFB": 80.0, "BFBB": 32.0, "BBFF": 60.0}
     layers = [
@@ -86,9 +86,9 @@ def _example_view(name="example", shift=0.0, **changes):
                 started=float(number), ended=number + 1.0,
             )
         )  # fmt: skip
-        extra = {"seeds": "2", "spread": "0.50", "sure %": "80"}
+        extra = {"seeds": "2", "sure %": "80"}
         point = (key, method, plan, quality, 1e4 * cost, cost, number <= 3, extra)
-        points.append(FrontPoint(*point))
+        points.append(FrontPoint(*point, spread=0.005))
     common = {"network": "net", "seed": 0, "params": {"method": "bnn"}, "epochs": 3}
     costs = {"flops_pct": 20.0, "flops": 2e5}
     trials.append(
@@ -96,7 +96,7 @@ def _example_view(name="example", shift=0.0, **changes):
                   failure="nan", message="the loss is nan", started=6.0, ended=7.0)
     )  # fmt: skip
     trials.append(
-        TrialView(f"{name[0]}07", 7, "pruned", "bnn", "BFBF", **common,
+        TrialView(f"{name[0]}07", 7, "stopped", "bnn", "BFBF", **common,
                   values={**costs, "val_accuracy": 0.2}, curve=[(1, 0.2)], rungs={0.3: 0.2},
                   stopped_at=0.3, started=7.0, ended=8.0)
     )  # fmt: skip

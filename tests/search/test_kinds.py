@@ -6,12 +6,15 @@ from functools import partial
 
 import pytest
 
+from bitfront.dashboards.search_files import write_figures
 from bitfront.search.config.bounds import reference_point
 from bitfront.search.config.errors import ConfigError
 from bitfront.search.config.load import load_text
 from bitfront.search.config.space import build_space
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
-from bitfront.search.recipes.recipe import load_recipe, recipe_of, save_recipe, train_recipe
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.recipes.export import recipe_of
+from bitfront.search.recipes.final_training import train_recipe
+from bitfront.search.recipes.recipe import load_recipe, save_recipe
 from bitfront.search.recipes.replay import replay_trial
 from bitfront.search.results.paper import PaperComparison
 from bitfront.search.results.results import Results
@@ -21,10 +24,10 @@ from bitfront.terminal.comparisons import paper_text
 from bitfront.terminal.progress import Progress
 from bitfront.terminal.summary import front_summary
 from bitfront.trainables import packed
+from bitfront.trainables.files import write_atomically
 from bitfront.trainables.selectors import select
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.parts import search_data
-from bitfront.verbs.pictures import write_figures
 
 TRACKING = """\
 name: pursuit
@@ -69,21 +72,24 @@ def test_the_kind_of_task_decides_what_is_optimized_by_default():
     [
         ("objectives={val_accuracy: max}", "objectives.val_accuracy: unknown key, did you mean"),
         ("objectives={flops: min}", "name one of val_auc, val_precision, val_loss as well"),
-        ("task.model=cresnet20", "cresnet20 is for classification, moving-shapes for tracking"),
-        ("task.dataset=digits", "siamfc is for tracking, digits for classification"),
+        (
+            "task.model=cresnet20",
+            "cresnet20 is for classification, moving-shapes for object-tracking",
+        ),
+        ("task.dataset=digits", "siamfc is for object-tracking, digits for classification"),
         ("task.augmentation=crop-flip", "crop-flip is for single images"),
         ("task.dataset=sequences:mine:8", "a search region of at least 31 pixels"),
         (
             "task.loss={distill: {kind: logits, teacher: stage}}",
-            "a teacher is for classification, moving-shapes is tracking",
+            "a teacher is for classification, moving-shapes is object-tracking",
         ),
         (
             "task.pretrain={epochs: 1, binary_epochs: 1, binary_dataset: cifar10}",
-            "cifar10 is for classification, moving-shapes for tracking",
+            "cifar10 is for classification, moving-shapes for object-tracking",
         ),
         (
             "space.plan={selector: mixbin-grad, budget: 50, trained_on: {dataset: cifar10}}",
-            "trained_on.dataset: cifar10 is for classification, not tracking",
+            "trained_on.dataset: cifar10 is for classification, not object-tracking",
         ),
         ("paper.metric=val_accuracy", "'val_accuracy' is no metric, "),
         ("paper.rows=[{label: one, value: 60}]", "val_auc is a fraction, got 60"),

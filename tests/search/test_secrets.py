@@ -13,13 +13,13 @@ from sqlalchemy import create_engine, make_url, text
 
 from bitfront import cli
 from bitfront.search import named
+from bitfront.search.cluster.doctor import check_ledger
 from bitfront.search.cluster.jobs import secret_free
-from bitfront.search.cluster.nodes import check_ledger
 from bitfront.search.ledger.folder import LEDGER, SearchFolder
-from bitfront.search.results.results import stored_config
+from bitfront.search.results.stored import stored_config
 from bitfront.search.session.preparation import prepare
 from bitfront.search.session.session import Session
-from bitfront.search.tracking.runs import tracking_uri
+from bitfront.search.tracking.store import tracking_uri
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import (
     canonical,

@@ -14,12 +14,13 @@ import yaml
 from optuna.trial import TrialState, create_trial
 
 from bitfront.search.config.errors import ConfigError
+from bitfront.search.ledger.entry import entry_of
 from bitfront.search.ledger.folder import LEDGER, SearchFolder, find, is_name
-from bitfront.search.ledger.ledger import entry_of
-from bitfront.search.results.results import Results, stored_config
+from bitfront.search.results.results import Results
+from bitfront.search.results.stored import stored_config
 from bitfront.search.session.preparation import fetched, prepare
 from bitfront.search.tracking.mirror import Mirror
-from bitfront.search.tracking.runs import tracking_uri
+from bitfront.search.tracking.store import tracking_uri
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import canonical, redacted, with_secrets, without_secrets
 from bitfront.trainables.errors import UserError
@@ -100,7 +101,7 @@ def test_a_tracking_server_that_refuses_is_told_of_without_its_password(
     config, _ = make_space(f"tracking.uri={TRACKING}")
     tracker = Tracker(config, "id", tmp_path)
     tracker.start([])
-    tracker.search_metric("hypervolume", 0.5, 1)
+    tracker.search_metric("hypervolume_share", 0.5, 1)
     problem = tracker.close("complete", {}, "")
     assert problem is not None
     assert SECRET not in problem

@@ -16,8 +16,8 @@ from bitfront.trainables import checksums
 from bitfront.trainables.selectors import SelectionSpec, select
 from bitfront.trainables.selectors.selection import stored
 from bitfront.trainables.training.checkpoints import load_state, save_state
-from bitfront.trainables.training.pretraining import StageCache, _stored, stage_spec
-from bitfront.trainables.worker.worker import STATE_FILE, Trial
+from bitfront.trainables.training.pretraining import PretrainedCache, _stored, pretraining_spec
+from bitfront.trainables.worker.worker import STATE_FILE, Worker
 
 FLIPS = 150
 SMALL = {"name": "mlp", "depth": 3, "width": 8}
@@ -89,10 +89,10 @@ def test_an_undamaged_state_is_continued_sealed_or_not(make_spec, start, tmp_pat
 def test_a_trial_tells_that_its_checkpoint_was_damaged(make_spec, tmp_path: Path) -> None:
     spec = make_spec("bnn", model=SMALL, epochs=2)
     config = {"trial": "t", "spec": spec.model_dump(mode="json"), "folder": str(tmp_path)}
-    Trial(config=config).step()
+    Worker(config=config).step()
     state = tmp_path / STATE_FILE
     state.write_bytes(next(flipped(state.read_bytes(), seed=1)))
-    again = Trial(config=config)
+    again = Worker(config=config)
     first, second = again.step(), again.step()
     assert first["resumed_from"] == 0
     assert "damaged" in first["damaged"]
@@ -101,10 +101,10 @@ def test_a_trial_tells_that_its_checkpoint_was_damaged(make_spec, tmp_path: Path
 
 def test_a_stage_with_one_bit_changed_is_not_used(make_spec, start, finish, tmp_path: Path) -> None:
     spec = make_spec("bnn", "W", model=SMALL, epochs=1, pretrain={"epochs": 1})
-    training = finish(start(spec, stages=StageCache(tmp_path)))
-    stage = stage_spec(spec)
+    training = finish(start(spec, pretrained=PretrainedCache(tmp_path)))
+    stage = pretraining_spec(spec)
     assert stage is not None
-    path = StageCache(tmp_path).path(stage, training.train)
+    path = PretrainedCache(tmp_path).path(stage, training.train)
     good, expected = path.read_bytes(), _stored(path)
     assert expected is not None
     for content in flipped(good):

@@ -1,5 +1,5 @@
-"""Claims about the counters: the numbers of methods.md 4.3 and 4.10, and that `bytes` is what a
-packed checkpoint really holds."""
+"""Claims about the counters: the numbers of docs/methods.md 4.3 and 4.10, and that `bytes` is what
+a packed checkpoint really holds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from bitfront.trainables import packed
-from bitfront.trainables.cost import CONVENTIONS, CostTable, cost_table, task_cost_table, trace
+from bitfront.trainables.cost import CostTable, cost_table, task_cost_table, trace
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.training.network import Network
 
@@ -34,7 +34,7 @@ def with_halves(k: int) -> str:
     return "".join("B" if i in chosen else "F" for i in range(18))
 
 
-# --- MixBin's flops, methods.md 4.3 and 4.10, D1 ------------------------------------------------
+# --- MixBin's flops, docs/methods.md 4.3 and 4.10, D1 ---------------------------------------------
 
 
 def test_cresnet20_has_the_published_totals(cresnet20: CostTable) -> None:
@@ -64,7 +64,7 @@ def test_half_layers_give_the_printed_percentages(cresnet20, halves, computed) -
     assert cresnet20.totals(with_halves(halves))["flops_pct"] == pytest.approx(computed, abs=1e-4)
 
 
-# Distinct percentages of MixBin's tables, methods.md 4.3.
+# Distinct percentages of MixBin's tables, docs/methods.md 4.3.
 PRINTED = {
     "cresnet20": [
         4.67, 88.78, 77.57, 66.35, 52.33, 32.71, 80.37, 60.75, 43.92, 38.31, 21.49, 10.28, 41.12,
@@ -172,22 +172,22 @@ def test_binary_weights_alone_cost_half_the_macs_and_three_an_element(cresnet20)
     for full, weights, both in zip(*(cresnet20.rows(level * 18) for level in "FWB"), strict=True):
         layer = traced[full.name]
         if layer.planned:
-            assert full.flops == layer.macs + 3 * layer.elements
-            assert weights.flops == layer.macs / 2 + 3 * layer.elements
-            assert both.flops == layer.macs / 64 + 3 * layer.elements
+            assert full.costs["flops"] == layer.macs + 3 * layer.elements
+            assert weights.costs["flops"] == layer.macs / 2 + 3 * layer.elements
+            assert both.costs["flops"] == layer.macs / 64 + 3 * layer.elements
         else:
-            assert full.flops == weights.flops == both.flops
+            assert full.costs["flops"] == weights.costs["flops"] == both.costs["flops"]
     assert cresnet20.totals("W" * 18)["flops"] == 40_108_032 / 2 + 704_512 + 3 * 200_704
 
 
 def test_the_classifier_is_not_counted_unless_it_is_planned(cresnet20: CostTable) -> None:
-    body = {row.name: row.flops for row in cresnet20.rows("F" * 18)}
+    body = {row.name: row.costs["flops"] for row in cresnet20.rows("F" * 18)}
     assert body["classifier"] == 0.0
     everything = cost_table("cresnet20", {}, (3, 32, 32), 10, "all")
     n = len(everything.plan_layers)
     assert n == 18 + 4
     rows = {row.name: row for row in everything.rows("F" * n)}
-    assert rows["classifier"].flops == 640 + 3 * 10
+    assert rows["classifier"].costs["flops"] == 640 + 3 * 10
     assert everything.totals("F" * n)["flops"] == 41_414_656 + 640 + 30
     assert everything.totals("B" * n)["flops"] == (40_812_544 + 640) / 64 + 3 * (200_704 + 10)
 
@@ -229,7 +229,7 @@ def test_shifts_of_inputs_take_four_bytes_a_channel(cresnet20: CostTable) -> Non
 def test_a_byte_that_is_not_full_counts_whole() -> None:
     table = cost_table("mlp", {"depth": 3, "width": 5}, (2,), 2)
     plans = table.rows("FF")[1], table.rows("WF")[1]
-    assert [row.bytes for row in plans] == [4 * 25, 4]
+    assert [row.costs["bytes"] for row in plans] == [4 * 25, 4]
 
 
 # --- any network --------------------------------------------------------------------------------
@@ -268,10 +268,10 @@ def test_the_rows_add_up_to_the_totals(plan: str) -> None:
     table = cost_table("cresnet20", {}, (3, 32, 32), 10)
     rows, totals = table.rows(plan, "channel"), table.totals(plan, "channel")
     for convention in ("flops", "ops64", "bops"):
-        assert sum(getattr(row, convention) for row in rows) == pytest.approx(totals[convention])
-    assert sum(row.bytes for row in rows) + table.other_bytes == totals["bytes"]
+        assert sum(row.costs[convention] for row in rows) == pytest.approx(totals[convention])
+    assert sum(row.costs["bytes"] for row in rows) + table.other_bytes == totals["bytes"]
     assert [row.level for row in rows if row.planned] == list(plan)
-    assert set(totals) == {*CONVENTIONS, "flops_pct"}
+    assert set(totals) == {"flops", "ops64", "bops", "bytes", "flops_pct"}
 
 
 @pytest.mark.parametrize("params", [{"depth": 1, "width": 8}, {"depth": 3, "width": 8}])

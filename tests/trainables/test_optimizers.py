@@ -1,5 +1,5 @@
-"""Claims about the optimizers of binary weights: the numbers of methods.md 2 and 3, the equalities
-between forms of one rule, and what the methods built on them do in their phases."""
+"""Claims about the optimizers of binary weights: the numbers of docs/methods.md 2 and 3, the
+equalities between forms of one rule, and what the methods built on them do in their phases."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from bitfront.trainables.optimizers import (
     relaxed_scale,
     relaxed_weight,
 )
-from bitfront.trainables.training import phases
 from bitfront.trainables.training.checkpoints import load_state, save_state
-from bitfront.trainables.training.phases import Phase
+from bitfront.trainables.training.schedules import phases
+from bitfront.trainables.training.schedules.phases import Phase
 
 OWN = [name for name in METHODS if METHODS.get(name).family == "optimizers"]
 
@@ -53,7 +53,7 @@ def param(*values: float) -> nn.Parameter:
     return nn.Parameter(torch.tensor(values, dtype=torch.float64))
 
 
-# --- BayesBiNN, methods.md 2.2 ------------------------------------------------------------------
+# --- BayesBiNN, docs/methods.md 2.2 ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_a_certain_weight_is_plus_one_nearly_surely() -> None:
 
 
 def test_float32_saturates_where_the_temperature_table_needs_it() -> None:
-    """methods.md 2.2, 2.11: 1 - tanh(lam)^2 is 0 at |lam| >= 9.011 in float32, not in float64."""
+    """docs/methods.md 2.2, 2.11: 1 - tanh(lam)^2 is 0 from |lam| = 9.011 in float32 only."""
     lam = torch.tensor([9.011, 10.0, -12.0])
     assert torch.equal(1 - torch.tanh(lam) ** 2, torch.zeros(3))
     assert (1 - torch.tanh(torch.tensor([8.5])) ** 2).item() > 0
@@ -171,7 +171,7 @@ def test_samples_follow_the_posterior() -> None:
 
 
 def test_with_no_noise_a_cold_first_step_is_a_scaled_one_of_ste() -> None:
-    """methods.md 2.10: same weight, and lam <- (1 - a) lam - a s g."""
+    """docs/methods.md 2.10: same weight, and lam <- (1 - a) lam - a s g."""
     lam = torch.tensor([0.4, -2.0, 0.1], dtype=torch.float64)
     w = relaxed_weight(lam, torch.zeros_like(lam), 1e-6)
     assert torch.equal(w, lam.sign())
@@ -184,7 +184,7 @@ def test_with_no_noise_a_cold_first_step_is_a_scaled_one_of_ste() -> None:
 
 
 def test_the_average_of_bops_gradients_is_bayesbinns_lam() -> None:
-    """methods.md 2.10: Bop's real weight moves by (1 - a) w - a g, BayesBiNN's lam by s g."""
+    """docs/methods.md 2.10: Bop's real weight moves by (1 - a) w - a g, BayesBiNN's lam by s g."""
     torch.manual_seed(0)
     lam, w = param(0.0, 0.0), param(1.0, -1.0)
     bayes = BayesBiNN([lam], lr=0.1)
@@ -197,7 +197,7 @@ def test_the_average_of_bops_gradients_is_bayesbinns_lam() -> None:
     torch.testing.assert_close(lam.data, bop.state[w]["momentum"])
 
 
-# --- Bop, methods.md 2.6 ------------------------------------------------------------------------
+# --- Bop, docs/methods.md 2.6 ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["flip", "hysteresis"])
@@ -243,7 +243,7 @@ def test_a_threshold_that_is_reached_but_not_passed_flips_nothing() -> None:
         Bop([w], form="other")
 
 
-# --- PMF and mirror descent, methods.md 2.7 and 3.5 ---------------------------------------------
+# --- PMF and mirror descent, docs/methods.md 2.7 and 3.5 ------------------------------------------
 
 
 def mean_field(plus: float, minus: float, beta: float, jacobian: str) -> tuple[Tensor, ...]:
@@ -343,12 +343,12 @@ def test_bmd_gives_the_gradient_at_w_to_a_unchanged() -> None:
 
 
 def test_beta_of_bmd_ends_where_the_papers_growth_does() -> None:
-    """methods.md 3.10: 2.08e4 after 1000 epochs of 1.01."""
+    """docs/methods.md 3.10: 2.08e4 after 1000 epochs of 1.01."""
     assert METHODS.get("bmd").params["beta_end"].default == pytest.approx(1.01**999, rel=0.05)
     assert METHODS.get("bmd").params["beta_end"].domain.contains(1e35)
 
 
-# --- LR-net, methods.md 2.8 ---------------------------------------------------------------------
+# --- LR-net, docs/methods.md 2.8 ------------------------------------------------------------------
 
 
 def test_mean_and_variance_of_a_stochastic_weight() -> None:
@@ -391,7 +391,7 @@ def test_lr_net_is_pushed_to_certain_weights(make_spec, start) -> None:
     assert start(make_spec("lr-net", "W", params={"certainty": 0.0})).method.penalty() is None
 
 
-# --- BNEW, methods.md 3.2 -----------------------------------------------------------------------
+# --- BNEW, docs/methods.md 3.2 --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -562,7 +562,7 @@ def test_measuring_the_mean_does_not_disturb_training(make_spec, start, finish) 
     assert torch.equal(*(run.state_dict()["random"] for run in runs))
 
 
-# --- phases, methods.md 3.1 ---------------------------------------------------------------------
+# --- phases, docs/methods.md 3.1 ------------------------------------------------------------------
 
 
 def test_the_phases_of_bnew() -> None:

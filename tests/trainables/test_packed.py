@@ -300,6 +300,6 @@ def test_a_packed_vit_b16_takes_a_24th_and_in_half_precision_a_27th() -> None:
     plan = "W" * len(table.plan_layers)
     full = 4 * table.parameters
     packed_bytes = table.totals(plan, "layer")["bytes"]
-    binary = sum(row.bytes for row in table.rows(plan, "layer") if row.planned)
+    binary = sum(row.costs["bytes"] for row in table.rows(plan, "layer") if row.planned)
     assert full / packed_bytes >= 24
     assert full / (binary + (packed_bytes - binary) / 2) >= 27

@@ -14,7 +14,7 @@ from bitfront.trainables.layers.binary import apply_plan
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
 from bitfront.trainables.plan import PlanLayer, binary_layers, check_plan, expand, plan_layers
-from bitfront.trainables.selectors.scoring import Switch
+from bitfront.trainables.selectors.scores.scoring import Switch
 
 THREE = [PlanLayer(name, name, "body") for name in ("one", "two", "three")]
 
@@ -112,7 +112,7 @@ def test_a_b_layer_sees_only_plus_and_minus_one() -> None:
 @pytest.mark.parametrize("model", ["mlp", "cresnet"])
 def test_quantizing_again_in_the_backward_pass_changes_no_gradient(method, model) -> None:
     """The same layer with its quantized input kept, as torch would by itself."""
-    from bitfront.trainables.layers import binary
+    from bitfront.trainables.layers import inputs
 
     def gradients() -> list[torch.Tensor]:
         torch.manual_seed(0)
@@ -125,7 +125,7 @@ def test_quantizing_again_in_the_backward_pass_changes_no_gradient(method, model
 
     again = gradients()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(binary._QuantizedAgain, "pack", lambda self, tensor: tensor.detach())
+        patch.setattr(inputs._QuantizedAgain, "pack", lambda self, tensor: tensor.detach())
         kept = gradients()
     assert all(torch.equal(a, b) for a, b in zip(again, kept, strict=True))
 

@@ -1,7 +1,7 @@
-"""Datasets by name, their parts in memory and batches of them; one module a family.
-Listing them is cheap: torch, torchvision and scikit-learn are imported when data is loaded."""
+"""Datasets by name, their parts in memory and batches of them; one module per family. A new file in
+this folder is found by itself. Listing datasets is cheap: torch, torchvision and scikit-learn are
+imported when data is loaded."""
 
-from bitfront.trainables.data import embedded, folders, sequences, shapes, snelson, torchvision_sets
 from bitfront.trainables.data.augmentations import AUGMENTATIONS
 from bitfront.trainables.data.batches import Batches, Visit, in_order
 from bitfront.trainables.data.datasets import (
@@ -31,19 +31,13 @@ __all__ = [
     "Streamed",
     "TaskRow",
     "Visit",
-    "embedded",
-    "folders",
     "in_order",
     "lend",
     "load_test",
     "load_train",
     "missing_test",
     "pixel_statistics",
-    "sequences",
-    "shapes",
-    "snelson",
     "split",
     "stored_arrays",
-    "torchvision_sets",
     "train_examples",
 ]

@@ -32,8 +32,8 @@ def crop_margin(height: int, width: int) -> int:
 def crop_flip_index(
     n: int, height: int, width: int, generator: torch.Generator, device: torch.device | str
 ) -> torch.Tensor:
-    """(n, height * width): for each pixel of n images, shifted at random and mirrored half the
-    time, its place in the image with a margin around it."""
+    """(n, height * width): for each pixel of n images that are shifted at random and mirrored half
+    the time, its index in the image with a margin around it."""
     import torch
 
     pad = crop_margin(height, width)
@@ -81,15 +81,15 @@ def cut_out(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return gathered(zero_pad(x, (pad,) * 4), index, x.shape)
 
 
-# RandomAffine as TinyImageNet networks are trained with it. D0 names it without its ranges: these
-# are ours.
+# RandomAffine, with which MixBin trains on TinyImageNet. The paper gives no ranges: these are ours.
 DEGREES, TRANSLATE, ZOOM = 15.0, 0.1, 0.1
 
 
 @AUGMENTATIONS.register("affine-flip")
 def affine_flip(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Each image turned by up to 15 degrees, shifted by up to a tenth of its size, scaled by up to
-    a tenth and mirrored half the time; what moves in is zero (RandomAffine, methods.md 4.1)."""
+    a tenth and mirrored half the time; what moves in is zero (RandomAffine, docs/methods.md
+    4.1)."""
     import torch
 
     _images_only("affine-flip", x)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Visit:
-    """A batch that says whose images it holds and how each was moved: `places` are those of its
-    pixels in the image with a margin."""
+    """A batch with the indices of its images and how each was moved: `places` are the indices of
+    its pixels in the image with a margin."""
 
     x: torch.Tensor
     ids: torch.Tensor
@@ -42,9 +42,9 @@ class Batches:
         visits: bool = False,
         share: tuple[int, int] = (0, 1),
     ) -> None:
-        """`visits`: a batch is a `Visit`; only where images are shifted and mirrored at most.
-        `share`: of n workers the one with this number, which gets every n-th example of a batch
-        and augments it by draws of its own."""
+        """`visits`: batches are `Visit`s, possible where images are only shifted and mirrored.
+        `share`: (number of this worker, workers); a worker gets every n-th example of a batch and
+        augments it by its own draws."""
         import torch
 
         if batch_size < 2 or len(part) < 2:
@@ -70,8 +70,9 @@ class Batches:
     def __iter__(self) -> Iterator[tuple[Any, torch.Tensor]]:
         import torch
 
-        # Exactly one draw an epoch from the kept generator, whatever augmentation uses. It is made
-        # here, not at the first batch, so that the state is the next epoch's from now on.
+        # Exactly one draw per epoch from the kept generator, whatever augmentation draws. It is
+        # made here, not at the first batch, so that the state is that of the next epoch from now
+        # on.
         epoch_seed = int(torch.randint(2**62, (), generator=self._generator))
         return self._epoch(epoch_seed)
 

@@ -27,12 +27,12 @@ Read = Callable[[Path | None], Any]
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
-# Two draws from one seed must not be the same draw: each use has a stream of its own.
+# Two uses of one seed must not draw the same numbers: each has a stream of its own.
 _SPLIT, _TAKE, _ORDER = 0, 1, 3
 
 
 def _complete(data_dir: Path) -> str | None:
-    """Of data whose parts are not in files of their own."""
+    """Nothing is missing, for datasets whose parts are not in files of their own."""
     return None
 
 
@@ -63,7 +63,7 @@ class DatasetInfo:
     count_train: Callable[[Path], int] | None = None
 
     def is_there(self, data_dir: Path | str | None) -> bool:
-        """Whether it can be had from `data_dir`, by a look at its folder alone."""
+        """Whether the dataset is in `data_dir`, judged by its folder alone."""
         if self.embedded or data_dir is None or self.folder is None:
             return self.embedded
         return (whole_path(data_dir) / self.folder).is_dir()
@@ -75,8 +75,8 @@ class DatasetInfo:
 
 @dataclass(frozen=True)
 class Family:
-    """Data of a user's own, named `FAMILY:FOLDER:...`. The name alone declares them, so that costs
-    are known and a checkpoint loads where the data are not."""
+    """Datasets of a user's own, named `FAMILY:FOLDER:...`. The name alone declares them, so that
+    costs are known and a checkpoint loads where the data are missing."""
 
     info: Callable[[str], DatasetInfo]
     # The name with everything in it that has to be looked up in the data directory.
@@ -87,16 +87,20 @@ class Datasets(Registry[DatasetInfo]):
     """The registered data sets, and those of a user's own."""
 
     def __init__(self) -> None:
-        super().__init__("dataset")
+        super().__init__("dataset", package=__package__)
         self.families: dict[str, Family] = {}
 
     def get(self, name: str) -> DatasetInfo:
-        family = self.families.get(name.partition(":")[0]) if ":" in name else None
+        family = self._family(name)
         return super().get(name) if family is None else family.info(name)
 
+    def _family(self, name: str) -> Family | None:
+        self.find()
+        return self.families.get(name.partition(":")[0]) if ":" in name else None
+
     def settle(self, name: str, data_dir: Path | str | None) -> str:
-        """The name as a search keeps it: another machine reads the same declaration from it."""
-        family = self.families.get(name.partition(":")[0]) if ":" in name else None
+        """The name as a search keeps it, from which another machine reads the same declaration."""
+        family = self._family(name)
         return name if family is None else family.settle(name, data_dir)
 
 
@@ -104,7 +108,7 @@ DATASETS = Datasets()
 
 
 class Part:
-    """One part of a data set: so many examples, of which some can be taken."""
+    """One part of a dataset."""
 
     y: torch.Tensor
 
@@ -197,7 +201,7 @@ class TaskRow(Arrays):
     seen: int = 1
 
     def up_to(self, task: int) -> TaskRow:
-        """What there is to evaluate while task number `task`, from 0, is learned."""
+        """The tasks to evaluate while task number `task`, from 0, is learned."""
         return replace(self, seen=task + 1)
 
     def of_task(self, task: int) -> Arrays:
@@ -211,7 +215,7 @@ class TaskRow(Arrays):
 
 
 def _strata(y: torch.Tensor) -> np.ndarray:
-    """The labels as classes to draw from in proportion; numbers to predict are of one class."""
+    """The labels as classes to draw from in proportion; targets of regression are one class."""
     labels = y.cpu().numpy()
     return np.zeros(len(labels), dtype=int) if y.is_floating_point() else labels
 
@@ -256,9 +260,8 @@ def load_test(name: str, data_dir: Path | str | None = None, normalize: str = "d
 
 
 def missing_test(name: str, data_dir: Path | str | None = None) -> str | None:
-    """Why the data cannot be trained for good: what is missing of their test part. A search does
-    without it, so that only somebody who looks finds out. Data that are not there at all are
-    another matter."""
+    """What is missing of the test part, which final training needs and a search does not; None:
+    nothing, or the dataset is not there at all."""
     info = DATASETS.get(name)
     where = _known_dir(data_dir)
     if info.embedded or where is None or not info.is_there(where):
@@ -294,7 +297,7 @@ def resolve_data_dir(name: str, how_to_get: str, data_dir: Path | str | None = N
 def pixel_statistics(
     info: DatasetInfo, normalize: str
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation a channel that pixels are normalised with."""
+    """Mean and standard deviation per channel that pixels are normalised with."""
     if normalize == "dataset":
         return info.mean, info.std
     if len(info.shape) != 3 or info.shape[0] != 3:
@@ -324,16 +327,15 @@ _lent: dict[str, Fetch] = {}
 
 
 def lend(name: str, fetch: Fetch) -> None:
-    """From now on the training examples of a data set, in their stored form, come from `fetch`.
-    Several processes may hold the same memory: nobody writes into it, a reader makes its copy."""
+    """From now on the training examples of a dataset, in their stored form, come from `fetch`.
+    Several processes may share that memory: it is read only, and every reader makes a copy."""
     _lent[name] = fetch
 
 
 def stored_arrays(
     name: str, data_dir: Path | str | None = None
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """What others may be lent: the training examples as they are stored, if they are held in
-    arrays."""
+    """The training examples as they are stored, if they are arrays; None otherwise."""
     info = DATASETS.get(name)
     where = None if info.embedded else resolve_data_dir(info.name, info.how_to_get(), data_dir)
     stored = _read(info.name, "train", where)

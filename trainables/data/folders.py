@@ -1,7 +1,7 @@
-"""Images in folders, one folder a class: TinyImageNet, ImageNet and a user's own (`folder:NAME`).
+"""Images in folders, one folder per class: TinyImageNet, ImageNet and a user's own (`folder:NAME`).
 
-Small sets are kept in memory on the training device like any other, large ones are streamed: the
-line is IN_MEMORY_BYTES of float32 images."""
+Small datasets are kept in memory on the training device like any other, large ones are streamed;
+the limit is IN_MEMORY_BYTES of float32 images."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _test_folder(root: Path) -> Path:
 
 
 def image_files(folder: Path, classes: list[str]) -> tuple[list[str], list[int]]:
-    """Paths and labels of one part: folders a class (images may lie deeper), or TinyImageNet's
+    """Paths and labels of one part: one folder per class (images may be deeper), or TinyImageNet's
     own validation layout, one folder of images with the classes in a text file."""
     from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
 
@@ -71,7 +71,7 @@ def _known_classes(folder: Path, names: set[str], label_of: dict[str, int]) -> N
 
 
 def _images(folder: Path) -> Iterator[Path]:
-    """Those of one part, however deep they lie."""
+    """The image files of one part, at any depth."""
     return (f for f in folder.rglob("*") if f.suffix.lower() in IMAGE_TYPES)
 
 
@@ -112,7 +112,7 @@ def _read(name: str, folder: str, train: bool, data_dir: Path | None) -> Any:
     return torch.stack([decode(file, info.shape[-1]) for file in files]), y
 
 
-def _info(name: str, folder: str, size: int, classes: int, **told: Any) -> DatasetInfo:
+def _info(name: str, folder: str, size: int, classes: int, **more: Any) -> DatasetInfo:
     declared: dict[str, Any] = {
         "train_size": 0,
         "test_size": 0,
@@ -128,7 +128,7 @@ def _info(name: str, folder: str, size: int, classes: int, **told: Any) -> Datas
         read_train=partial(_read, name, folder, True),
         read_test=partial(_read, name, folder, False),
         folder=f"{folder}/train",
-        **(declared | told),
+        **(declared | more),
     )
 
 

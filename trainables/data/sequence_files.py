@@ -79,8 +79,8 @@ def _pixels_of(file: Path) -> torch.Tensor:
 
 
 def read_boxes(file: Path) -> np.ndarray:
-    """Boxes of a text file, a line a frame: x y w h with the first pixel at 1, or the corners of a
-    polygon; commas, tabs or spaces between the numbers."""
+    """Boxes of a text file, one line per frame: x y w h with the first pixel at 1, or the corners
+    of a polygon; commas, tabs or spaces between the numbers."""
     rows = []
     for number, line in enumerate(file.read_text().splitlines(), 1):
         words = line.replace(",", " ").split()

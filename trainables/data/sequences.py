@@ -1,8 +1,9 @@
-"""Image sequences with one target each, for tracking: a box a frame, exemplar and search regions
-cut out around it (methods.md 4.7).
+"""Image sequences with one target each, for object tracking: a box per frame, exemplar and search
+regions cut out around it (docs/methods.md 4.7).
 
-Training sequences lie in GOT-10k's layout, test sequences in OTB's; both are a folder a sequence
-with its frames and a text file of boxes, and one reader serves them and VOT's polygons."""
+Training sequences are in the layout of GOT-10k, test sequences in that of OTB; both have one folder
+per sequence with its frames and a text file of boxes. One reader serves them and the polygons of
+VOT."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ Cut = tuple[int, int, float, float, float]
 
 
 def exemplar_size(search_size: int) -> int:
-    """127 for 255."""
+    """The side of an exemplar: 127 for search regions of 255."""
     return search_size // 2
 
 
@@ -127,7 +128,7 @@ class Sequences(Part):
                 shift, stretch = shift * 0, stretch * 0
             sides = context_side(item.boxes[[first, second], 2:]) * (1 + stretch.numpy())
             centres = item.boxes[[first, second], :2] + item.boxes[[first, second], 2:] / 2
-            scale = sides[1] / small  # pixels of the frame a pixel of the region
+            scale = sides[1] / small  # pixels of the frame per pixel of the region
             where = centres[1] + shift.numpy() * scale
             exemplars.append((index, int(first), *centres[0].tolist(), float(sides[0])))
             searches.append((index, int(second), *where.tolist(), float(scale * large)))
@@ -222,7 +223,7 @@ def _find_test(folder: str, data_dir: Path) -> str | None:
     return f"no sequences in {data_dir / folder} (folders with {TRUTH_FILES[0]})"
 
 
-def _info(name: str, train: str, test: str, size: int, **told: Any) -> DatasetInfo:
+def _info(name: str, train: str, test: str, size: int, **more: Any) -> DatasetInfo:
     return DatasetInfo(
         name=name,
         shape=(3, size, size),
@@ -232,9 +233,9 @@ def _info(name: str, train: str, test: str, size: int, **told: Any) -> DatasetIn
         read_train=partial(_read, name, train),
         read_test=partial(_read, name, test),
         folder=train,
-        kind="tracking",
+        kind="object-tracking",
         find_test=partial(_find_test, test),
-        **told,
+        **more,
     )
 
 
@@ -247,7 +248,7 @@ DATASETS.add(
         SEARCH_SIZE,
         train_size=9_335,
         test_size=100,
-        source="Videos of moving things with a box a frame (Huang et al., 2019); tested on the "
+        source="Videos of moving things with one box per frame (Huang et al., 2019); tested on the "
         "sequences of OTB (Wu et al., 2015).",
         get_hint="unpack the train part of GOT-10k (got-10k.aitestunion.com) to DIR/got10k/train "
         "and the sequences of OTB to DIR/otb, a folder each",
@@ -277,8 +278,8 @@ def _declared(name: str) -> DatasetInfo:
         train_size=0,
         test_size=0,
         source="Image sequences with one target each, a user's own.",
-        get_hint=f"put a folder a sequence into DIR/{folder}/train and DIR/{folder}/test, its "
-        f"frames and {TRUTH_FILES[0]} (x,y,w,h a line) in it",
+        get_hint=f"put one folder per sequence into DIR/{folder}/train and DIR/{folder}/test, its "
+        f"frames and {TRUTH_FILES[0]} (x,y,w,h per line) in it",
     )
 
 

@@ -1,5 +1,5 @@
-"""Synthetic sequences for tracking, no download: a coloured shape that moves, grows and bounces
-before a blurred background, among others that look like it."""
+"""Synthetic sequences for object tracking, without download: a coloured shape that moves, grows and
+bounces in front of a blurred background, among others that look like it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 FRAME_SIZE, FRAMES, OBJECTS = 80, 10, 3
-# A number of 8 draws describes how an object moves and 8 more how it looks.
+# 8 draws describe how an object moves, 8 more how it looks.
 _MOTION, _LOOKS = 8, 8
 # Part of the data set: another seed makes another one.
 _TRAIN_SEED, _TEST_SEED = 0, 1
@@ -56,7 +56,8 @@ def _sequence(name: str, seed: tuple[int, ...], frames: int, size: int) -> Seque
 
 
 def _path(drawn: np.ndarray, frames: int, size: int) -> np.ndarray:
-    """Boxes of an object: straight on with up to 5 pixels a frame, thrown back by the edges."""
+    """Boxes of an object that moves straight by up to 5 pixels per frame and is reflected by the
+    edges."""
     time = np.arange(frames)[:, None]
     start = size * (0.2 + 0.6 * drawn[:2])
     speed = 10 * drawn[2:4] - 5
@@ -110,6 +111,6 @@ DATASETS.add(
         read_train=partial(_read, 240, _TRAIN_SEED),
         read_test=partial(_read, 60, _TEST_SEED),
         embedded=True,
-        kind="tracking",
+        kind="object-tracking",
     ),
 )

@@ -1,5 +1,5 @@
-"""A part of a data set too large for memory: the files of its images, decoded while training by
-the worker processes of a DataLoader, normalised and augmented on the training device."""
+"""A part of a dataset that is too large for memory: image files that the worker processes of a
+DataLoader decode during training, normalised and augmented on the training device."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitfront.trainables.data.datasets import DATASETS, DatasetInfo, Family
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.registry import is_count
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def _read(
         if len(x) != len(y):
             raise ValueError(f"{len(x)} images but {len(y)} labels")
     except _DAMAGE as error:
-        why = str(error).partition("\n")[0].partition(". You can use download=True")[0]
+        why = first_line(error).partition(". You can use download=True")[0]
         raise UserError(
-            f"dataset '{name}' is incomplete or damaged in {where} ({why or type(error).__name__})",
+            f"dataset '{name}' is incomplete or damaged in {where} ({why})",
             f"delete that folder and get it again with: {how}",
         ) from error
     # MNIST is stored without a channel axis, CIFAR with the channels last.
@@ -169,7 +169,7 @@ PERMUTED = "permuted-mnist"
 
 
 def _permuted(tasks: int, name: str) -> DatasetInfo:
-    """MNIST several times in a row, the pixels of each task in an order of its own (methods.md
+    """MNIST several times in a row, the pixels of each task in an order of its own (docs/methods.md
     2.4)."""
     return replace(
         DATASETS.get("mnist"),

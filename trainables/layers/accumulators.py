@@ -1,4 +1,4 @@
-"""Narrow accumulators: what an A layer makes of its sums."""
+"""Narrow accumulators: how an A layer adds up."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from bitfront.trainables.layers.quantizers import CyclicActivation
 
 
 class Accumulator(nn.Module):
-    """What an A layer makes of its sums: a wrapping accumulator of a few bits, the cyclic
-    activation, then the scale (methods.md 1.14). Counts overflows in evaluation, and in training
-    how far sums exceed the range where that is penalized."""
+    """y = s c_k(wrap_b(z)) for the sums z of an A layer: a wrapping accumulator of b bits, the
+    cyclic activation of slope k, then the scale s (WrapNet, docs/methods.md 1.9, 1.14). Counts
+    overflows |z| >= 2^(b-1) in evaluation; in training it keeps mean(max(|z| - 2^(b-1), 0)) where
+    that is penalized."""
 
     def __init__(self, bits: int, slope: float, penalized: bool = False) -> None:
         super().__init__()
@@ -71,5 +72,6 @@ def _accumulating(
 
 
 def accumulate_fixed(layer: nn.Module, accumulator: Accumulator, scale: Tensor | None) -> None:
-    """The same for a network that is only evaluated."""
+    """Put an accumulator with a fixed scale behind the layer's sums, for a network that is only
+    evaluated."""
     layer.forward = _accumulating(layer, accumulator, lambda: scale)

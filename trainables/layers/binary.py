@@ -1,5 +1,6 @@
-"""A plan applied to a network: its layers become binary in place, without rewriting it. What they
-multiply with is in `weights`, `inputs` and `latents`."""
+"""A plan applied to a network: its layers become binary in place, by parametrizations and hooks,
+and the network's own code stays as it is. The weights are in `weights`, `latents` and `sparse`, the
+inputs in `inputs`."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BinaryLayer:
-    """A layer the plan made binary, with what made it so."""
+    """A layer that the plan made binary or pruned."""
 
     name: str
     level: str
@@ -38,25 +39,25 @@ class BinaryLayer:
 
     @property
     def kept(self) -> int | None:
-        """How many weights pruning leaves; None: the layer is not pruned, or its weight is made
-        no more."""
+        """How many weights pruning leaves; None: the layer is not pruned, or its parametrization
+        has been removed."""
         made = parametrize.is_parametrized(self.module, "weight")
         return getattr(self.quantizer, "kept", None) if made else None
 
     def hard_parts(self) -> tuple[Tensor, Tensor | None]:
-        """The signs (0 for what is pruned; weights at level S) and the scales that evaluation
-        multiplies with."""
+        """(signs, scales) that evaluation multiplies with; 0 for pruned weights; at level S weights
+        in place of signs."""
         return self.quantizer.hard_parts(self.latent.detach())  # type: ignore[operator]
 
     def forward_backward(self) -> tuple[Tensor, Tensor]:
-        """F and B at the latent as it is, scale and what comes before F left out."""
+        """(F, B) at the present latent, without scale."""
         return self.quantizer.forward_backward(self.latent.detach())  # type: ignore[operator]
 
 
 def apply_plan(
     model: nn.Module, layers: Sequence[PlanLayer], plan: str, method: Method
 ) -> list[BinaryLayer]:
-    """Make the planned layers of `model` binary, in place. The one place that does."""
+    """Make the planned layers of `model` binary, in place, and return them."""
     modules = dict(model.named_modules())
     made = []
     for layer, level in binary_layers(plan, layers):
@@ -84,6 +85,7 @@ def clamp_latents(layers: Sequence[BinaryLayer]) -> None:
 
 @torch.no_grad()
 def project_latents(layers: Sequence[BinaryLayer], rho: float, varrho: float) -> None:
-    """P(w*) in place of w*, for schemes that step from there."""
+    """w* <- P(w*) = L_rho^varrho(w*), for the schemes that step from there (docs/methods.md
+    1.1)."""
     for layer in layers:
         layer.latent.copy_(piecewise_linear(layer.latent, rho, varrho))

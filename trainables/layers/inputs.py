@@ -1,4 +1,4 @@
-"""Binary activations: what is applied to the input of a B or A layer."""
+"""Binary activations: the quantizer on the input of a B or A layer."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bitfront.trainables.layers.weights import Annealed
 
 
 class InputQuantizer(nn.Module):
-    """The same pair on the input of a B or A layer. `floor`: the annealed value is not taken
-    below it there."""
+    """The pair (F, B) of the weights on the input of a B or A layer. `floor`: the least annealed
+    value that is used there."""
 
     def __init__(self, annealed: Annealed, layer: nn.Module, floor: float = 0.0) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class InputQuantizer(nn.Module):
 
 
 def input_channels(layer: nn.Module) -> tuple[int, ...]:
-    """The shape of one number a channel of the layer's input."""
+    """The shape of one number per input channel of the layer."""
     if isinstance(layer, nn.Conv2d):
         return (1, layer.in_channels, 1, 1)
     assert isinstance(layer, nn.Linear)
@@ -85,7 +85,7 @@ def quantize_input(layer: nn.Module, quantizer: nn.Module) -> None:
 
     def before(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         x, *more = args
-        # By its name: whoever looks into layers may have put another one there.
+        # Looked up by name: a selector may have replaced it.
         now: nn.Module = module.input_quantizer  # type: ignore[assignment]
         quantized: Tensor = now(x)
         if quantized.requires_grad and quantized is not x:

@@ -1,5 +1,6 @@
-"""What a latent means to the methods that have an optimizer of their own (methods.md 2 and 3): the
-weight a layer multiplies with in training, in evaluation, and what its latent hears back."""
+"""Latents of the methods that have an optimizer of their own (docs/methods.md 2 and 3): the weight
+that a layer multiplies with in training (F), in evaluation (the sign), and the factor B between its
+gradient and that of the latent. The optimizers are in `optimizers`."""
 
 from __future__ import annotations
 
@@ -12,13 +13,18 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from bitfront.trainables.layers.quantizers import SignIdentity, sign
-from bitfront.trainables.optimizers import EDGE, logistic_noise, relaxed_scale, relaxed_weight
+from bitfront.trainables.optimizers.bayesbinn import (
+    EDGE,
+    logistic_noise,
+    relaxed_scale,
+    relaxed_weight,
+)
 
 
 class Shared:
-    """What all binary layers of a network share: `value` is the temperature or sharpness at this
-    moment; `real` says that weights are real for now, as in a first phase; `as_trained` makes
-    evaluation use the weights of training; `draws` makes it draw weights from this generator."""
+    """What all binary layers of a network share. `value`: the present temperature tau or sharpness
+    beta. `real`: weights are real numbers, as in a first phase. `as_trained`: evaluation uses the
+    weights of training. `draws`: evaluation draws weights from this generator."""
 
     def __init__(self, value: float = 1.0) -> None:
         self.value = value
@@ -36,34 +42,34 @@ class Shared:
 
 
 class Latent(nn.Module):
-    """The parametrization of one weight. A subclass says what training multiplies with; here that
-    is the latent itself, which hears its gradient unchanged."""
+    """The parametrization of one weight. A subclass defines what training multiplies with; here it
+    is the latent itself, F = w and B = 1."""
 
     def __init__(self, shared: Shared) -> None:
         super().__init__()
         self.shared = shared
 
     def trained(self, latent: Tensor) -> Tensor:
-        """The weight of a step of training, with its gradient."""
+        """F of the latent, with its gradient: the weight of one training step."""
         return latent.view_as(latent)
 
     def expected(self, latent: Tensor) -> Tensor:
-        """The same without chance."""
+        """F without random numbers."""
         return self.trained(latent)
 
-    def heard(self, latent: Tensor) -> Tensor:
-        """What the latent hears of a gradient of 1."""
+    def slope(self, latent: Tensor) -> Tensor:
+        """B: the gradient of the latent where that of the weight is 1."""
         with torch.enable_grad():
             w = latent.detach().requires_grad_()
-            (heard,) = torch.autograd.grad(self.expected(w).sum(), w)
-        return heard
+            (slope,) = torch.autograd.grad(self.expected(w).sum(), w)
+        return slope
 
     def sign(self, latent: Tensor) -> Tensor:
         return sign(latent)
 
     @torch.no_grad()
     def start(self, latent: Tensor) -> None:
-        """Make of ordinary weights, in place, what the latent is to begin with."""
+        """Turn ordinary weights into first latents, in place."""
 
     def forward(self, latent: Tensor) -> Tensor:
         soft = self.training or self.shared.as_trained
@@ -74,26 +80,26 @@ class Latent(nn.Module):
         return self.sign(latent)
 
     def forward_backward(self, latent: Tensor) -> tuple[Tensor, Tensor]:
-        """F and B at this latent."""
+        """(F, B) at this latent."""
         if self.shared.real:
             return latent, torch.ones_like(latent)
-        return self.expected(latent).detach(), self.heard(latent)
+        return self.expected(latent).detach(), self.slope(latent)
 
     @torch.no_grad()
     def hard_parts(self, latent: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The signs evaluation multiplies with; there are no scales."""
+        """(signs that evaluation multiplies with, None: there are no scales)."""
         return self.sign(latent), None
 
 
 class SignedWeight(Latent):
-    """F = sign, B = 1 (STE-Adam)."""
+    """F = sign(w), B = 1 (STE-Adam, docs/methods.md 2.5)."""
 
     def trained(self, latent: Tensor) -> Tensor:
         return SignIdentity.apply(latent, 0.0)
 
 
 class FlippedWeight(Latent):
-    """Weights that are +-1 themselves (Bop)."""
+    """The latent is the weight itself and is +1 or -1 (Bop, docs/methods.md 2.6)."""
 
     @torch.no_grad()
     def start(self, latent: Tensor) -> None:
@@ -101,7 +107,8 @@ class FlippedWeight(Latent):
 
 
 class CubeWeight(Latent):
-    """Weights in [-1, 1] that training drives to the corners itself (BNEW, MD-tanh)."""
+    """The latent is the weight itself, in [-1, 1]; its optimizer drives it to -1 or +1 (BNEW and
+    MD-tanh, docs/methods.md 3.2, 3.5)."""
 
     @torch.no_grad()
     def start(self, latent: Tensor) -> None:
@@ -109,8 +116,8 @@ class CubeWeight(Latent):
 
 
 class _TanhIdentity(torch.autograd.Function):
-    """F = tanh(beta a), B = 1: mirror descent applies the gradient at w to a unchanged. As a
-    sigmoid, which no beta overflows."""
+    """F = tanh(beta a), B = 1: mirror descent applies the gradient at w to a unchanged (Ajanthan et
+    al., AISTATS 2021). Computed as 2 sigmoid(2 beta a) - 1, which no beta overflows."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, beta: float) -> Tensor:
@@ -123,22 +130,24 @@ class _TanhIdentity(torch.autograd.Function):
 
 
 class MirroredWeight(Latent):
-    """w = tanh(beta a) (BMD, methods.md 3.5)."""
+    """w = tanh(beta a) (binary mirror descent, docs/methods.md 3.5)."""
 
     def trained(self, latent: Tensor) -> Tensor:
         return _TanhIdentity.apply(latent, self.shared.value)
 
 
 def _mean_of(ctx: Any, p: Tensor, beta: float) -> Tensor:
-    """The mean weight p - (1 - p) of the probability p of +1, which the backward pass needs."""
+    """The mean weight p - (1 - p) = 2 p - 1, with p the probability of +1; keeps p for the backward
+    pass."""
     ctx.beta = beta
     ctx.save_for_backward(p)
     return p.mul(2).sub_(1)
 
 
 class _ReleasedMeanField(torch.autograd.Function):
-    """w = tanh(beta (u_2 - u_1) / 2) with the Jacobian I - p p' of PMF's released code in place of
-    diag(p) - p p' (methods.md 2.7): it hears gradients at the corners too."""
+    """F = p_2 - p_1 = tanh(beta (u_2 - u_1) / 2), p = softmax(beta u) (Ajanthan et al., ICCV 2019),
+    with the Jacobian beta (I - p p^T) of the released code in place of beta (diag(p) - p p^T)
+    (docs/methods.md 2.7): its gradients do not vanish at the corners."""
 
     @staticmethod
     def forward(ctx: Any, plus: Tensor, minus: Tensor, beta: float) -> Tensor:
@@ -156,7 +165,8 @@ class _ReleasedMeanField(torch.autograd.Function):
 
 
 class _MeanField(torch.autograd.Function):
-    """w = tanh(beta u) for u_2 = u and u_1 = -u, with the gradient of u_2."""
+    """F = tanh(beta u) for u_2 = u and u_1 = -u, with the gradient of u_2: B = 2 beta p (1 - p),
+    p = sigmoid(2 beta u) (docs/methods.md 2.7)."""
 
     @staticmethod
     def forward(ctx: Any, u: Tensor, beta: float) -> Tensor:
@@ -171,9 +181,9 @@ class _MeanField(torch.autograd.Function):
 
 
 class MeanFieldWeight(Latent):
-    """The latent is u of the level +1 (PMF). Both levels begin opposite and hear opposite gradients
-    from the exact Jacobian, so u of the level -1 is the negative of it; the released Jacobian tells
-    them apart, and `shift` is the other one."""
+    """The latent is u_2, that of the level +1 (PMF). u_1 begins as -u_2. With the exact Jacobian
+    both get opposite gradients, so that u_1 = -u_2 throughout; with the released one they do not,
+    and `shift` is u_1."""
 
     def __init__(self, shared: Shared, latent: Tensor, jacobian: str) -> None:
         super().__init__(shared)
@@ -196,17 +206,19 @@ class MeanFieldWeight(Latent):
         return sign(latent if self.shift is None else latent - self.shift)
 
 
-# From here on tanh is exactly 1 in this precision.
+# The |x| from which tanh(x) is exactly 1 in this precision.
 SATURATED = {torch.float32: 9.02, torch.float64: 19.1}
-# The largest |delta| of eps kept EDGE away from 0 and 1.
+# The largest |delta| for eps in [EDGE, 1 - EDGE].
 LARGEST_NOISE = 8.0591
 
 
 class RelaxedSample(torch.autograd.Function):
-    """F = tanh((lam + delta) / tau) with logistic noise delta, B = s / N (methods.md 2.2).
+    """F = w_b = tanh((lam + delta) / tau), delta = log(eps / (1 - eps)) / 2, eps ~ U(0, 1), and
+    B = s / N = (1 - w_b^2 + 1e-10) / (tau (1 - mu^2 + 1e-10)), mu = tanh(lam) (Meng, Bachmann and
+    Khan, ICML 2020; docs/methods.md 2.2).
 
-    Where |lam| is so large that no noise changes its sign, F is the sign and B is 1 / tau
-    exactly. At tiny tau that is nearly everywhere, so only the other weights are drawn."""
+    Where |lam| is so large that no noise changes its sign, F is the sign and B is exactly 1 / tau.
+    At tiny tau these are nearly all weights, so that only the others are drawn."""
 
     @staticmethod
     def forward(ctx: Any, lam: Tensor, tau: float) -> Tensor:
@@ -233,14 +245,15 @@ class RelaxedSample(torch.autograd.Function):
             lam, w = ctx.saved_tensors
             return relaxed_scale(w, lam, ctx.tau).mul_(grad), None
         some, drawn, index = ctx.saved_tensors
-        heard = grad / ctx.tau
+        gradient = grad / ctx.tau
         scale = relaxed_scale(drawn, some, ctx.tau)
-        heard.view(-1)[index] = grad.reshape(-1)[index] * scale
-        return heard, None
+        gradient.view(-1)[index] = grad.reshape(-1)[index] * scale
+        return gradient, None
 
 
 class SampledWeight(Latent):
-    """The latent is the natural parameter lam of a Bernoulli weight, `prior` lam0 (BayesBiNN)."""
+    """The latent is the natural parameter lam of a Bernoulli weight, p(+1) = sigmoid(2 lam);
+    `prior` is lam_0 (BayesBiNN, docs/methods.md 2.2)."""
 
     prior: Tensor
 
@@ -260,7 +273,7 @@ class SampledWeight(Latent):
     def expected(self, latent: Tensor) -> Tensor:
         return torch.tanh(latent)
 
-    def heard(self, latent: Tensor) -> Tensor:
+    def slope(self, latent: Tensor) -> Tensor:
         tau = self.shared.value
         return relaxed_scale(relaxed_weight(latent, torch.zeros_like(latent), tau), latent, tau)
 
@@ -268,17 +281,18 @@ class SampledWeight(Latent):
         draws = self.shared.draws
         if draws is None or self.training:
             return super().forward(latent)
-        # 2 Bernoulli(sigmoid(2 lam)) - 1, methods.md 2.3.
+        # w = 2 Bernoulli(sigmoid(2 lam)) - 1 (docs/methods.md 2.3).
         eps = torch.rand(latent.shape, generator=draws, device=latent.device)
         return sign(torch.sigmoid(2 * latent) - eps.clamp_(EDGE, 1 - EDGE))
 
 
 class StochasticWeight(Latent):
-    """The latent is theta, p(+1) = sigmoid(theta); the mean weight is 2 p - 1 (LR-net)."""
+    """The latent is theta, p(+1) = sigmoid(theta); F is the mean weight 2 p - 1 (LR-net, Shayer et
+    al., ICLR 2018; docs/methods.md 2.8)."""
 
     @torch.no_grad()
     def start(self, latent: Tensor) -> None:
-        """p = clip(0.5 + 0.5 w / max |w|, 0.05, 0.95) (methods.md 2.8)."""
+        """p = clip(0.5 + 0.5 w / max |w|, 0.05, 0.95) (docs/methods.md 2.8)."""
         largest = latent.abs().max().clamp_min(1e-12)
         latent.copy_(torch.logit((0.5 + 0.5 * latent / largest).clamp_(0.05, 0.95)))
 
@@ -287,8 +301,9 @@ class StochasticWeight(Latent):
 
 
 def reparametrize_locally(layer: nn.Module, weight: StochasticWeight) -> None:
-    """In training the layer's outputs are drawn, from a normal distribution with the mean and the
-    variance that independent weights of mean m give: conv(h, m) and conv(h^2, 1 - m^2)."""
+    """Draw the layer's outputs in training from N(conv(h, m), conv(h^2, 1 - m^2)): the mean and the
+    variance that independent weights of mean m give (the local reparameterization trick of LR-net,
+    docs/methods.md 2.8)."""
     plain: Callable[[Tensor], Tensor] = layer.forward
 
     def forward(x: Tensor) -> Tensor:
@@ -309,13 +324,13 @@ def normal_outputs(layer: nn.Module, x: Tensor, mean: Tensor, bias: Tensor | Non
     else:
         centre = nn.functional.linear(x, mean, bias)
         variance = nn.functional.linear(x * x, spread)
-    # Fast convolutions may leave a variance of 0 a little below it.
+    # Fast convolutions may give a variance slightly below 0.
     return centre + variance.clamp_min(0).add(1e-8).sqrt() * torch.randn_like(centre)
 
 
 class Averaged(nn.Module):
-    """Predicts with the mean over draws of a network's binary weights, the same ones for every
-    batch (methods.md 2.3). `combine` makes one output of many."""
+    """A network that predicts with the mean over draws of its binary weights, the same draws for
+    every batch (docs/methods.md 2.3). `combine` makes one output of many."""
 
     def __init__(
         self,
@@ -335,7 +350,7 @@ class Averaged(nn.Module):
         self.seed = seed
 
     def outputs(self, x: Tensor) -> Tensor:
-        """The outputs of every draw, in a first dimension of their own."""
+        """The outputs of every draw, stacked in a first dimension."""
         self.shared.draws = torch.Generator(x.device).manual_seed(self.seed)
         try:
             return torch.stack([self.model(x) for _ in range(self.samples)])

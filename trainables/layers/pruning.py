@@ -1,5 +1,5 @@
-"""How many weights each layer of a pruned network keeps, and what that costs: plain arithmetic,
-known before any training (methods.md 5.3, 5.6, 5.11). Which weights are kept is in `sparse`."""
+"""How many weights each layer of a pruned network keeps, and what that costs: arithmetic known
+before any training (docs/methods.md 5.3, 5.6, 5.11). Which weights are kept is in `sparse`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ INDEX_BYTES = 4
 
 
 def shares(sizes: Sequence[int], rate: float, p: float) -> list[float]:
-    """Adaptive layer-wise pruning: m_i = c n_i^p weights for layer i, at most n_i, (1 - rate) of
-    all together (methods.md 5.3). Whole numbers are taken off the budget as layers are settled,
-    from the smallest on."""
+    """Adaptive layer-wise pruning (Liu et al., NeurIPS 2022; docs/methods.md 5.3): layer i keeps
+    m_i = min(n_i, c n_i^p) weights, with c such that sum m_i = (1 - r) sum n_i. From the smallest
+    layer on, whole weights are taken off the budget and c is computed anew for the rest."""
     left = int((1 - rate) * sum(sizes))
     order = sorted(range(len(sizes)), key=sizes.__getitem__)
     powers = [sizes[i] ** p for i in order]
-    # What is behind each layer, itself included; the last one has nothing behind it.
+    # For each layer, the sum of n_j^p over itself and all larger ones.
     behind = [*itertools.accumulate(reversed(powers))][::-1]
     c = (1 - rate) * sum(sizes) / behind[0] if behind else 0.0
     found = [0.0] * len(sizes)
@@ -35,7 +35,7 @@ def shares(sizes: Sequence[int], rate: float, p: float) -> list[float]:
 
 
 def counts(sizes: Sequence[int], rate: float, p: float) -> list[int]:
-    """Weights each layer keeps: n - int(n - m), at most one more than m (methods.md 5.10)."""
+    """Weights each layer keeps: n - int(n - m), at most one more than m (docs/methods.md 5.10)."""
     return [
         n - math.floor(n - m + ROUNDING) for n, m in zip(sizes, shares(sizes, rate, p), strict=True)
     ]
@@ -43,7 +43,7 @@ def counts(sizes: Sequence[int], rate: float, p: float) -> list[int]:
 
 def gas_counts(sizes: Sequence[int], rate: float) -> list[int]:
     """Ideal-gas quotas: layer i keeps the share 1 / (1 + F n_i), F such that (1 - rate) of all
-    weights are kept: large layers give more (methods.md 5.8, the `igq` rule of FlyingBird)."""
+    weights are kept: large layers give more (docs/methods.md 5.8, the `igq` rule of FlyingBird)."""
     wanted = (1 - rate) * sum(sizes)
     low, high = 0.0, 1.0
     while sum(n / (1 + high * n) for n in sizes) > wanted:
@@ -78,7 +78,7 @@ def as_bitmap(size: int, kept: int) -> bool:
 
 
 def mask_bytes(size: int, kept: int) -> int:
-    """What it takes to say which weights are kept, in the smaller form (methods.md 5.11)."""
+    """What it takes to say which weights are kept, in the smaller form (docs/methods.md 5.11)."""
     return (size + 7) // 8 if as_bitmap(size, kept) else INDEX_BYTES * kept
 
 
@@ -102,8 +102,12 @@ class BlockCost:
 
 
 def block_cost(macs: float, elements: int, weights: int, kept: float, binary: bool) -> BlockCost:
-    """Table 6 of the paper (methods.md 5.6) with c^2 s^2 r_in r_out MACs when dense, s^2 r_out
-    output elements, c^2 r_in r_out weights and the share `kept` of them left."""
+    """Table 6 of robust pruning (docs/methods.md 5.6), with n = c^2 s^2 r_in r_out MACs when dense,
+    e = s^2 r_out output elements and the share k = 1 - r of the c^2 r_in r_out weights left:
+
+    forward in training    2 k n + 11 e;           binary: k n + 11 e
+    forward in evaluation  2 k n + 4 e;            binary: k n + 4 e
+    backward               4 k n + 4 e + weights;  binary: 3 k n + 4 e"""
     forward = kept * macs * (1 if binary else 2)
     backward = kept * macs * (3 if binary else 4) + 4 * elements
     if not binary:

@@ -1,7 +1,8 @@
-"""Forward-backward quantizer pairs: what a binary layer multiplies with (F) and what its latent
-hears back (B), methods.md 1.2. Annealed values come in as arguments; schedules live elsewhere.
+"""Forward-backward quantizer pairs (docs/methods.md 1.2): a binary layer multiplies with F(w*), and
+the gradient of its latent w* is B(w*) times that of F(w*). Annealed values are arguments; schedules
+are in `training.schedules`.
 
-The functions below the table read like the paper and are what the tests hold the rest against.
+The plain functions are the equations of the papers; tests compare the autograd functions with them.
 The autograd functions compute the same in as few passes over memory as torch allows: on a CPU
 `where` and `tanh` cost ten times a copy, so the sign is a copysign and tanh a sigmoid."""
 
@@ -18,29 +19,29 @@ from torch.autograd.function import once_differentiable
 
 
 def sign(x: Tensor) -> Tensor:
-    """sign with sign(0) = +1 (methods.md 0.1); torch.sign would make a third level. Adding 0
-    turns -0.0 into +0.0, so that copysign treats both zeros alike. One buffer serves both."""
+    """sign(x) with sign(0) = +1 (docs/methods.md 0.1); torch.sign would give a third level. Adding
+    0 turns -0.0 into +0.0, so that copysign treats both zeros alike."""
     out = x.detach() + 0.0
     return torch.copysign(x.new_ones(()), out, out=out)
 
 
 def sign_swish(w: Tensor, mu: float) -> Tensor:
-    """SS_mu(w) = x (1 - t^2) + t with x = mu w / 2, t = tanh x (methods.md 1.4)."""
+    """SS_mu(w) = x (1 - t^2) + t with x = mu w / 2, t = tanh x (docs/methods.md 1.4)."""
     x = 0.5 * mu * w
     t = torch.tanh(x)
     return x * (1 - t * t) + t
 
 
 def sign_swish_slope(w: Tensor, mu: float) -> Tensor:
-    """SS'_mu(w) = mu (1 - x t)(1 - t^2) (methods.md 1.4)."""
+    """SS'_mu(w) = mu (1 - x t)(1 - t^2) (docs/methods.md 1.4)."""
     x = 0.5 * mu * w
     t = torch.tanh(x)
     return mu * (1 - x * t) * (1 - t * t)
 
 
 def piecewise_linear(w: Tensor, rho: float, varrho: float) -> Tensor:
-    """L_rho^varrho, the sign with a ramp of width 1 - rho that starts at varrho (methods.md 1.3).
-    It is odd, so one line serves both sides; the ramp is gone once rho is 1."""
+    """L_rho^varrho(w) = sign(w) min(1, varrho + |w| (1 - varrho) / (1 - rho)) for varrho <= 1, and
+    sign(w) once rho >= 1 (ProxConnect++, eq. (10) as corrected in docs/methods.md 1.3)."""
     if rho >= 1:
         return sign(w)
     start = min(1.0, varrho)
@@ -48,7 +49,7 @@ def piecewise_linear(w: Tensor, rho: float, varrho: float) -> Tensor:
 
 
 def triangle_slope(w: Tensor, height: float, edge: float) -> Tensor:
-    """height max(0, edge - |w|): the slope of Bi-Real and R-BNN (methods.md 1.5, 1.6)."""
+    """height max(0, edge - |w|): the slope of Bi-Real and R-BNN (docs/methods.md 1.5, 1.6)."""
     return w.abs().sub_(edge).clamp_max_(0).mul_(-height)
 
 
@@ -67,7 +68,7 @@ def r_bnn_triangle(t: float) -> tuple[float, float]:
 
 
 def ede_shape(t: float) -> tuple[float, float]:
-    """(k, t) of the error decay estimator k tanh(t w), k = max(1/t, 1) (methods.md 1.7)."""
+    """(k, t) of the error decay estimator k tanh(t w), k = max(1/t, 1) (docs/methods.md 1.7)."""
     return max(1 / t, 1.0), t
 
 
@@ -105,14 +106,14 @@ class SignClipped(torch.autograd.Function):
         return torch.ops.aten.hardtanh_backward(grad, w, -edge, edge), None
 
 
-def _swish_heard(w: Tensor, mu: float, grad: Tensor) -> Tensor:
-    """SS'_mu grad, made in the backward pass from the input, which the layer before keeps anyway,
-    so that no tensor is kept for it."""
+def _swish_gradient(w: Tensor, mu: float, grad: Tensor) -> Tensor:
+    """SS'_mu(w) grad, computed from the input, which the layer before keeps anyway, so that no
+    tensor is kept for it."""
     z = w * mu
     s = torch.sigmoid(z)
     # 4 mu (1 - z a) p with a = s - 1/2, p = s (1 - s); sigmoid_backward is grad p in one pass.
-    heard = torch.ops.aten.sigmoid_backward(grad, s)
-    return z.mul_(s.sub_(0.5)).sub_(1).mul_(heard).mul_(-4 * mu)
+    through = torch.ops.aten.sigmoid_backward(grad, s)
+    return z.mul_(s.sub_(0.5)).sub_(1).mul_(through).mul_(-4 * mu)
 
 
 class SignWithSwishSlope(torch.autograd.Function):
@@ -128,7 +129,7 @@ class SignWithSwishSlope(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         (w,) = ctx.saved_tensors
-        return _swish_heard(w, ctx.mu, grad), None
+        return _swish_gradient(w, ctx.mu, grad), None
 
 
 class SignSwish(torch.autograd.Function):
@@ -147,11 +148,11 @@ class SignSwish(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         (w,) = ctx.saved_tensors
-        return _swish_heard(w, ctx.mu, grad), None
+        return _swish_gradient(w, ctx.mu, grad), None
 
 
 class Identity(torch.autograd.Function):
-    """F = w, B = 1: weights that are binarized when training is over."""
+    """F = w, B = 1: weights that are binarized after training (PTB)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, value: float) -> Tensor:
@@ -164,7 +165,7 @@ class Identity(torch.autograd.Function):
 
 
 class PiecewiseLinear(torch.autograd.Function):
-    """F = L_rho^varrho, B = 1: the slope of L is not used (methods.md 1.13)."""
+    """F = L_rho^varrho, B = 1: the slope of L is not used (docs/methods.md 1.13)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, rho: float, varrho: float) -> Tensor:
@@ -209,8 +210,8 @@ class TrianglePrimitive(torch.autograd.Function):
 
 
 class ShiftedSign(torch.autograd.Function):
-    """F = sign(w - a) with a learnable shift a, B = the triangle at w - a; the shift hears
-    -sum of what w hears (methods.md 1.8)."""
+    """F = sign(w - a) with a learnable shift a, B = height max(0, edge - |w - a|); dL/da = -sum of
+    dL/dw (ReActNet, docs/methods.md 1.8)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, height: float, edge: float, shift: Tensor) -> Tensor:
@@ -223,11 +224,11 @@ class ShiftedSign(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         w, shift = ctx.saved_tensors
         height, edge = ctx.shape
-        heard = (w - shift).abs_().sub_(edge).clamp_max_(0).mul_(grad).mul_(-height)
-        return heard, None, None, heard.sum_to_size(shift.shape).neg()
+        gradient = (w - shift).abs_().sub_(edge).clamp_max_(0).mul_(grad).mul_(-height)
+        return gradient, None, None, gradient.sum_to_size(shift.shape).neg()
 
 
-def _tanh_heard(w: Tensor, grad: Tensor, k: float, t: float) -> Tensor:
+def _tanh_gradient(w: Tensor, grad: Tensor, k: float, t: float) -> Tensor:
     """k t (1 - tanh^2(t w)) grad, with 1 - tanh^2(t w) = 4 s (1 - s), s = sigmoid(2 t w)."""
     s = w.mul(2 * t).sigmoid_()
     return torch.ops.aten.sigmoid_backward(grad, s).mul_(4 * k * t)
@@ -246,7 +247,7 @@ class SignWithTanhSlope(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         (w,) = ctx.saved_tensors
-        return _tanh_heard(w, grad, *ctx.shape), None, None
+        return _tanh_gradient(w, grad, *ctx.shape), None, None
 
 
 class Tanh(torch.autograd.Function):
@@ -262,7 +263,7 @@ class Tanh(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         (w,) = ctx.saved_tensors
-        return _tanh_heard(w, grad, *ctx.shape), None, None
+        return _tanh_gradient(w, grad, *ctx.shape), None, None
 
 
 def _as_it_is(value: float) -> tuple[float, ...]:
@@ -271,9 +272,9 @@ def _as_it_is(value: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Pair:
-    """A quantizer pair. `arguments` makes of the annealed value what the function takes. `soft`
-    says that F is not the sign during training, so that evaluation with the sign is a different
-    network than the one trained (methods.md 6.4). A shifted pair takes a learnable shift too."""
+    """A quantizer pair. `arguments` turns the annealed value into the arguments of `function`.
+    `soft`: F is not the sign in training, so that evaluation, with the sign, is of another network
+    than the one trained (docs/methods.md 6). `shifted`: it takes a learnable shift too."""
 
     function: type[torch.autograd.Function]
     soft: bool = False
@@ -286,7 +287,7 @@ class Pair:
 
 
 def pc_pair(varrho: float) -> Pair:
-    """L with its vertical shift as a share of the horizontal one."""
+    """ProxConnect's pair: F = L_rho^(varrho rho), B = 1, where `varrho` is a share of rho."""
     return Pair(PiecewiseLinear, soft=True, arguments=lambda rho: (rho, varrho * rho))
 
 
@@ -310,7 +311,8 @@ PAIRS: dict[str, Pair] = {
 }
 
 
-# --- the accumulator of level A, methods.md 1.9 -------------------------------------------------
+# --- the accumulator of level A, docs/methods.md 1.9
+# -------------------------------------------------
 
 
 def wrapped(z: Tensor, bits: int) -> Tensor:

@@ -1,5 +1,5 @@
-"""Pruned layers: the modules that leave only some of a layer's weights, in full precision or
-binary. How many each layer keeps is settled in `pruning`; when masks change, by the methods."""
+"""Weights of pruned layers, in full precision or binary: a mask keeps only some of them. How many
+each layer keeps is computed in `pruning`; when masks change is decided by the methods."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from bitfront.trainables.layers.quantizers import PAIRS, sign
 
 
 def top_k(values: Tensor, kept: int) -> Tensor:
-    """True for the `kept` greatest of `values`, exactly so many: of equal ones at the border the
-    first are taken."""
+    """True for the `kept` greatest of `values`, exactly so many: among equal values at the border
+    the first are kept."""
     if kept >= values.numel():
         return torch.ones_like(values, dtype=torch.bool)
     if kept <= 0:
@@ -44,8 +44,8 @@ def fan_in(weight: Tensor) -> int:
 
 
 class _PopUp(torch.autograd.Function):
-    """w * mask forward; backward the mask is the identity of |s|: grad * w * sign(s), which is
-    grad * slope (methods.md 5.1)."""
+    """Forward w M(s), M the mask of the greatest |s|; backward dL/ds = dL/d(w M) w sign(s), with w
+    sign(s) passed in as `slope` (edge-popup, Ramanujan et al., CVPR 2020; docs/methods.md 5.1)."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, product: Tensor, slope: Tensor) -> Tensor:
@@ -61,9 +61,9 @@ class _PopUp(torch.autograd.Function):
 
 
 class Popped:
-    """The masked weight at some scores, made again only when they have changed: attacks call the
-    network many times between two steps. Fused optimizers do not count versions, so whoever
-    steps says so by `forget`."""
+    """The masked weight at some scores, cached until they change: attacks run the network many
+    times between two steps. Fused optimizers do not increase the version of a tensor, so that
+    `forget` is called after every step."""
 
     def __init__(self, cached: bool = True) -> None:
         self.cached = cached
@@ -91,8 +91,8 @@ class Popped:
 
 
 class RandomSubnetwork(nn.Module):
-    """The weight of an edge-popup layer: frozen random signs, of which the `kept` with the
-    greatest |score| are left. The layer's parameter is the scores."""
+    """The weight of an edge-popup layer: frozen random signs, of which the `kept` with the greatest
+    |s| are kept. The parameter of the layer is the scores s (docs/methods.md 5.1)."""
 
     frozen: Tensor
 
@@ -106,7 +106,7 @@ class RandomSubnetwork(nn.Module):
     @property
     def constant(self) -> float:
         """|w|: 1, or the Kaiming constant sqrt(2 / fan_in), the fan scaled by the kept or by the
-        pruned share where the method says so and something is left of it (methods.md 5.2)."""
+        pruned share where the method says so and something is left of it (docs/methods.md 5.2)."""
         if self.magnitude == "binary":
             return 1.0
         share = self.kept / self.frozen.numel()
@@ -114,7 +114,7 @@ class RandomSubnetwork(nn.Module):
         return math.sqrt(2 / (fan_in(self.frozen) * (scaled or 1.0)))
 
     def set_kept(self, kept: int) -> None:
-        """Settle how many weights are left, and with it their magnitude."""
+        """Set how many weights are kept, and with it their magnitude."""
         self.kept = kept
         self.frozen.copy_(sign(self.frozen) * self.constant)
         self.popped.forget()
@@ -192,8 +192,8 @@ class SparseWeight(nn.Module):
 
 class SignedConnections(SparseWeight):
     """Bayesian connectivity sampling: weight k is sign_k max(theta_k, 0) with a fixed random sign
-    and is there while theta_k > 0; in binary sign_k alone (methods.md 5.8). The layer's parameter
-    is theta."""
+    and is there while theta_k > 0; in binary sign_k alone (docs/methods.md 5.8). The layer's
+    parameter is theta."""
 
     signs: Tensor
     FIRST = 1e-5
@@ -237,7 +237,7 @@ class ScoredWeight(SparseWeight):
 
     @torch.no_grad()
     def start_scores(self, latent: Tensor) -> None:
-        """sqrt(6 / fan_in) w / max |w| (methods.md 5.8)."""
+        """sqrt(6 / fan_in) w / max |w| (docs/methods.md 5.8)."""
         largest = latent.abs().max().clamp_min(1e-12)
         self.scores.copy_(math.sqrt(6 / fan_in(latent)) * latent / largest)
         self.popped.forget()

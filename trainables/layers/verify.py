@@ -18,9 +18,9 @@ class NotBinaryError(UserError):
 
 @torch.no_grad()
 def verify_binary(model: nn.Module, layers: Sequence[BinaryLayer]) -> None:
-    """Every binary layer holds -s and +s only, one s > 0 a scale group; a pruned one also zeros,
-    and exactly as many other weights as promised. Looks at the weight the network really
-    multiplies with in evaluation, not at how it was made."""
+    """Raise NotBinaryError unless every binary layer holds -s and +s only, with one s > 0 per scale
+    group, and every pruned layer exactly as many non-zero weights as promised. It checks the weight
+    that the network multiplies with in evaluation, however it was made."""
     was_training = model.training
     model.eval()
     try:

@@ -1,5 +1,5 @@
-"""What a binary layer multiplies with: the latent through F and its scale in training, its sign in
-evaluation."""
+"""The weight of a binary layer: s F(w*) in training, s sign(w*) in evaluation, with the scale s of
+its group. The pairs (F, B) are in `quantizers`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bitfront.trainables.layers.quantizers import Pair, sign
 
 class Annealed:
     """A quantizer pair and its present annealed value, shared by all layers of a network.
-    `as_trained` makes evaluation use F instead of the sign, for the soft accuracy."""
+    `as_trained`: evaluation uses F instead of the sign."""
 
     def __init__(self, pair: Pair, value: float) -> None:
         self.pair = pair
@@ -21,13 +21,13 @@ class Annealed:
         self.as_trained = False
 
 
-# Words of the scale parameter that mean one scale an output channel.
+# Values of the scale parameter that mean one scale per output channel.
 PER_CHANNEL = ("channel", "power2", "learned")
 
 
 def mean_magnitude(w: Tensor, scale: str) -> Tensor | None:
-    """mean |w| over the scale group, without gradient (methods.md 1.8, 1.11); as a power of two
-    for `power2` (methods.md 1.7)."""
+    """mean |w| over the scale group, without gradient (docs/methods.md 1.8, 1.11); as a power of
+    two for `power2` (docs/methods.md 1.7)."""
     if scale == "none":
         return None
     dims = tuple(range(w.dim())) if scale == "layer" else tuple(range(1, w.dim()))
@@ -36,7 +36,8 @@ def mean_magnitude(w: Tensor, scale: str) -> Tensor | None:
 
 
 class Standardized(nn.Module):
-    """(w - mean) / std per output channel (methods.md 1.7): as many +1 as -1, about."""
+    """(w - mean) / std per output channel, so that about half of the signs are +1 (the balanced
+    weights of IR-Net, docs/methods.md 1.7)."""
 
     def forward(self, latent: Tensor) -> Tensor:
         dims = tuple(range(1, latent.dim()))
@@ -46,7 +47,7 @@ class Standardized(nn.Module):
 
 class Rotated(nn.Module):
     """The standardized weight w turned towards the corners of the cube: w + |sin angle| (R1' w R2
-    - w), every output channel seen as a matrix; the angle is learnable (methods.md 1.6)."""
+    - w), every output channel seen as a matrix; the angle is learnable (docs/methods.md 1.6)."""
 
     ROUNDS = 3
     left: Tensor
@@ -114,7 +115,7 @@ class WeightQuantizer(nn.Module):
 
     @torch.no_grad()
     def start(self, latent: Tensor) -> None:
-        """What is learned beside the latent begins at its place for these weights."""
+        """Initialise the rotation and the learned scales for these weights."""
         if isinstance(self.before, Rotated):
             self.before.estimate(latent)
         if self.learned is not None:
@@ -147,8 +148,8 @@ class WeightQuantizer(nn.Module):
         with torch.enable_grad():
             w = self.before(latent).detach().requires_grad_()
             out = self.soft(w)
-            (heard,) = torch.autograd.grad(out, w, torch.ones_like(out))
-        return out.detach(), heard
+            (slope,) = torch.autograd.grad(out, w, torch.ones_like(out))
+        return out.detach(), slope
 
     @torch.no_grad()
     def hard_parts(self, latent: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -159,13 +160,13 @@ class WeightQuantizer(nn.Module):
 
 
 class UpdatedWeight(WeightQuantizer):
-    """The weight of a scheme that projects the parameter itself: training sees it as it is."""
+    """The weight of a scheme that projects the parameter itself (PQ, rPC, PTB): F = w."""
 
     def soft(self, w: Tensor) -> Tensor:
         return w.view_as(w)
 
     def scales(self, w: Tensor) -> Tensor | None:
-        """Of the signs, in evaluation."""
+        """The scales of the signs, in evaluation only."""
         soft = self.training or self.annealed.as_trained
         return None if soft else super().scales(w)
 

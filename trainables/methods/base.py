@@ -1,5 +1,5 @@
 """What a method declares and does. The registry, the docs table, the conditional space and the
-conformance tests all come from the declaration; the training loop calls the hooks."""
+conformance tests are made from the declaration; the training loop calls the hooks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bitfront.trainables import layers
 from bitfront.trainables.parameters import Param, Value, resolve
 from bitfront.trainables.registry import Registry
-from bitfront.trainables.training.phases import Phase
+from bitfront.trainables.training.schedules.phases import Phase
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-    from bitfront.trainables.layers.accumulators import Accumulator
     from bitfront.trainables.layers.binary import BinaryLayer
     from bitfront.trainables.layers.latents import Averaged
 
@@ -45,23 +44,24 @@ class Method:
     def __init__(self, given: dict[str, Any] | None = None) -> None:
         self.values: dict[str, Value] = resolve(self.name, self.params, given or {})
         self.layers: list[BinaryLayer] = []
-        self.learning_rate = 0.0  # of the step, before its hooks are called
+        self.learning_rate = 0.0  # of the present step; set before the hooks are called
         self.examples = 1
+        self._before: list[Tensor] = []
 
     @property
     def soft(self) -> bool:
-        """Whether training uses another forward pass than evaluation does."""
+        """Whether the forward pass of training differs from that of evaluation."""
         return False
 
     @property
     def scale(self) -> str:
-        """How many scales a binary layer keeps: none, one a layer, one an output channel (any
-        other word)."""
+        """How many scales a binary layer keeps: `none`, one per `layer`, one per output channel
+        (any other word)."""
         return str(self.values.get("scale", "none"))
 
     @property
     def shifts_inputs(self) -> bool:
-        """Whether B and A layers keep a number for every channel of their input."""
+        """Whether B and A layers keep one number per input channel."""
         return False
 
     def weight_quantizer(self, layer: nn.Module) -> nn.Module:
@@ -73,16 +73,16 @@ class Method:
         raise NotImplementedError(f"{self.name} makes no pruned layers in full precision")
 
     def kept(self, sizes: Mapping[str, int]) -> dict[str, int] | None:
-        """How many weights each of the planned layers, given with their sizes, keeps; None: the
-        method does not prune. A UserError where a layer would be left with nothing."""
+        """How many weights each planned layer keeps, given their sizes; None: the method does not
+        prune. A UserError where a layer would keep none."""
         return None
 
     def input_quantizer(self, layer: nn.Module) -> nn.Module:
-        """What is applied to the input of one layer of level B or A."""
+        """The quantizer of the input of one layer of level B or A."""
         raise NotImplementedError(f"{self.name} makes no binary activations")
 
     def accumulate(self, layer: nn.Module, quantizer: nn.Module) -> None:
-        """Give one layer of level A its accumulator; `quantizer` is that of its weight."""
+        """Give one layer of level A its accumulator; `quantizer` is the one of its weight."""
         raise NotImplementedError(f"{self.name} makes no narrow accumulators")
 
     @contextmanager
@@ -92,13 +92,13 @@ class Method:
 
     @property
     def draws(self) -> int:
-        """How many forward and backward passes a step of training takes the mean of."""
+        """How many forward and backward passes a training step averages over."""
         return 1
 
     def own_optimizer(self) -> Optimizer | None:
-        """The optimizer of the latents where they have one of their own, made when a phase has
-        been entered; its learning rate is `lr` of `values`, on the task's schedule. Everything
-        else keeps the task's optimizer."""
+        """The optimizer of the latents where they have one of their own, made after a phase is
+        entered; its learning rate is `lr` of `values`, on the task's schedule. Everything else
+        keeps the task's optimizer."""
         return None
 
     def predictions(
@@ -109,30 +109,32 @@ class Method:
         return None
 
     def bind(self, made: Sequence[BinaryLayer]) -> None:
-        """Take the layers a plan made binary."""
+        """Receive the layers that a plan made binary."""
         self.layers = list(made)
 
     def phases(self, epochs: int) -> Sequence[Phase]:
-        """How the epochs of a trial are shared out; schedules and optimizer start anew in each."""
+        """The phases that the epochs of a trial are divided into; schedules and optimizer start
+        anew in each."""
         return [Phase("train", epochs)]
 
     def enter(self, phase: Phase) -> None:
         """Called when a phase begins, with its first weights in place, and before the state of a
-        run interrupted inside it is brought back. A second call with other weights, and the
-        optimizer made, may follow in the first phase."""
+        run interrupted in it is restored. In the first phase a second call may follow, with other
+        weights and the optimizer already made."""
 
     def before_epoch(self) -> None:
         """Called before the first step of every epoch."""
+        self._before = [layer.hard_parts()[0] for layer in self.layers]
 
     def before_step(self, fraction: float) -> None:
         """Called before every optimizer step with the fraction of the phase that has passed."""
 
     def penalty(self) -> Tensor | None:
-        """What the last forward pass adds to the loss."""
+        """What the last forward pass adds to the loss; None: nothing."""
         return None
 
     def after_backward(self) -> None:
-        """Called when gradients are there and the optimizer has not used them yet."""
+        """Called after the backward pass, before the optimizer uses the gradients."""
 
     def after_step(self) -> None:
         """Called after every optimizer step."""
@@ -141,11 +143,11 @@ class Method:
         """Called before the hard-binarized network is evaluated; `diagnose` follows."""
 
     def after_epoch(self, history: Sequence[dict[str, float]]) -> None:
-        """Called with the metrics of all epochs so far, after each."""
+        """Called after every epoch with the metrics of all epochs so far."""
 
     def diagnose(self) -> dict[str, float]:
-        """What is worth knowing of the latents at the end of an epoch."""
-        return {}
+        """Numbers that tell how training goes, after an epoch: those of `layers.diagnostics`."""
+        return layers.diagnose(self.layers, self._before) if self._before else {}
 
     @classmethod
     def describe(cls) -> dict[str, Any]:
@@ -158,24 +160,6 @@ class Method:
             "levels": list(cls.levels),
             "params": {name: param.describe() for name, param in cls.params.items()},
         }
-
-
-class LatentMethod(Method):
-    """A method whose binary layers keep latents; it says after each epoch what became of them."""
-
-    def __init__(self, given: dict[str, Any] | None = None) -> None:
-        super().__init__(given)
-        self._accumulators: list[Accumulator] = []
-        self._signs: list[Tensor] = []
-
-    def before_epoch(self) -> None:
-        self._signs = [layer.hard_parts()[0] for layer in self.layers]
-
-    def diagnose(self) -> dict[str, float]:
-        """methods.md 1.16: the share of weights that changed sign in this epoch, that hear nearly
-        nothing (|B| < 1e-3), and the mean |F - sign|; of A layers the share of sums that overflowed
-        in validation."""
-        return layers.diagnose(self.layers, self._signs, self._accumulators)
 
 
 METHODS: Registry[type[Method]] = Registry("method", package=__package__)

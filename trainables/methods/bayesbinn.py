@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bitfront.trainables import layers
+from bitfront.trainables import layers, optimizers
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.own_optimizer import OwnOptimizer, _begins_real, rate
 from bitfront.trainables.methods.quantizer_pair import declared_schedule, scheduled
@@ -71,9 +71,7 @@ class BayesBiNNMethod(OwnOptimizer):
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
         v = self.values
         priors: list[Any] = [layer.quantizer.prior for layer in self.layers]
-        from bitfront.trainables.optimizers import BayesBiNN
-
-        return BayesBiNN(
+        return optimizers.BayesBiNN(
             latents, float(v["lr"]), self.examples, float(v["momentum"]), float(v["kl"]), priors
         )
 
@@ -104,9 +102,7 @@ class STEAdamMethod(OwnOptimizer):
         return layers.SignedWeight(self.shared)
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
-        from bitfront.trainables.optimizers import ClippedAdam
-
-        return ClippedAdam(latents, float(self.values["lr"]))
+        return optimizers.ClippedAdam(latents, float(self.values["lr"]))
 
 
 @METHODS.register
@@ -147,9 +143,7 @@ class BopMethod(OwnOptimizer):
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
         v = self.values
-        from bitfront.trainables.optimizers import Bop
-
-        return Bop(latents, self._gamma.at(0.0), float(v["theta"]), str(v["form"]))
+        return optimizers.Bop(latents, self._gamma.at(0.0), float(v["theta"]), str(v["form"]))
 
     def before_step(self, fraction: float) -> None:
         self.set_group("gamma", self._gamma.at(fraction))

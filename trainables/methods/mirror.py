@@ -1,10 +1,11 @@
-"""Proximal mean-field and mirror descent: latents whose weight is a sharpened tanh or softmax."""
+"""Proximal mean-field and mirror descent: the weight is a tanh or softmax of the latent that is
+sharpened in training (docs/methods.md 2.7, 3.5)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bitfront.trainables import layers
+from bitfront.trainables import layers, optimizers
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.own_optimizer import OwnOptimizer, _begins_real, rate
 from bitfront.trainables.methods.quantizer_pair import declared_schedule, scheduled
@@ -48,8 +49,8 @@ class PMFMethod(Sharpened):
         "jacobian": Param(
             "exact",
             Choice(("exact", "released")),
-            "of the softmax: diag(p) - p p', or I - p p' as in the authors' code, which hears "
-            "gradients at the corners too",
+            "of the softmax: diag(p) - p p', or I - p p' as in the authors' code, whose "
+            "gradients do not vanish at the corners",
         ),
         "weight_decay": Param(0.0, Float(0.0, 1.0), "on u", search=Choice((0.0, 1e-4))),
         **_begins_real(0.0),
@@ -99,9 +100,9 @@ class BMDMethod(Sharpened):
         from torch.optim import Adam
 
         lr = float(self.values["lr"])
-        from bitfront.trainables.optimizers import MirrorDescent
-
-        return MirrorDescent(latents, lr) if self.exact else Adam(latents, lr, fused=True)
+        if self.exact:
+            return optimizers.MirrorDescent(latents, lr)
+        return Adam(latents, lr, fused=True)
 
     def before_step(self, fraction: float) -> None:
         super().before_step(fraction)

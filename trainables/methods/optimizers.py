@@ -1,18 +1,17 @@
-"""Methods with an optimizer of their own for the binary weights: BayesBiNN and its baselines
-(methods.md 2), BNEW and its baselines (methods.md 3). Layers in full precision keep the task's
-optimizer. Each can begin with a phase of real weights in [-1, 1], binary inputs as planned."""
+"""LR-net (docs/methods.md 2.8) and BNEW (docs/methods.md 3), which have an optimizer of their own
+for the binary weights. Layers in full precision keep the task's optimizer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from bitfront.trainables import layers
+from bitfront.trainables import layers, optimizers
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.own_optimizer import OwnOptimizer, _begins_real, rate, share_of
 from bitfront.trainables.parameters import Choice, Float, Param
-from bitfront.trainables.training.phases import Phase
-from bitfront.trainables.training.schedules import Schedule
+from bitfront.trainables.training.schedules.phases import Phase
+from bitfront.trainables.training.schedules.values import Schedule
 
 if TYPE_CHECKING:
     import torch
@@ -117,9 +116,7 @@ class BNEWMethod(OwnOptimizer):
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
         regulariser: Any = self.values["regulariser"]
-        from bitfront.trainables.optimizers import BNEW
-
-        return BNEW(latents, float(self.values["lr"]), regulariser=regulariser)
+        return optimizers.BNEW(latents, float(self.values["lr"]), regulariser=regulariser)
 
     def binary_phases(self, epochs: int, best: bool) -> Sequence[Phase]:
         frozen = share_of(float(self.values["freeze_share"]), epochs)
@@ -127,7 +124,8 @@ class BNEWMethod(OwnOptimizer):
         return [free, Phase("freeze", frozen, continues=True)] if frozen else [free]
 
     def enter(self, phase: Phase) -> None:
-        """A frozen weight has no gradient, so that its moments are not applied any more."""
+        """Freeze the signs, or start the phase. A frozen weight has no gradient, so that the
+        moments of Adam do not move it."""
         self._frozen = phase.continues
         for layer in self.layers:
             layer.latent.requires_grad_(not self._frozen)

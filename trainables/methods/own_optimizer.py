@@ -1,4 +1,5 @@
-"""The methods whose latents have an optimizer of their own share this."""
+"""What methods share whose latents have an optimizer of their own. Each can begin with a phase of
+real weights in [-1, 1], binary inputs as planned."""
 
 from __future__ import annotations
 
@@ -7,9 +8,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.trainables import layers
-from bitfront.trainables.methods.base import LatentMethod
+from bitfront.trainables.methods.base import Method
 from bitfront.trainables.parameters import Choice, Float, Param
-from bitfront.trainables.training.phases import Phase
+from bitfront.trainables.training.schedules.phases import Phase
 
 if TYPE_CHECKING:
     import torch
@@ -48,7 +49,7 @@ def _begins_real(share: float) -> dict[str, Param]:
     }
 
 
-class OwnOptimizer(LatentMethod):
+class OwnOptimizer(Method):
     """A method whose latents have their own optimizer."""
 
     family = "optimizers"
@@ -113,7 +114,7 @@ class OwnOptimizer(LatentMethod):
                 layer.quantizer.start(layer.latent.detach())  # type: ignore[operator]
 
     def next_task(self, layer: BinaryLayer) -> None:
-        """What a layer makes of having learned one task when the next one begins."""
+        """Called for every layer when the next task of continual learning begins."""
 
     def own_optimizer(self) -> torch.optim.Optimizer | None:
         self.own = None
@@ -126,14 +127,15 @@ class OwnOptimizer(LatentMethod):
             layers.clamp_latents(self.layers)
 
     def set_group(self, key: str, value: float) -> None:
-        """One setting of the latents' optimizer."""
+        """Set one option of the latents' optimizer."""
         if self.own is not None:
             for group in self.own.param_groups:
                 group[key] = value
 
 
 def share_of(share: float, epochs: int) -> int:
-    """That share of the epochs, at least one if it is any at all, and at least one left over."""
+    """That share of the epochs: at least one where the share is above 0, and at least one is left
+    over."""
     if not share or epochs < 2:
         return 0
     return min(epochs - 1, max(1, round(share * epochs)))

@@ -1,10 +1,9 @@
-"""The ProxConnect++ family: a latent weight, a forward quantizer F and a backward quantizer B,
-w* <- w* - eta B(w*) g(F(w*)) (methods.md 1.1, 1.2); and the schemes it is compared with, which take
-the gradient or make the step elsewhere."""
+"""The ProxConnect++ family: a latent weight w*, a forward quantizer F and a backward quantizer B,
+w* <- w* - eta B(w*) g(F(w*)) (Lu et al., NeurIPS 2023; docs/methods.md 1.1, 1.2)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from bitfront.trainables.methods.base import METHODS, Method
 from bitfront.trainables.methods.quantizer_pair import (
@@ -16,10 +15,7 @@ from bitfront.trainables.methods.quantizer_pair import (
     scheduled,
 )
 from bitfront.trainables.parameters import Choice, Float, Param
-from bitfront.trainables.training.schedules import Schedule
-
-if TYPE_CHECKING:
-    pass
+from bitfront.trainables.training.schedules.values import Schedule
 
 
 @METHODS.register

@@ -1,5 +1,5 @@
-"""ProxConnect and the schemes beside it, which differ in where the gradient is taken and what is
-updated."""
+"""ProxConnect and the schemes it is compared with, which take the gradient at another point or
+update another tensor (docs/methods.md 1.1)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bitfront.trainables.methods.quantizer_pair import (
     scheduled,
 )
 from bitfront.trainables.parameters import Choice, Float, Param
-from bitfront.trainables.training.schedules import Schedule
+from bitfront.trainables.training.schedules.values import Schedule
 
 if TYPE_CHECKING:
     from torch import nn
@@ -45,7 +45,7 @@ RHO = {
 
 
 class Piecewise(QuantizerPair):
-    """Methods built on the piecewise-linear quantizer L (methods.md 1.3)."""
+    """Methods built on the piecewise-linear quantizer L (docs/methods.md 1.3)."""
 
     def _make_schedule(self) -> Schedule:
         return self._declared_schedule("rho")
@@ -62,9 +62,9 @@ class ProxConnect(Piecewise):
 
 
 class Projected(Piecewise):
-    """Schemes that step from P(w*) = L_rho(w*) instead of from w* (methods.md 1.1): the parameter
-    itself is projected. With varrho = rho each step adds rho to every |w|, so the corners are
-    reached when the sum of rho over the steps is 1, long before rho is."""
+    """Schemes that step from P(w*) = L_rho(w*) instead of from w* (docs/methods.md 1.1): the
+    parameter itself is projected. With varrho = rho each step adds rho to every |w|, so that the
+    corners are reached when the sum of rho over the steps is 1, long before rho is 1."""
 
     params: ClassVar = {
         **RHO,

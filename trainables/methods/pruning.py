@@ -1,6 +1,6 @@
-"""Pruned networks: edge-popup finds a binary one inside frozen random weights (methods.md 5.1);
-robust scratch tickets are the same with other defaults. Masks are made in `sparse`, the number of
-weights a layer keeps in `pruning`."""
+"""Pruned networks: edge-popup finds a binary network in frozen random weights (docs/methods.md
+5.1); robust scratch tickets do the same with other defaults. Masks are in `layers.sparse`, the
+number of weights a layer keeps in `layers.pruning`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bitfront.trainables.methods.base import METHODS, Method
 from bitfront.trainables.parameters import Choice, Float, Param
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from bitfront.trainables.layers.binary import BinaryLayer
 
@@ -34,7 +34,7 @@ EXPONENT = Param(
 
 
 class Pruned(Method):
-    """Methods that leave as many weights of each planned layer as is settled before training."""
+    """Methods that keep a number of weights per planned layer that is known before training."""
 
     family = "pruning"
     paper = ROBUST
@@ -58,27 +58,11 @@ class Pruned(Method):
 
     def bind(self, made: Sequence[BinaryLayer]) -> None:
         super().bind(made)
-        self._masks: list[Tensor] = []
         if made:
             kept = self.kept({layer.name: layer.latent.numel() for layer in made})
             assert kept is not None
             for layer in made:
                 layer.quantizer.set_kept(kept[layer.name])  # type: ignore[operator]
-
-    def before_epoch(self) -> None:
-        self._masks = self._current_masks()
-
-    def diagnose(self) -> dict[str, float]:
-        """The share of the kept weights that other ones have replaced in this epoch."""
-        if not self.layers or not self._masks:
-            return {}
-        pairs = list(zip(self._current_masks(), self._masks, strict=True))
-        left = sum(int(now.sum()) for now, _ in pairs)
-        new = sum(int((now & ~before).sum()) for now, before in pairs)
-        return {"mask_change": new / max(1, left)}
-
-    def _current_masks(self) -> list[Tensor]:
-        return [layer.hard_parts()[0] != 0 for layer in self.layers]
 
 
 SCORES = {
@@ -103,14 +87,15 @@ FAN = Param(
 
 
 class RandomWeights(Pruned):
-    """Frozen random signs; only scores are trained, and the greatest of them say what is kept."""
+    """Frozen random signs; only scores are trained, and the weights with the greatest |score| are
+    kept."""
 
     levels = "FW"
     from_weights = False
 
     @property
     def magnitude(self) -> str:
-        """binary: 1; else the fan of the Kaiming constant."""
+        """`binary`: |w| = 1; else the fan of the Kaiming constant."""
         return "binary" if self.values.get("init") == "binary" else str(self.values["fan"])
 
     @property

@@ -1,5 +1,5 @@
-"""The methods with a latent weight, a forward quantizer F and a backward quantizer B share this:
-w* <- w* - eta B(w*) g(F(w*))."""
+"""What methods share that have a latent weight w*, a forward quantizer F and a backward quantizer
+B: w* <- w* - eta B(w*) g(F(w*)) (docs/methods.md 1.1)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.trainables import layers
-from bitfront.trainables.methods.base import LatentMethod
+from bitfront.trainables.methods.base import Method
 from bitfront.trainables.parameters import Choice, Float, Int, Param, Value
-from bitfront.trainables.training.phases import Phase
-from bitfront.trainables.training.schedules import Schedule
+from bitfront.trainables.training.schedules.phases import Phase
+from bitfront.trainables.training.schedules.values import Schedule
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from bitfront.trainables.layers.accumulators import Accumulator
     from bitfront.trainables.layers.quantizers import Pair
     from bitfront.trainables.layers.weights import Annealed
 
@@ -30,7 +31,7 @@ SCALE = Param(
     "none",
     Choice(("none", "layer", "channel", "power2", "learned")),
     "of the binary weights: none; mean |w| of the layer, of the output channel, or that as a "
-    "power of two; or learned, one an output channel",
+    "power of two; or learned, one per output channel",
 )
 
 
@@ -67,8 +68,7 @@ def clamp(default: bool) -> Param:
 
 
 def scheduled(name: str, start: Param, end: Param, shape: str = "linear") -> dict[str, Param]:
-    """The four parameters of a value that is annealed, as the `schedule` form of the YAML wants
-    them."""
+    """The four parameters of an annealed value, as the `schedule` form of the YAML expects them."""
     return {
         f"{name}_start": start,
         f"{name}_end": end,
@@ -82,13 +82,13 @@ def scheduled(name: str, start: Param, end: Param, shape: str = "linear") -> dic
 
 
 def declared_schedule(values: dict[str, Value], name: str) -> Schedule:
-    """The path that the four parameters of `scheduled` describe."""
+    """The schedule that the four parameters of `scheduled` describe."""
     start, end, until = (float(values[f"{name}_{part}"]) for part in ("start", "end", "until"))
     return Schedule(start, end, str(values[f"{name}_shape"]), until=until)
 
 
-class QuantizerPair(LatentMethod):
-    """Latents through one (F, B) pair, inputs of B and A layers through the same one."""
+class QuantizerPair(Method):
+    """Latents are quantized by one pair (F, B), inputs of B and A layers by the same one."""
 
     family = "pcpp"
     paper = PCPP
@@ -100,6 +100,7 @@ class QuantizerPair(LatentMethod):
         super().__init__(given)
         self._schedule = self._make_schedule()
         self._annealed: Annealed | None = None
+        self._accumulators: list[Accumulator] = []
 
     def _make_schedule(self) -> Schedule:
         return Schedule(1.0, 1.0, "constant")
@@ -109,7 +110,7 @@ class QuantizerPair(LatentMethod):
 
     @property
     def annealed(self) -> Annealed:
-        """The one annealed value that weights and activations share (methods.md 1.9)."""
+        """The one annealed value that weights and activations share (docs/methods.md 1.9)."""
         if self._annealed is None:
             self._annealed = layers.Annealed(self.pair(), self._schedule.at(0.0))
         return self._annealed
@@ -135,7 +136,7 @@ class QuantizerPair(LatentMethod):
         return layers.WeightQuantizer(self.annealed, self.scale, weight, self.before_sign(weight))
 
     def before_sign(self, weight: Tensor) -> nn.Module | None:
-        """What the latent goes through before it is quantized."""
+        """A module applied to the latent before it is quantized; None: nothing."""
         return None
 
     def input_quantizer(self, layer: nn.Module) -> nn.Module:
@@ -162,7 +163,7 @@ class QuantizerPair(LatentMethod):
             layer.quantizer.start(layer.latent.detach())  # type: ignore[operator]
 
     def value_at(self, fraction: float) -> float:
-        """The annealed value after so much of training."""
+        """The annealed value at this fraction of training."""
         return self._schedule.at(fraction)
 
     def before_step(self, fraction: float) -> None:

@@ -1,5 +1,5 @@
-"""What robust pruning is compared with (methods.md 5.8): adversarial training of the whole network,
-and methods that prune while they train it. Each makes full-precision networks (level F or S) and
+"""The baselines of robust pruning (docs/methods.md 5.8): adversarial training of the whole network,
+and methods that prune it while it is trained. Each makes full-precision networks (level F or S) and
 binary ones (level W), the latter by BinaryConnect."""
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from bitfront.trainables.methods.pcpp import BinaryConnect
 from bitfront.trainables.methods.pruning import EXPONENT, RATE, Pruned
 from bitfront.trainables.methods.quantizer_pair import FIXED_SCALE, clamp
 from bitfront.trainables.parameters import Choice, Float, Int, Param
-from bitfront.trainables.training.phases import Phase
-from bitfront.trainables.training.schedules import Schedule
+from bitfront.trainables.training.schedules.phases import Phase
+from bitfront.trainables.training.schedules.values import Schedule
 
 if TYPE_CHECKING:
     from torch import nn
@@ -114,7 +114,7 @@ class FlyingBird(PrunedWhileTrained):
             layer.quantizer.draw_mask()  # type: ignore[operator]
 
     def before_step(self, fraction: float) -> None:
-        """A round whenever another 1 / updates of training has passed."""
+        """Replace weights whenever another 1 / updates of training has passed."""
         due = int(fraction * int(self.values["updates"]))
         for layer in self.layers:
             quantizer: Any = layer.quantizer
@@ -154,8 +154,8 @@ class FlyingBirdPlus(FlyingBird):
         self._wanted: set[str] = set()
 
     def after_epoch(self, history: Sequence[dict[str, float]]) -> None:
-        """What the last epochs ask for: prune where the gap between training and validation grew
-        in at least half of them, grow where the validation loss rose in as many."""
+        """Decide from the last epochs: prune where the gap between training and validation grew in
+        at least half of them, grow where the validation loss rose in at least half of them."""
         self._wanted = set()
         last = history[-self.LOOK_BACK - 1 :]
         if len(last) <= self.LOOK_BACK or any("val_loss" not in row for row in last):
@@ -180,7 +180,8 @@ class FlyingBirdPlus(FlyingBird):
 
 
 def _gap(row: dict[str, float]) -> float:
-    """Training minus validation robust accuracy where both were measured; else the losses'."""
+    """Training minus validation robust accuracy where both were measured; else validation minus
+    training loss."""
     train = [v for k, v in row.items() if k.startswith("train_robust_")]
     validation = [v for k, v in row.items() if k.startswith("val_robust_")]
     if train and validation:
@@ -208,7 +209,7 @@ class ConnectivitySampling(PrunedWhileTrained):
     layer_counts = FlyingBird.layer_counts
 
     def enter(self, phase: Phase) -> None:
-        """The layer's parameter becomes theta, its weights' magnitude where a connection is."""
+        """Turn the layer's parameter into theta: the magnitude of its weights."""
         import torch
 
         for layer in self.layers:
@@ -231,8 +232,8 @@ class ConnectivitySampling(PrunedWhileTrained):
 
 
 def _shared_out(epochs: int, parts: Sequence[tuple[str, float, float]]) -> list[Phase]:
-    """Phases of (name, weight, rate factor), each at least an epoch; where there are fewer epochs
-    than phases the first ones are left out."""
+    """Phases of (name, weight, rate factor), each of at least one epoch; with fewer epochs than
+    phases the first ones are left out."""
     parts = parts[-epochs:]
     total = sum(weight for _, weight, _ in parts)
     lengths = [max(1, round(epochs * weight / total)) for _, weight, _ in parts]

@@ -15,7 +15,7 @@ from bitfront.trainables.methods.quantizer_pair import (
     scheduled,
 )
 from bitfront.trainables.parameters import Choice, Float, Param
-from bitfront.trainables.training.schedules import Schedule
+from bitfront.trainables.training.schedules.values import Schedule
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -50,7 +50,7 @@ class RotatedBNN(Sharpening):
     name = "r-bnn"
     paper = "Lin et al., Rotated Binary Neural Network, NeurIPS 2020"
     doc = "F = sign, B = k max(0, sqrt(2) t - t^2 |w|), t annealed; the rotation is an option"
-    # Inputs are quantized with k = 1 (methods.md 1.6).
+    # Inputs are quantized with k = 1 (docs/methods.md 1.6).
     input_floor = 1.0
     params: ClassVar = {
         **_sharpness(1e-2),

@@ -1,4 +1,4 @@
-"""Activations of partly binary networks (methods.md 4.1, 4.6)."""
+"""Activations of partly binary networks (docs/methods.md 4.1, 4.6)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ ACTIVATION = parameter(
 
 
 class _MaxWithMinusOne(torch.autograd.Function):
-    """Keeps its output for the backward pass, which the next layer keeps too, so that it costs
-    no memory of its own. Its backward pass is differentiable: hawq wants second derivatives."""
+    """max(x, -1). It keeps its output for the backward pass, which the next layer keeps too, so
+    that it needs no memory of its own. The backward pass is differentiable: HAWQ needs second
+    derivatives."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -34,14 +35,16 @@ class _MaxWithMinusOne(torch.autograd.Function):
 
 
 class BinReLU(nn.Module):
-    """max(x, -1): its gradient is 1 for x > -1, else 0, and sign information survives it."""
+    """BinReLU(x) = max(x, -1) of MixBin: its gradient is 1 for x > -1, else 0, and negative inputs
+    keep their sign (docs/methods.md 4.1)."""
 
     def forward(self, x: Tensor) -> Tensor:
         return _MaxWithMinusOne.apply(x)
 
 
 class RPReLU(nn.Module):
-    """PReLU with a learnable shift per channel before and after it (methods.md 1.8)."""
+    """RPReLU of ReActNet: x - g + z for x > g, else b (x - g) + z, with g, z and b learned per
+    channel (docs/methods.md 1.8)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

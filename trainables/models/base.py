@@ -1,5 +1,5 @@
-"""What a model is to the rest: a class or function that builds a network for an input shape, with
-its parameters declared in its signature. `bitfront.trainables.models` finds the families."""
+"""What a model is: a class or function that builds a network for an input shape, with its
+parameters declared in its signature. The families are the other modules of this folder."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ModelInfo:
         return resolve("model", self.params, given)
 
 
-# What `LIBRARY/name` means: a library's name to a function that declares any of its networks.
+# For models named `LIBRARY/name`: a function per library that declares any of its networks.
 LIBRARIES: dict[str, Callable[[str], ModelInfo]] = {}
 
 

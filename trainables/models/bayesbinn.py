@@ -1,4 +1,4 @@
-"""Networks of BayesBiNN and LR-net (methods.md 2.4, 2.8, 2.12): no biases, batch norm without
+"""Networks of BayesBiNN and LR-net (docs/methods.md 2.4, 2.8, 2.12): no biases, batch norm without
 learned numbers. Their papers make every layer binary: `task.binarize: all`."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bitfront.trainables.plan import PlanLayer
 ORDER = parameter(
     "bn_relu",
     Choice(("bn_relu", "relu_bn")),
-    "batch norm before ReLU, as in the authors' code, or behind it, as the paper prints",
+    "batch norm before ReLU, as in the authors' code, or after it, as the paper prints",
 )
 
 
@@ -34,8 +34,8 @@ def in_order(model: nn.Module, scope: str) -> list[PlanLayer]:
 
 
 class NormedUnit(nn.Module):
-    """A layer without bias, a pooling where there is one, then BN without gain and bias and ReLU in
-    either order; the last layer of a network has no ReLU."""
+    """A layer without bias, optional pooling, then BN without gain and bias and ReLU in either
+    order; the last layer of a network has no ReLU."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class NormedMLP(nn.Module):
 
 
 class NormedCNN(nn.Module):
-    """Convolutions of these widths and kernel, a max-pool behind those that say so, then linear
-    layers; BN behind every one."""
+    """Convolutions of these widths and kernel size, a max-pool after those that ask for it, then
+    linear layers; BN after every one."""
 
     def __init__(
         self,

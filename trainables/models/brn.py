@@ -1,5 +1,5 @@
 """The networks of BNEW: a ResNet-20 in the form of ReActNet with the switches of its ablation, and
-its teacher, a pre-activation residual network (methods.md 3.3, 3.4, 3.8)."""
+its teacher, a pre-activation residual network (docs/methods.md 3.3, 3.4, 3.8)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PooledShortcut(nn.Module):
 
 class ReActBlock(nn.Module):
     """bias - (sign, by the plan) - 3x3 convolution - scale - BN - plus the shortcut - bias -
-    PReLU - bias, everything a channel (methods.md 3.3)."""
+    PReLU - bias, everything per channel (docs/methods.md 3.3)."""
 
     def __init__(self, inside: int, out: int, bias_layers: bool, act: str, scale: bool) -> None:
         super().__init__()
@@ -82,7 +82,8 @@ class ReActResNet(nn.Module):
     """ReActNet-like ResNet-20 of BNEW: 18 convolutions with a shortcut each; stem, 1x1 shortcuts
     and classifier stay in full precision unless switches say otherwise.
 
-    A stem, three stages of six blocks of one convolution each, a classifier (methods.md 3.3)."""
+    A stem, three stages of six blocks of one convolution each, a classifier (docs/methods.md
+    3.3)."""
 
     def __init__(
         self,
@@ -157,7 +158,7 @@ class PreActivationBlock(nn.Module):
         active = F.relu(self.norm1(x))
         around = x
         if self.shortcut is not None:
-            # Every `stride`th pixel, as in `networks.Projection`.
+            # Every `stride`th pixel, as in `residual.Projection`.
             around = self.shortcut(active[:, :, :: self.stride, :: self.stride])
         return around + self.conv2(F.relu(self.norm2(self.conv1(active))))
 
@@ -167,7 +168,7 @@ class WideResNet(nn.Module):
     """Pre-activation ResNet of depth 6n + 4; with depth 22 and width 1 BNEW's teacher; stem, 1x1
     shortcuts and classifier stay in full precision.
 
-    The teacher of methods.md 3.4."""
+    The teacher of docs/methods.md 3.4."""
 
     def __init__(
         self,

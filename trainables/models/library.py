@@ -23,7 +23,7 @@ IMAGE_SIZE = parameter(
 ATTENTION_NORM = parameter(
     False,
     Choice((False, True)),
-    "one more LayerNorm behind the projection of every attention (methods.md 1.11, protocol 2)",
+    "one more LayerNorm after the projection of every attention (docs/methods.md 1.11)",
 )
 TIMM_PARAMS = {
     "image_size": IMAGE_SIZE,
@@ -40,7 +40,7 @@ def _check_image(called: str, shape: Shape) -> None:
 
 
 def need_timm(model: str) -> Any:
-    """The timm module, or an error for people who do not have it."""
+    """The timm module, or a UserError where it is not installed."""
     if importlib.util.find_spec("timm") is None:
         raise UserError(f"model '{model}' needs timm, which is not installed", "pip install timm")
     import timm

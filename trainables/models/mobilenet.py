@@ -1,4 +1,4 @@
-"""MobileNetV1 in the B2NN form (methods.md 4.3, 4.10)."""
+"""MobileNetV1 in the B2NN form (docs/methods.md 4.3, 4.10)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bitfront.trainables.models.residual import ConvUnit, Stem, start_convolutio
 from bitfront.trainables.parameters import Choice, Int
 from bitfront.trainables.plan import PlanLayer
 
-# Channels of the blocks in units of the width, and their strides (methods.md 4.10).
+# Channels of the blocks in units of the width, and their strides (docs/methods.md 4.10).
 MOBILENET_BLOCKS = (
     (1, 2, 1), (2, 4, 2), (4, 4, 1), (4, 8, 2), (8, 8, 1), (8, 16, 2),
     *((16, 16, 1),) * 5, (16, 32, 2), (32, 32, 1),

@@ -1,5 +1,5 @@
 """Residual networks for pruning and adversarial training: the CIFAR ResNet-34 of robust binary
-pruning, its small dense forms, and narrow relatives for a CPU (methods.md 5.4)."""
+pruning, its small dense forms, and narrow relatives for a CPU (docs/methods.md 5.4)."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ SIZES = {
 
 
 class PlainResNet(nn.Module):
-    """The residual network of robust pruning (methods.md 5.1): 3x3 stem, stages of classic blocks
-    with any channels, a 1x1 convolution without bias as the classifier and, optionally, a batch
-    norm of the logits (LBN). Batch norms may be without learned scales and shifts."""
+    """The residual network of robust pruning (docs/methods.md 5.1): 3x3 stem, stages of classic
+    blocks with any channels, a 1x1 convolution without bias as the classifier and, optionally, a
+    batch norm of the logits (LBN). Batch norms may be without learned scales and shifts."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Residual networks in the B2NN form, one shortcut per convolution: the CIFAR networks of depth
-6n + 2 and the ResNet-18 of MixBin (methods.md 4.9, 4.10). A module says which of its layers a plan
-may decide (`plan_layers`); it does not know what a binary layer is."""
+"""Residual networks in the B2NN form, one shortcut per convolution: the CIFAR networks of depth 6n
++ 2 and the ResNet-18 of MixBin (docs/methods.md 4.9, 4.10). A module says which of its layers a
+plan may decide (`plan_layers`); it does not know what a binary layer is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNIT = parameter(
 
 class ConvUnit(nn.Module):
     """Convolution and batch norm; in the Bi-Real form with its own shortcut and activation:
-    out = act(BN(conv(x)) + shortcut(x)) (methods.md 4.9)."""
+    out = act(BN(conv(x)) + shortcut(x)) (docs/methods.md 4.9)."""
 
     def __init__(
         self, inside: int, out: int, stride: int, kernel: int = 3, groups: int = 1
@@ -42,7 +42,7 @@ class ConvUnit(nn.Module):
 
 class Projection(nn.Module):
     """The strided 1x1 convolution of a shortcut, as a 1x1 convolution of every `stride`th pixel:
-    the same numbers without the kernel that `training.memory_format` warns of."""
+    the same numbers without the kernel that `training.network.memory_format` avoids."""
 
     def __init__(self, inside: int, out: int, stride: int) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 """Siamese trackers: one backbone embeds an exemplar and a search region, their correlation says
-where the target is (methods.md 4.7)."""
+where the target is (docs/methods.md 4.7)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ OUT_SCALE, FEATURES = 1e-3, 10 * 10 * 256
 LARGE = 128
 
 
-@MODELS.declare("siamfc", kind="tracking")
+@MODELS.declare("siamfc", kind="object-tracking")
 class SiamFC(nn.Module):
     """SiamFC on the stem and the first three stages of a ResNet, total stride 8 (4 for search
     regions below 128 pixels); costs are of one search region: the exemplar is embedded once per
     sequence, the correlation has no weights.
 
     The stem is not padded; every stage is, and gives up one cell at each edge for it, so that
-    exemplar and search features differ by a whole number of cells (methods.md 4.7)."""
+    exemplar and search features differ by a whole number of cells (docs/methods.md 4.7)."""
 
     def __init__(
         self,
@@ -85,10 +85,10 @@ class SiamFC(nn.Module):
 
 def respond(exemplars: Tensor, searches: Tensor) -> Tensor:
     """How well each place of a search region matches its exemplar: features (n, c, h, w) and
-    (n, k, c, H, W), k regions an exemplar, to responses (n, k, H - h + 1, W - w + 1)."""
+    (n, k, c, H, W), k regions per exemplar, to responses (n, k, H - h + 1, W - w + 1)."""
     n, k, c, height, width = searches.shape
     stacked = searches.transpose(0, 1).reshape(k, n * c, height, width)
     scale = OUT_SCALE * FEATURES / exemplars[0].numel()
-    # One group an exemplar: each meets its own regions alone.
+    # One group per exemplar: each is correlated with its own regions only.
     responses = conv2d(stacked, exemplars * scale, groups=n)
     return torch.transpose(responses, 0, 1)

@@ -1,7 +1,6 @@
-"""Selectors: algorithms that make a plan for a budget. Importing this package registers them all,
-without torch: what looks at a network is imported when it does."""
+"""Selectors: algorithms that make a plan for a budget. A new file in this folder is found by
+itself. Listing selectors does not import torch; what looks at a network is in `scores`."""
 
-from bitfront.trainables.selectors import fixed, mixbin, rivals
 from bitfront.trainables.selectors.base import (
     RULES,
     SELECTORS,
@@ -18,9 +17,6 @@ __all__ = [
     "Selection",
     "SelectionSpec",
     "Selector",
-    "fixed",
-    "mixbin",
     "plan_for_budget",
-    "rivals",
     "select",
 ]

@@ -1,6 +1,6 @@
-"""What a selector is: an order in which layers turn binary; and the budget rules that stop it
-(methods.md 4.4, 4.8). Selectors that look at a trained network are declared here like the others;
-what they compute is in the torch modules beside this one."""
+"""What a selector is: an order in which layers turn binary; and the budget rules that cut it off
+(docs/methods.md 4.4, 4.8). Selectors that use a trained network are declared like the others; what
+they compute is in `scores`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Param, Value, resolve
 from bitfront.trainables.registry import Registry
-from bitfront.trainables.task import Strict, Task
+from bitfront.trainables.settings import Strict
+from bitfront.trainables.task import Task
 
 if TYPE_CHECKING:
-    from bitfront.trainables.selectors.scoring import Scoring
+    from bitfront.trainables.selectors.scores.scoring import Scoring
 
 RULES = ("at_least", "nearest")
-# Changed whenever a selector of the same parameters would choose otherwise.
+# Increased whenever a selector with the same parameters would choose differently.
 VERSION = 1
 
 Note = Callable[[str], None]
@@ -32,7 +33,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Ranking:
-    """The order in which layers turn binary, and what it was made from, a number a layer."""
+    """The order in which layers turn binary, and the score of each layer it was made from."""
 
     order: Sequence[int]
     scores: Sequence[float] = ()
@@ -40,24 +41,26 @@ class Ranking:
 
 
 class Selector:
-    """Ranks the layers of a network, first to be binarized first. One order serves all budgets:
+    """Ranks the layers of a network, the first to be binarized first. One order serves all budgets:
     the plan of a budget is the beginning of it."""
 
     name: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """names of before, which YAML files and ledgers may have"""
     doc: ClassVar[str]
     params: ClassVar[dict[str, Param]] = {}
     trained: ClassVar[bool] = False
-    """Whether it looks at a network that was trained first."""
+    """Whether it uses a network that is trained first."""
 
     def __init__(self, given: dict[str, Any] | None = None) -> None:
         self.values: dict[str, Value] = resolve(self.name, self.params, given or {})
 
     def order(self, table: CostTable, seed: int) -> Sequence[int]:
-        """Of a selector that looks at no network."""
+        """The order, for a selector that uses no network."""
         raise NotImplementedError(f"{self.name} ranks trained networks")
 
     def rank(self, scoring: Scoring) -> Ranking:
-        """Of one that does."""
+        """The order and its scores, for a selector that uses trained networks."""
         return Ranking(self.order(scoring.table, scoring.spec.seed))
 
     def plan(
@@ -85,7 +88,7 @@ SELECTORS: Registry[type[Selector]] = Registry("selector", package=__package__)
 
 
 class SelectionSpec(Strict):
-    """Everything an order depends on: the selector, and the training it looks at."""
+    """Everything an order depends on: the selector, and the training it uses."""
 
     selector: str
     params: dict[str, Value] = Field(default_factory=dict)
@@ -97,7 +100,7 @@ class SelectionSpec(Strict):
 
     def fingerprint(self) -> str:
         content = self.model_dump(mode="json")
-        # The file's hash is there too; where things lie makes no difference.
+        # The hash of the checkpoint is in it; the places of files make no difference.
         content["task"].pop("data_dir")
         content["task"]["pretrain"].pop("checkpoint")
         content["params"] = self.build().values
@@ -110,18 +113,18 @@ class SelectionSpec(Strict):
 
 
 class Selection(Strict):
-    """What a selector found, and what it took."""
+    """The order a selector found, and what it took."""
 
     spec: SelectionSpec
     layers: list[str]
     order: list[int]
-    """layers by index, first to be binarized first"""
+    """indices of layers, the first to be binarized first"""
     scores: list[float] = Field(default_factory=list)
-    """a number a layer, in the order of the layers; empty where the selector has none"""
+    """one number per layer, in the order of the layers; empty where the selector has none"""
     score: str = ""
     """what the numbers are"""
     training_epochs: float = 0.0
-    """over the training data, all networks together: pretraining and whatever else was trained"""
+    """over all networks: pretraining and everything else that was trained"""
     scored_examples: int = 0
     """examples passed through a network to score it"""
     seconds: float = 0.0
@@ -135,8 +138,8 @@ class Selection(Strict):
         selector = self.spec.build()
         return selector.plan(table, self.order, budget_pct, rule, level, seed)
 
-    def told(self) -> str:
-        """What it took, in one line."""
+    def summary(self) -> str:
+        """One line that says what the selection took."""
         return (
             f"{self.spec.selector} on {self.spec.task.dataset}: "
             f"{self.training_epochs:g} epochs of training, {self.scored_examples:,} examples "
@@ -151,12 +154,12 @@ def plan_for_budget(
     rule: str = "at_least",
     level: str = "B",
 ) -> str:
-    """Binarize along `order` towards `budget_pct` of the full-precision flops.
+    """Binarize along `order` towards `budget_pct` of the full-precision flops (docs/methods.md 4.4,
+    4.8).
 
-    at_least stops before the remaining flops fall below the budget; nearest goes on while the
-    next layer brings them closer to it. Costs fall along the order, so that turning layers back
-    to full precision from its other end would stop at the same plan.
-    """
+    at_least stops before the remaining flops fall below the budget; nearest continues while the
+    next layer brings them closer to it. Costs fall along the order, so that turning layers back to
+    full precision from its other end would stop at the same plan."""
     if rule not in RULES:
         raise UserError(f"unknown budget rule '{rule}', one of: {', '.join(RULES)}")
     letters = ["F"] * len(table.plan_layers)
@@ -177,7 +180,8 @@ def plan_for_budget(
 
 
 def flops_saved(table: CostTable, level: str) -> list[float]:
-    """What turning each layer alone to `level` saves, in percent of the full-precision flops."""
+    """The flops that turning each layer alone to `level` saves, in percent of the full-precision
+    flops."""
     n = len(table.plan_layers)
     return [
         100.0 - table.totals("F" * i + level + "F" * (n - 1 - i))["flops_pct"] for i in range(n)
@@ -185,6 +189,6 @@ def flops_saved(table: CostTable, level: str) -> list[float]:
 
 
 def ascending(values: Sequence[float]) -> list[int]:
-    """Indices from the smallest value to the greatest; equal ones, and what is no number, last and
-    in the order of the layers."""
+    """Indices from the smallest value to the greatest; ties in the order of the layers, NaN
+    last."""
     return sorted(range(len(values)), key=lambda i: (math.isnan(values[i]), values[i], i))

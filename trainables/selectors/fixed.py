@@ -1,4 +1,4 @@
-"""Selectors that look at nothing but the position of a layer (methods.md 4.5)."""
+"""Selectors that use nothing but the position of a layer (docs/methods.md 4.5)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from bitfront.trainables.selectors.base import SELECTORS, Selector
 
 
 @SELECTORS.register
-class Front(Selector):
-    name = "front"
-    doc = "binarize from the input side"
+class First(Selector):
+    name = "first"
+    aliases = ("front",)
+    doc = "binarize the first layers, from the input side"
 
     def order(self, table: CostTable, seed: int) -> Sequence[int]:
         return range(len(table.plan_layers))
 
 
 @SELECTORS.register
-class Rear(Selector):
-    name = "rear"
-    doc = "binarize from the output side"
+class Last(Selector):
+    name = "last"
+    aliases = ("rear",)
+    doc = "binarize the last layers, from the output side"
 
     def order(self, table: CostTable, seed: int) -> Sequence[int]:
         return range(len(table.plan_layers))[::-1]

@@ -1,6 +1,7 @@
-"""MixBin's selectors and its expensive reference, declared (methods.md 4.1, 4.2, 4.8). Every one
-starts from a network trained once and converts its layers one by one. The paper's formulas are not
-to be had; the default switches are those of least regret in benchmarks/selectors.py."""
+"""MixBin's selectors and its expensive reference (docs/methods.md 4.1, 4.2, 4.8). Each starts from
+a network that is trained once and converts its layers one by one. The formulas of the paper are not
+available: these are reconstructions, with the default switches of least regret in
+benchmarks/selectors.py."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from bitfront.trainables.parameters import Choice, Float, Int, Param
 from bitfront.trainables.selectors.base import SELECTORS, Ranking, Selector, plan_for_budget
 
 if TYPE_CHECKING:
-    from bitfront.trainables.selectors.scoring import Scoring
+    from bitfront.trainables.selectors.scores.scoring import Scoring
 
 DIRECTION = Param(
     "fp2bin",
@@ -47,7 +48,7 @@ class MixBinLoss(Selector):
 @SELECTORS.register
 class MixBinGrad(Selector):
     name = "mixbin-grad"
-    doc = "mixbin-loss to first order: a backward pass instead of a loss a layer"
+    doc = "mixbin-loss to first order: one backward pass instead of one loss per layer"
     trained = True
     params: ClassVar = {
         "direction": DIRECTION,
@@ -105,8 +106,9 @@ class PseudoRandom(Selector):
         level: str = "B",
         seed: int = 0,
     ) -> str:
-        """Exchanged layers may cost another amount, so that the new set is only where the order
-        begins: the budget decides where it ends."""
+        """The plan of the MixBin order with ceil(share |Phi|) binary layers exchanged for as many
+        full-precision ones (docs/methods.md 4.5). These may cost another amount, so that the
+        exchanged set is where the order begins, and the budget decides where it ends."""
         rng = random.Random(seed)
         kept = plan_for_budget(table, order, budget_pct, rule, level)
         binary = [i for i in order if kept[i] != "F"]

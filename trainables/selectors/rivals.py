@@ -1,14 +1,15 @@
-"""MixBin's rivals as layer selectors, declared (methods.md 4.5)."""
+"""The selectors that MixBin is compared with (docs/methods.md 4.5)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
 from bitfront.trainables.parameters import Choice, Float, Int, Param
+from bitfront.trainables.selectors import scores
 from bitfront.trainables.selectors.base import SELECTORS, Ranking, Selector, ascending, flops_saved
 
 if TYPE_CHECKING:
-    from bitfront.trainables.selectors.scoring import Scoring
+    from bitfront.trainables.selectors.scores.scoring import Scoring
 
 
 @SELECTORS.register
@@ -23,11 +24,9 @@ class Hawq(Selector):
     }
 
     def rank(self, scoring: Scoring) -> Ranking:
-        from bitfront.trainables.selectors.curvature import hawq_scores
-
         probes, examples = int(self.values["probes"]), int(self.values["examples"])
         return by_damage(
-            scoring, hawq_scores(scoring, probes, examples), bool(self.values["per_flop"])
+            scoring, scores.hawq_scores(scoring, probes, examples), bool(self.values["per_flop"])
         )
 
 
@@ -42,10 +41,8 @@ class AdaptiveMBQ(Selector):
     }
 
     def rank(self, scoring: Scoring) -> Ranking:
-        from bitfront.trainables.selectors.curvature import second_moment_scores
-
-        scores = second_moment_scores(scoring, int(self.values["examples"]))
-        return by_damage(scoring, scores, bool(self.values["per_flop"]))
+        damage = scores.second_moment_scores(scoring, int(self.values["examples"]))
+        return by_damage(scoring, damage, bool(self.values["per_flop"]))
 
 
 @SELECTORS.register
@@ -62,23 +59,21 @@ class BNAS(Selector):
     }
 
     def rank(self, scoring: Scoring) -> Ranking:
-        from bitfront.trainables.selectors.relaxation import full_precision_preference
-
-        scores = full_precision_preference(
+        logits = scores.full_precision_preference(
             scoring,
             float(self.values["penalty"]),
             float(self.values["lr"]),
             int(self.values["epochs"]),
         )
-        return Ranking(ascending(scores), scores, "logit of full precision")
+        return Ranking(ascending(logits), logits, "logit of full precision")
 
 
-def by_damage(scoring: Scoring, scores: list[float], per_flop: bool) -> Ranking:
-    """Least damage first, by the layer or by the flops it saves: greedy for the knapsack of the
-    smallest total damage within a budget."""
+def by_damage(scoring: Scoring, damage: list[float], per_flop: bool) -> Ranking:
+    """The ranking with the least damage first, per layer or per percent of the flops it saves:
+    greedy for the knapsack of the smallest total damage within a budget."""
     what = "damage done by binary weights"
     if per_flop:
         saved = flops_saved(scoring.table, scoring.spec.level)
-        scores = [score / max(s, 1e-12) for score, s in zip(scores, saved, strict=True)]
-        what += " a percent of the flops"
-    return Ranking(ascending(scores), scores, what)
+        damage = [each / max(s, 1e-12) for each, s in zip(damage, saved, strict=True)]
+        what += " per percent of the flops"
+    return Ranking(ascending(damage), damage, what)

@@ -1,4 +1,4 @@
-"""Selectors at work, and what they found on disk."""
+"""Running a selector, and its result on disk."""
 
 from __future__ import annotations
 
@@ -7,26 +7,25 @@ from pathlib import Path
 from bitfront.trainables import checksums
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.files import write_atomically
+from bitfront.trainables.selectors import scores
 from bitfront.trainables.selectors.base import Note, Selection, SelectionSpec
 
 
 def select(
     spec: SelectionSpec,
     selections: Path | None = None,
-    stages: Path | None = None,
+    pretrained: Path | None = None,
     gpus: float = 0.0,
     note: Note = lambda text: None,
 ) -> Selection:
-    """The selector's order for a task: looked up in `selections`, else made, which for a trained
-    selector begins with training a network (kept in `stages`)."""
+    """The selector's order for a task: read from `selections` if it is there, else computed, which
+    for a trained selector begins with training a network (kept in `pretrained`)."""
     found = stored(spec, selections) if selections is not None else None
     if found is not None:
         return found
     selector = spec.build()
     if selector.trained:
-        from bitfront.trainables.selectors.scoring import run
-
-        selection = run(selector, spec, stages, gpus, note)
+        selection = scores.run(selector, spec, pretrained, gpus, note)
     else:
         table = task_cost_table(spec.task)
         order = list(selector.order(table, spec.seed))
@@ -38,14 +37,14 @@ def select(
 
 
 def store(selection: Selection, folder: Path) -> Path:
-    """Written whole or not at all."""
+    """Write the selection, whole or not at all; returns its file."""
     file = _file(selection.spec, folder)
     write_atomically(file, checksums.sealed_json(selection.model_dump(mode="json")))
     return file
 
 
 def stored(spec: SelectionSpec, folder: Path) -> Selection | None:
-    """What was found before; None where nothing was, or the file is damaged."""
+    """The stored selection; None where there is none or its file is damaged."""
     try:
         content = checksums.opened_json(_file(spec, folder).read_text(encoding="utf-8"))
         return Selection.model_validate(content)

@@ -1,17 +1,7 @@
-"""Kinds of task, one file each: what the network's output is held against and what is measured.
-A dataset declares its kind. Importing this package registers them all, without torch."""
+"""Kinds of task, one file each: what the network's output is compared with and what is measured. A
+dataset declares its kind. A new file in this folder is found by itself; listing kinds does not
+import torch."""
 
-from bitfront.trainables.tasks import classification, continual, regression, tracking
-from bitfront.trainables.tasks.base import KINDS, METRIC_NAMES, Kind, Metric, kind_of
+from bitfront.trainables.tasks.base import KINDS, Kind, kind_of, metric_names
 
-__all__ = [
-    "KINDS",
-    "METRIC_NAMES",
-    "Kind",
-    "Metric",
-    "classification",
-    "continual",
-    "kind_of",
-    "regression",
-    "tracking",
-]
+__all__ = ["KINDS", "Kind", "kind_of", "metric_names"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.trainables.data import DATASETS, DatasetInfo
 from bitfront.trainables.errors import UnknownNameError, did_you_mean
+from bitfront.trainables.metrics import Metric
 from bitfront.trainables.registry import Registry
 
 if TYPE_CHECKING:
@@ -16,46 +16,18 @@ if TYPE_CHECKING:
     from bitfront.trainables.task import Task
 
 
-@dataclass(frozen=True)
-class Metric:
-    """Something measured on the validation part: its name in YAML and ledger starts with `val_`."""
-
-    name: str
-    label: str
-    ideal: float
-    maximize: bool = True
-    share: bool = True
-    """a fraction in [0, 1], shown to people in percent"""
-
-    @property
-    def bare(self) -> str:
-        return self.name.removeprefix("val_")
-
-    @property
-    def unit(self) -> str:
-        return " %" if self.share else ""
-
-    def number(self, value: float | None, digits: int = 2) -> str:
-        """The value as people read it, without its unit."""
-        if value is None:
-            return "-"
-        return f"{100 * value:.{digits}f}" if self.share else f"{value:.4g}"
-
-    def text(self, value: float | None, digits: int = 2) -> str:
-        return self.number(value, digits) + ("" if value is None else self.unit)
-
-    def better(self, one: float, other: float) -> bool:
-        return one > other if self.maximize else one < other
-
-
 class Kind(ABC):
-    """A batch is (x, y), whatever the dataset makes of them; the network is called with x."""
+    """A kind of task. A batch is (x, y), of the types that the dataset gives; the network is called
+    with x."""
 
     name: ClassVar[str]
     metrics: ClassVar[tuple[Metric, ...]]
     """the first one is the quality a search optimizes unless it says otherwise"""
     networks: ClassVar[str] = "classification"
-    """the kind of task whose networks it takes: those for classification end in so many numbers"""
+    """the kind of task whose networks it takes; those for classification have one output per
+    class"""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """names of before"""
 
     @property
     def quality(self) -> Metric:
@@ -70,14 +42,14 @@ class Kind(ABC):
 
     @abstractmethod
     def chance(self, metric: str, info: DatasetInfo) -> float:
-        """The metric of a network that has learned nothing: where hypervolumes are measured from"""
+        """The metric of a network that has learned nothing: the reference point of hypervolumes."""
 
     @abstractmethod
     def loss(self, output: Tensor, y: Tensor, task: Task) -> Tensor:
-        """What a step of training makes smaller."""
+        """The loss of one batch."""
 
     def combine(self, outputs: Tensor, average: str) -> Tensor:
-        """One output of those of many draws of a network's weights, in the first dimension."""
+        """One output from those of many draws of the weights, which are the first dimension."""
         return outputs.mean(0)
 
     @abstractmethod
@@ -86,15 +58,14 @@ class Kind(ABC):
         among them."""
 
 
-KINDS: Registry[Kind] = Registry("kind of task")
-# Of all kinds; filled as they are registered.
-METRIC_NAMES: list[str] = []
+KINDS: Registry[Kind] = Registry("kind of task", package=__package__)
 
 
-def register(kind: Kind) -> None:
-    KINDS.add(kind.name, kind)
-    METRIC_NAMES.extend(m.name for m in kind.metrics if m.name not in METRIC_NAMES)
+def metric_names() -> tuple[str, ...]:
+    """The metrics a search may optimize, over all kinds of task."""
+    return tuple(dict.fromkeys(m.name for _, kind in KINDS.items() for m in kind.metrics))
 
 
 def kind_of(dataset: str) -> Kind:
+    """The kind of task that a dataset declares."""
     return KINDS.get(DATASETS.get(dataset).kind)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from bitfront.trainables.attacks import EVALUATION_ATTACKS
 from bitfront.trainables.data import DatasetInfo, in_order
-from bitfront.trainables.tasks.base import Kind, Metric, register
+from bitfront.trainables.metrics import Metric
+from bitfront.trainables.tasks.base import KINDS, Kind
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -14,14 +16,6 @@ if TYPE_CHECKING:
     from bitfront.trainables.task import Task
 
 EVALUATION_BATCH = 512
-# Measured where `task.attack.evaluate` asks for them; `robustness` does it.
-ROBUST = {
-    "fgsm": "FGSM",
-    "pgd10": "PGD-10",
-    "pgd20": "PGD-20",
-    "pgd50": "PGD-50",
-    "autoattack": "AutoAttack",
-}
 
 
 class Classification(Kind):
@@ -30,13 +24,13 @@ class Classification(Kind):
         Metric("val_accuracy", "accuracy", ideal=1.0),
         Metric("val_loss", "loss", ideal=0.0, maximize=False, share=False),
         *(
-            Metric(f"val_robust_{name}", f"robust accuracy under {title}", ideal=1.0)
-            for name, title in ROBUST.items()
+            Metric(attack.metric, f"robust accuracy under {attack.title}", ideal=1.0)
+            for _, attack in EVALUATION_ATTACKS.items()
         ),
     )
 
     def chance(self, metric: str, info: DatasetInfo) -> float:
-        """A uniform guess; of robust accuracy that of a network that always says the same."""
+        """A uniform guess; for robust accuracy a network with a constant output."""
         return math.log(info.classes) if metric == "val_loss" else 1.0 / info.classes
 
     def loss(self, output: Tensor, y: Tensor, task: Task) -> Tensor:
@@ -67,4 +61,4 @@ class Classification(Kind):
         return {"val_accuracy": int(correct) / n, "val_loss": float(loss) / n}
 
 
-register(Classification())
+KINDS.register(Classification())

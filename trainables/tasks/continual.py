@@ -1,12 +1,12 @@
-"""Continual learning: tasks in a row, learned one after the other with one network. What counts is
-the mean accuracy over all tasks begun so far; each task's own is reported beside it, so that the
-rows of the accuracy matrix are the last epochs of the tasks (methods.md 2.4)."""
+"""Continual learning: one network learns several tasks one after the other. Its quality is the mean
+accuracy over all tasks begun so far; the accuracy of each task is reported beside it, so that the
+rows of the accuracy matrix are the last epochs of the tasks (docs/methods.md 2.4)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bitfront.trainables.tasks.base import register
+from bitfront.trainables.tasks.base import KINDS
 from bitfront.trainables.tasks.classification import Classification
 
 if TYPE_CHECKING:
@@ -24,4 +24,4 @@ class Continual(Classification):
         return mean | each
 
 
-register(Continual())
+KINDS.register(Continual())

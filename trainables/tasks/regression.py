@@ -1,5 +1,5 @@
-"""Regression of one number: the squared error, and its root on the validation part. Numbers are in
-the unit the data set declares, which is one standard deviation of its targets."""
+"""Regression of one number: the squared error, and its root on the validation part, in the unit the
+dataset declares, one standard deviation of its targets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from bitfront.trainables.data import DatasetInfo, in_order
-from bitfront.trainables.tasks.base import Kind, Metric, register
+from bitfront.trainables.metrics import Metric
+from bitfront.trainables.tasks.base import KINDS, Kind
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -45,4 +46,4 @@ class Regression(Kind):
         return {"val_rmse": math.sqrt(loss), "val_loss": loss}
 
 
-register(Regression())
+KINDS.register(Regression())

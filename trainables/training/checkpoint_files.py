@@ -1,5 +1,5 @@
-"""Checkpoints from elsewhere: read without running anything in them, and matched with a network by
-name and shape."""
+"""Checkpoints from elsewhere: read without running code in them, and matched with a network by the
+names and shapes of tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.packed import FORMAT as PACKED
 
 # Prefixes that wrappers put before every name of a state dict.
@@ -44,7 +44,7 @@ class Fit:
         return not (self.missing or self.unexpected or self.other_shape)
 
     def text(self) -> str:
-        """One line a kind of misfit, a few names each."""
+        """One line per kind of mismatch, with a few names each."""
         total = len(self.loaded) + len(self.missing) + len(self.other_shape)
         lines = [f"{self.source}: {len(self.loaded)} of the network's {total} tensors"]
         for what, names in (
@@ -59,7 +59,7 @@ class Fit:
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """All tensors of a network on the CPU, latents under the names of the weights they are for."""
+    """Copies of all tensors of a network on the CPU; a latent has the name of its weight."""
     return {
         plain_name(name): tensor.detach().cpu().contiguous().clone()
         for name, tensor in model.state_dict().items()
@@ -72,8 +72,8 @@ def plain_name(name: str) -> str:
 
 @torch.no_grad()
 def load_weights(model: nn.Module, weights: dict[str, Tensor], source: str) -> Fit:
-    """Copy what fits into the network, binary layers' latents included; an error when no weight
-    does."""
+    """Copy the tensors that match into the network, latents of binary layers included. A UserError
+    where no weight matches."""
     targets = {plain_name(name): tensor for name, tensor in model.state_dict().items()}
     fit = match(targets, weights, source)
     for name in fit.loaded:
@@ -96,14 +96,15 @@ def match(targets: dict[str, Tensor], weights: dict[str, Tensor], source: str) -
 
 
 def _optional(name: str) -> bool:
-    """Counters of batch norms, and what a quantizer of a binary layer learns on its own."""
+    """Whether a tensor may be missing: counters of batch norms, and what quantizers learn
+    themselves."""
     marks = (".num_batches_tracked", ".parametrizations.", ".input_quantizer.")
     return any(mark in name for mark in marks)
 
 
 def read_checkpoint(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
-    """The tensors of a state dict, by the names a network of ours would have. Never runs code
-    from the file."""
+    """The tensors of a state dict, under the names of a network of ours. Code in the file is never
+    run."""
     if sha256 is not None and file_digest(path) != sha256:
         raise UserError(
             f"{path}: another file than the one this was set up with (its sha256 differs)"
@@ -146,9 +147,8 @@ def _torch_file(path: Path) -> Any:
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except Exception as error:  # torch raises a dozen types for a foreign or damaged file
-        first = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"{path}: cannot be read as a state dict: {first}",
+            f"{path}: cannot be read as a state dict: {first_line(error)}",
             "save one with torch.save(model.state_dict(), FILE) or as safetensors",
         ) from None
 

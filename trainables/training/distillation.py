@@ -1,6 +1,6 @@
-"""The loss of a training run: that of its kind of task, or for classification what a teacher in
-full precision adds to it (methods.md 1.11 protocol 4, 1.15, 3.4). Any method and model can learn
-from logits; similarities and hidden states are those of transformers."""
+"""The loss of a training run: that of its kind of task, or for classification with a teacher in
+full precision (docs/methods.md 1.11 protocol 4, 1.15, 3.4). Any method and model can learn from
+logits; similarities and hidden states are those of transformers."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.models import MODELS, build_model
 from bitfront.trainables.models.surgery import attentions
-from bitfront.trainables.task import DistillSpec, Task, TrialSpec
+from bitfront.trainables.settings import DistillSpec
+from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.text_files import MOST_YAML_BYTES, load_yaml, read_text
-from bitfront.trainables.training.attacks import adversarial_loss
+from bitfront.trainables.training.adversarial import adversarial_loss
 from bitfront.trainables.training.checkpoint_files import (
     file_digest,
     load_weights,
     match,
     read_checkpoint,
 )
-from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.network import Network, laid_out
-from bitfront.trainables.training.pretraining import starting_weights, trained_stage
+from bitfront.trainables.training.pretraining import pretrained_weights, starting_weights
+from bitfront.trainables.training.run import Run
 
 # (network, examples, labels) -> loss.
 Loss = Callable[[nn.Module, Any, Tensor], Tensor]
@@ -42,19 +43,21 @@ Loss = Callable[[nn.Module, Any, Tensor], Tensor]
 
 
 def soft_cross_entropy(logits: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
-    """-sum_k p_T(k) log p_S(k), batch mean; times the squared temperature, which keeps the size of
-    its gradient."""
+    """-T^2 sum_k p_T(k) log p_S(k), mean over the batch, p = softmax(logits / T); the factor T^2, T
+    the temperature, keeps the size of the gradient."""
     p = (teacher / temperature).softmax(1)
     return -(p * (logits / temperature).log_softmax(1)).sum(1).mean() * temperature**2
 
 
 def distance(s: Tensor, t: Tensor) -> Tensor:
-    """||S/||S||_F - T/||T||_F||_F with norms over the whole batch."""
+    """|| S/||S||_F - T/||T||_F ||_F with norms over the whole batch (BiBERT, Qin et al., ICLR
+    2022)."""
     return (s / s.norm().clamp_min(1e-12) - t / t.norm().clamp_min(1e-12)).norm()
 
 
 def similarity(x: Tensor) -> Tensor:
-    """P_X = X X^T / sqrt(d) a head, for (batch, heads, tokens, d)."""
+    """P_X = X X^T / sqrt(d) per head, for X of shape (batch, heads, tokens, d) (BiBERT, Qin et al.,
+    ICLR 2022)."""
     return x @ x.transpose(-2, -1) / math.sqrt(x.shape[-1])
 
 
@@ -63,7 +66,8 @@ def similarity(x: Tensor) -> Tensor:
 
 @dataclass
 class Shown:
-    """Of one forward pass: (Q, K, V) of every attention, and the hidden states."""
+    """What a transformer computes in one forward pass: (Q, K, V) of every attention, and hidden
+    states."""
 
     qkv: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
     hidden: list[Tensor] = field(default_factory=list)
@@ -74,7 +78,8 @@ class Shown:
 
 @contextmanager
 def watched(model: nn.Module) -> Iterator[Shown]:
-    """Inside, what the attentions and blocks of `model` compute is kept."""
+    """Inside, Q, K, V of the attentions and the inputs and outputs of the blocks of `model` are
+    kept."""
     shown = Shown()
     handles = []
     first = True
@@ -120,7 +125,8 @@ def _keep_output(shown: Shown) -> Any:
 
 @dataclass
 class Distillation:
-    """soft targets + hard targets + Q, K, V similarities + hidden states, each with its weight."""
+    """The loss soft CE(teacher, student) + hard CE(labels, student) + similarity sum_X dist(P_X^S,
+    P_X^T) + hidden sum_l dist(H_l^S, H_l^T), with the weights of the spec."""
 
     spec: DistillSpec
     teacher: nn.Module
@@ -159,33 +165,34 @@ class Distillation:
         return loss
 
 
-def make_loss(training: Training, teacher: nn.Module | None = None) -> Loss:
-    """The loss the task asks for. The random generators are as before afterwards, so that a
-    resumed run, which needs its teacher again, goes on as the uninterrupted one."""
-    kind, task = training.kind, training.spec.task
+def make_loss(run: Run, teacher: nn.Module | None = None) -> Loss:
+    """The loss the task asks for. The random generators are restored afterwards, so that a resumed
+    run, which loads its teacher again, continues exactly as the uninterrupted one."""
+    kind, task = run.kind, run.spec.task
     spec = task.loss
-    if training.spec.adversary != "none":
-        return adversarial_loss(training)
+    if run.spec.adversary != "none":
+        return adversarial_loss(run)
     if spec.distill.kind == "none":
         return lambda model, x, y: kind.loss(model(x), y, task)
-    devices = [training.device] if training.device.type == "cuda" else []
+    devices = [run.device] if run.device.type == "cuda" else []
     with torch.random.fork_rng(devices):
-        found = load_teacher(training) if teacher is None else teacher
-    found = laid_out(found.to(training.device))
+        found = load_teacher(run) if teacher is None else teacher
+    found = laid_out(found.to(run.device))
     return Distillation(spec.distill, found.eval().requires_grad_(False), spec.label_smoothing)
 
 
 # --- the teacher --------------------------------------------------------------------------------
 
 
-def load_teacher(training: Training) -> nn.Module:
-    """The teacher of a training run, trained first if it is a stage or a recipe nobody has."""
-    task = training.spec.task
+def load_teacher(run: Run) -> nn.Module:
+    """The teacher of a training run; a pretraining or a recipe that has no file yet is trained
+    first."""
+    task = run.spec.task
     distill = task.loss.distill
     if distill.teacher_file is None:
-        found = starting_weights(training)
+        found = starting_weights(run)
         if found is None:
-            raise UserError(_NO_STAGE)
+            raise UserError(_NO_PRETRAINING)
         return _with_weights(task, *found)
     path = Path(distill.teacher_file)
     if distill.sha256 is not None and file_digest(path) != distill.sha256:
@@ -195,21 +202,21 @@ def load_teacher(training: Training) -> nn.Module:
     if _is_recipe(path):
         spec = read_recipe(path)
         network = Network(spec)
-        load_weights(network.model, trained_stage(training, spec), str(path))
+        load_weights(network.model, pretrained_weights(run, spec), str(path))
         return network.model
     if _is_packed(path):
         return packed.load(path)[0]
     return _with_weights(task, read_checkpoint(path), str(path))
 
 
-_NO_STAGE = (
-    "loss.distill.teacher: there is no full-precision stage to learn from: give task.pretrain, or "
-    "a file as the teacher"
+_NO_PRETRAINING = (
+    "loss.distill.teacher: there is no full-precision pretraining to learn from: give "
+    "task.pretrain, or a file as the teacher"
 )
 
 
 def full_precision_model(task: Task, names: Any) -> nn.Module:
-    """The task's model as a teacher with tensors of these names: a norm that was added to the
+    """The task's model in full precision for tensors of these names: a norm that was added to the
     student need not be in a checkpoint from elsewhere."""
     params = dict(task.model.params)
     if "attention_norm" in MODELS.get(task.model.name).params:
@@ -235,7 +242,7 @@ def _is_packed(path: Path) -> bool:
 
 
 def read_recipe(path: Path) -> TrialSpec:
-    """What a recipe trains, for as long as its final training."""
+    """The spec that a recipe trains, with the epochs of its final training."""
     try:
         content, _ = load_yaml(read_text(path, MOST_YAML_BYTES), str(path))
         spec = TrialSpec.model_validate(content["spec"])
@@ -249,8 +256,8 @@ def read_recipe(path: Path) -> TrialSpec:
 
 
 def check_teacher(task: Task) -> None:
-    """An error where the task could not learn from its teacher, found without training and with
-    no network in memory."""
+    """Raise a UserError where the task could not learn from its teacher; nothing is trained for it,
+    and networks are built on the meta device."""
     distill = task.loss.distill
     if distill.kind == "none":
         return
@@ -287,13 +294,13 @@ def _build(task: Task) -> nn.Module:
 
 
 def _teacher_on_meta(task: Task) -> nn.Module:
-    """The teacher's architecture, its file read and matched."""
+    """The teacher on the meta device, its file read and matched."""
     distill = task.loss.distill
     if distill.teacher_file is None:
         if task.pretrain.epochs:
             return _build(task)
         if task.pretrain.checkpoint is None:
-            raise UserError(_NO_STAGE)
+            raise UserError(_NO_PRETRAINING)
         path = Path(task.pretrain.checkpoint)
     else:
         path = Path(distill.teacher_file)

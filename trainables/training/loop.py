@@ -1,37 +1,41 @@
-"""The one training loop every method goes through: network, plan, method and data from a spec,
-an epoch at a time, resumable with identical results. Knows nothing of trials or searches."""
+"""The one training loop every method goes through: network, plan, method and data from a spec, one
+epoch at a time, resumable with identical results. It knows nothing of trials or searches. What is
+measured is in `evaluation`, what training starts from in `pretraining`, losses in
+`distillation`."""
 
 from __future__ import annotations
 
 import math
 import time
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from bitfront.trainables.attacks import TRAINING_ATTACKS, AdversarialLoss
 from bitfront.trainables.data import DATASETS, Batches, Part, TaskRow
 from bitfront.trainables.layers.verify import NotBinaryError
 from bitfront.trainables.task import TrialSpec
-from bitfront.trainables.tasks import KINDS, kind_of
-from bitfront.trainables.training import phases
-from bitfront.trainables.training.attacks import AdversarialLoss, check_attack
+from bitfront.trainables.tasks import kind_of
+from bitfront.trainables.training.adversarial import check_attack
+from bitfront.trainables.training.distillation import Loss, make_loss
+from bitfront.trainables.training.evaluation import (
+    deciding_metric,
+    evaluate_as_is,
+    measure,
+    quality_in_training,
+)
 from bitfront.trainables.training.network import Network, memory_format
-from bitfront.trainables.training.norms import _norms, kept_statistics, recalibrate
-from bitfront.trainables.training.rates import LearningRate, make_optimizer
-from bitfront.trainables.training.schedules import fraction
+from bitfront.trainables.training.norms import running_norms
+from bitfront.trainables.training.peers import Peers
+from bitfront.trainables.training.pretraining import PretrainedCache, load_starting_weights
+from bitfront.trainables.training.schedules import phases
+from bitfront.trainables.training.schedules.rates import LearningRate, make_optimizer
+from bitfront.trainables.training.schedules.values import fraction
 
-if TYPE_CHECKING:
-    from bitfront.trainables.training.distillation import Loss
-    from bitfront.trainables.training.peers import Peers
-    from bitfront.trainables.training.pretraining import StageCache
-
-# What BayesBiNN counts an example as where augmentation makes many of it (methods.md 2.2).
+# BayesBiNN counts each example this many times where it is augmented (docs/methods.md 2.2).
 AUGMENTED = 10
-# The gap between the network as it is trained and the hard one is a diagnostic: before the end it
-# is measured on this many examples.
-GAP_EXAMPLES = 1024
 
 
 class DivergedError(Exception):
@@ -42,7 +46,7 @@ class Training:
     """One training run: `epoch()` until `done`; `state_dict()` after any epoch continues it.
 
     A task that begins with pretraining gets its first weights when the first epoch begins, from
-    `stages`, where all trials share them; without one the stage is trained here and not kept.
+    `pretrained`, where all trials share them; without it they are trained here and not kept.
     """
 
     def __init__(
@@ -52,14 +56,14 @@ class Training:
         validation: Part,
         device: torch.device | str = "cpu",
         validate_each_epoch: bool = True,
-        stages: StageCache | None = None,
+        pretrained: PretrainedCache | None = None,
         peers: Peers | None = None,
     ) -> None:
         """`peers`: the workers this one shares every batch with; the first of them evaluates."""
         self.spec = spec
         self.peers = peers
         self.validate_each_epoch = validate_each_epoch
-        self.stages = stages
+        self.pretrained = pretrained
         self.device = torch.device(device)
         check_attack(spec)
         torch.manual_seed(spec.seed)
@@ -73,7 +77,7 @@ class Training:
         augmentation: str = task.augmentation
         if augmentation == "default":
             augmentation = DATASETS.get(task.dataset).augmentation
-        visits = spec.adversary == "fgsm-atta"
+        visits = spec.adversary != "none" and TRAINING_ATTACKS.get(spec.adversary).visits
         share = (0, 1) if peers is None else (peers.rank, peers.count)
         self.batches = Batches(
             self.train, task.batch_size, spec.seed, augmentation, visits=visits, share=share
@@ -99,8 +103,6 @@ class Training:
     @cached_property
     def loss(self) -> Loss:
         """Made when it is first needed: a teacher may have to be trained before."""
-        from bitfront.trainables.training.distillation import make_loss
-
         return make_loss(self)
 
     def epoch(self) -> dict[str, float]:
@@ -111,7 +113,7 @@ class Training:
             self._begin_phase(index)
         train_loss = self._train_epoch()
         if self.peers is not None:
-            self.peers.average_statistics(_norms(self.model))
+            self.peers.average_statistics(running_norms(self.model))
             self.peers.check_same(self.model)
         self.epochs_done += 1
         if not math.isfinite(train_loss) or not self._parameters_finite():
@@ -120,7 +122,7 @@ class Training:
         if isinstance(self.loss, AdversarialLoss):
             metrics |= self.loss.take_metrics()
         if (self.done or self.validate_each_epoch) and self._evaluates:
-            metrics |= self._measure()
+            metrics |= measure(self)
         self._keep_best(index, metrics)
         if self.done:
             metrics |= self._end_with_best()
@@ -132,10 +134,8 @@ class Training:
         return metrics
 
     def _begin_phase(self, index: int) -> None:
-        """The weights a phase starts from, then what the method and the optimizer make of them."""
+        """Load the weights that a phase starts from and let the method enter it."""
         if index == 0:
-            from bitfront.trainables.training.pretraining import load_starting_weights
-
             if load_starting_weights(self):
                 self.method.enter(self.phases[0])
             return
@@ -148,7 +148,8 @@ class Training:
         self._prepare_phase(index)
 
     def _prepare_phase(self, index: int) -> None:
-        """Enter the phase, by way of the one whose optimizers it continues."""
+        """Make the optimizers of a phase: those of the phase whose optimizers it continues, which
+        is entered first."""
         first, _ = phases.run_of(self.phases, index)
         self._take_task(self.phases[index].task)
         self.method.enter(self.phases[first])
@@ -157,7 +158,7 @@ class Training:
             self.method.enter(phase)
 
     def _take_task(self, task: int) -> None:
-        """Of a row of tasks: train on this one, validate on all up to it."""
+        """In continual learning: train on this task, validate on all tasks up to it."""
         if self._tasks is not None:
             train, validation = self._tasks
             assert isinstance(train, TaskRow)
@@ -166,7 +167,7 @@ class Training:
             self.validation = validation.up_to(task)
 
     def _make_optimizers(self) -> list[tuple[torch.optim.Optimizer, LearningRate]]:
-        """The task's optimizer, and the method's own for its latents if it has one, each with its
+        """The task's optimizer and, where the method has one, that of its latents, each with its
         learning rate."""
         task = self.spec.task
         own = self.method.own_optimizer()
@@ -183,17 +184,17 @@ class Training:
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """That of the task; the method's own where it has everything."""
+        """The optimizer of the task; that of the method where it has all parameters."""
         return self.optimizers[0][0]
 
     def _keep_best(self, index: int, metrics: dict[str, float]) -> None:
-        """The best weights of a phase, where the next one begins with them or training ends with
-        them. Final training has no validation set to choose by: it takes the last weights."""
+        """Keep the best weights of a phase where the next one begins with them or training ends
+        with them. Final training has no validation set to choose by and takes the last weights."""
         last = index + 1 == len(self.phases)
         wanted = self.spec.task.keep == "best" if last else self.phases[index + 1].best
         if not wanted or not self.validate_each_epoch:
             return
-        reached = self._chosen_by(metrics)
+        reached = metrics[deciding_metric(self)]
         if self.phases[index].real:
             reached = metrics.get("acc_soft", reached)
         better = not self.best or self.kind.quality.better(reached, self.best["quality"])
@@ -201,15 +202,8 @@ class Training:
             model = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.best = {"quality": reached, "model": model, "epoch": self.epochs_done}
 
-    def _chosen_by(self, metrics: dict[str, float]) -> float:
-        """What epochs are compared by: robust accuracy where one is measured every epoch."""
-        from bitfront.trainables.training.robustness import QUICK
-
-        robust = [f"val_robust_{a}" for a in self.spec.task.attack.evaluate if a in QUICK]
-        return metrics[(robust or [self.kind.quality.name])[0]]
-
     def _as_promised(self) -> bool:
-        """Whether the weights are what the plan says: a pruned network may come to it later."""
+        """Whether the weights are what the plan promises: a pruned network may reach that later."""
         try:
             self.network.verify()
         except NotBinaryError:
@@ -217,18 +211,15 @@ class Training:
         return True
 
     def _end_with_best(self) -> dict[str, float]:
-        """The metrics of the epoch that is kept, where it is not the last one; the optimizer stays
-        where it is."""
+        """The metrics of the epoch that is kept, where that is not the last one; the optimizer
+        keeps its state."""
         if not self.best:
             return {}
         kept, self.best = self.best, {}
         if kept["epoch"] == self.epochs_done:
             return {"best_epoch": self.epochs_done}
         self.model.load_state_dict(kept["model"])
-        return {**self._measure(), "best_epoch": kept["epoch"]}
-
-    def _measure(self) -> dict[str, float]:
-        return self._validate() | self._robustness() | self.method.diagnose()
+        return {**measure(self), "best_epoch": kept["epoch"]}
 
     def _train_epoch(self) -> float:
         self.model.train()
@@ -252,7 +243,7 @@ class Training:
         return float(total) / max(1, len(self.batches))
 
     def _place_in_run(self) -> tuple[phases.Phase, int, int]:
-        """The phase of the next epoch; its next step and all steps of its run of schedules."""
+        """(phase of the next epoch, its next step, all steps of its run of schedules)."""
         index, first = phases.locate(self.phases, min(self.epochs_done, self.spec.task.epochs - 1))
         start, epochs = phases.run_of(self.phases, index)
         first -= sum(phase.epochs for phase in self.phases[start:index])
@@ -260,7 +251,7 @@ class Training:
         return self.phases[index], step, epochs * len(self.batches)
 
     def _gradients(self, loss_of: Loss, x: Any, y: Tensor) -> Tensor:
-        """Fresh gradients of the mean loss over the method's draws; returns that loss."""
+        """Compute the gradients of the mean loss over the method's draws; returns that loss."""
         for optimizer, _ in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
         draws = self.method.draws
@@ -275,7 +266,7 @@ class Training:
                 loss = loss + penalty
             if draws > 1:
                 loss = loss / draws
-            # Where every weight is frozen, batch norm alone goes on.
+            # Where every weight is frozen, only batch-norm statistics change.
             if loss.requires_grad:
                 loss.backward()
             total += loss.detach()
@@ -285,80 +276,18 @@ class Training:
         return total
 
     def _trained(self) -> list[Tensor]:
-        """Everything a gradient may belong to: a method's latents need not be of the model."""
+        """All tensors that may have a gradient: a method's latents need not be parameters of the
+        model."""
         of_optimizers = (p for o, _ in self.optimizers for g in o.param_groups for p in g["params"])
         return list({id(p): p for p in (*self.model.parameters(), *of_optimizers)}.values())
 
-    def _validate(self) -> dict[str, float]:
-        """Quality is always that of the hard-binarized network. Where training used softer
-        weights, batch-norm statistics are re-estimated for the hard ones first, and both that
-        number and the one without are reported at the end (methods.md 6.4)."""
-        if not self.method.soft or not self.network.binary:
-            return self._evaluate_hard() | self._mean_quality()
-        quality = self.kind.quality.name
-        if self.done:
-            raw = self._evaluate(self.validation)[quality]
-            soft = self._quality_as_trained(self.validation)
-            recalibrate(self.model, self.train, self.spec.task.batch_size)
-            hard = self._evaluate_hard()
-            gap = soft - hard[quality]
-            told = {**hard, f"{quality}_raw": raw, "acc_soft": soft, "soft_gap": gap}
-            return told | self._mean_quality()
-        real = self.phases[phases.locate(self.phases, self.epochs_done - 1)[0]].real
-        some = self.validation if real else self.validation.first(GAP_EXAMPLES)
-        soft = self._quality_as_trained(some)
-        with kept_statistics(self.model):
-            recalibrate(self.model, self.train, self.spec.task.batch_size)
-            hard = self._evaluate_hard()
-            of_some = hard
-            if len(some) < len(self.validation):
-                of_some = self._evaluate(some)
-        told = {"acc_soft": soft} if real else {}
-        return {**hard, **told, "soft_gap": soft - of_some[quality]}
-
-    def _mean_quality(self) -> dict[str, float]:
-        """At the end, that of the mean prediction where the method draws weights."""
-        if not self.done:
-            return {}
-        mean = self.method.predictions(self.model, self.kind.combine, self.spec.seed)
-        if mean is None:
-            return {}
-        quality = self.kind.quality.name
-        return {f"{quality}_mean": self.kind.evaluate(mean, self.validation)[quality]}
-
     def evaluate(self) -> dict[str, float]:
         """Every metric of the network as it is: robust accuracies and the mean over draws too."""
-        return self._evaluate_hard() | self._mean_quality() | self._robustness()
-
-    def _evaluate_hard(self) -> dict[str, float]:
-        self.method.before_evaluation()
-        return self._evaluate(self.validation)
-
-    def _robustness(self) -> dict[str, float]:
-        """Accuracy under the attacks the task names, of the hard-binarized network."""
-        wanted = self.spec.task.attack.evaluate
-        if not wanted:
-            return {}
-        from bitfront.trainables.training.robustness import QUICK, robust_accuracies
-
-        now = [name for name in wanted if self.done or name in QUICK]
-        return robust_accuracies(self.model, self.validation, self.spec.task, now)
+        return evaluate_as_is(self)
 
     def quality_in_training(self) -> float | None:
-        """Accuracy of the network as it is trained, on some of the examples it learns from: whether
-        it learns, where there is no validation part. Nothing of the training depends on it."""
-        if self.done or self.kind.name != "classification":
-            return None  # other kinds take long, or measure several tasks
-        devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices):
-            return self._quality_as_trained(self.train.first(GAP_EXAMPLES))
-
-    def _quality_as_trained(self, part: Part) -> float:
-        with self.method.as_trained():
-            return self._evaluate(part)[self.kind.quality.name]
-
-    def _evaluate(self, part: Part) -> dict[str, float]:
-        return self.kind.evaluate(self.model, part)
+        """Accuracy of the network as it is trained, on some of its training examples."""
+        return quality_in_training(self)
 
     def _parameters_finite(self) -> bool:
         # The largest value: a sum of squares may overflow where every weight is finite.
@@ -399,8 +328,3 @@ class Training:
         self.epochs_done = state["epochs_done"]
         self.history = list(state["history"])
         self.best = state.get("best", {})
-
-
-def evaluate(model: nn.Module, part: Part, kind: str = "classification") -> dict[str, float]:
-    """The metrics of that kind of task, in evaluation mode."""
-    return KINDS.get(kind).evaluate(model, part)

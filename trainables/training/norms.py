@@ -1,26 +1,22 @@
-"""Statistics of batch norms: measured anew, kept, averaged."""
+"""Running statistics of batch norms: estimated anew, kept, restored."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from bitfront.trainables.data import Part, in_order
 
-if TYPE_CHECKING:
-    pass
-
-
-# Enough to settle running statistics (methods.md 4.8 uses 200 batches; their error falls with the
-# root of the number of examples).
+# Enough for running statistics: their error falls with the root of the number of examples
+# (docs/methods.md 4.8 uses 200 batches).
 RECALIBRATION_EXAMPLES = 4096
 
 
-def _norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
+def running_norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
+    """The batch norms of a network that keep running statistics."""
     return [
         m
         for m in model.modules()
@@ -30,10 +26,10 @@ def _norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
 
 @torch.no_grad()
 def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
-    """Batch-norm statistics anew, as plain averages over training examples, with the weights
-    evaluation uses: only the norms run in training mode."""
+    """Estimate batch-norm statistics anew, as plain averages over training examples, with the
+    weights of evaluation: only the norms are in training mode."""
     model.eval()
-    norms = _norms(model)
+    norms = running_norms(model)
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.reset_running_stats()
@@ -55,8 +51,10 @@ def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
 
 @contextmanager
 def kept_statistics(model: nn.Module) -> Iterator[None]:
-    """Batch-norm statistics are as before when the block ends."""
-    kept = [(norm, {k: v.clone() for k, v in norm.named_buffers()}) for norm in _norms(model)]
+    """Batch-norm statistics are restored when the block ends."""
+    kept = [
+        (norm, {k: v.clone() for k, v in norm.named_buffers()}) for norm in running_norms(model)
+    ]
     try:
         yield
     finally:

@@ -1,19 +1,15 @@
-"""The parts of a data set a search may see."""
+"""The training and validation parts of a task's dataset: all that a search may see."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from bitfront.trainables.data import Part, load_train, split
 from bitfront.trainables.task import Task
 
-if TYPE_CHECKING:
-    pass
-
 
 def search_data(task: Task) -> tuple[Part, Part]:
-    """(train, validation): all a search may see. The test set is not reachable from here."""
+    """(train, validation). The test set is not reachable from here."""
     return _search_data(
         task.dataset,
         task.data_dir,
@@ -24,7 +20,7 @@ def search_data(task: Task) -> tuple[Part, Part]:
     )
 
 
-# An actor trains many trials on the same data; two entries serve a change of the task in between.
+# A worker trains many trials on the same data; two entries cover a change of the task in between.
 @lru_cache(maxsize=2)
 def _search_data(
     dataset: str,

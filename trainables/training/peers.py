@@ -1,5 +1,5 @@
-"""Data-parallel training: the workers that share every batch and stay the same network. The process
-group is made by whoever starts the workers; nothing here knows Ray."""
+"""Data-parallel training: workers that share every batch and keep identical networks. The process
+group is made by the code that starts the workers; Ray is not known here."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from bitfront.trainables.attacks import TRAINING_ATTACKS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import TrialSpec
 
@@ -17,11 +18,10 @@ from bitfront.trainables.task import TrialSpec
 class Peers:
     """All workers of a training, this one among them.
 
-    They begin with the same weights and the same random numbers, take each an equal share of every
-    batch, and average gradients before anything looks at them: any update that is made from
-    gradients is then the update of the whole batch, and what a method draws for its weights is
-    drawn alike everywhere. Batch norms see the share of their worker; their running statistics are
-    averaged at the end of every epoch.
+    They begin with the same weights and random numbers, each takes an equal share of every batch,
+    and gradients are averaged before anything uses them: every update made from gradients is then
+    that of the whole batch, and what a method draws for its weights is the same everywhere. Batch
+    norms use the share of their worker; their running statistics are averaged after every epoch.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Peers:
         return shared
 
     def check_same(self, model: nn.Module) -> None:
-        """Weights that came apart would go on being averaged into nonsense."""
+        """Raise where the weights of the workers differ: averaging them would be meaningless."""
         digest = hashlib.sha256()
         for tensor in model.parameters():
             digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -51,7 +51,7 @@ class Peers:
             raise RuntimeError("the workers' weights differ: are their machines of one kind?")
 
     def _average(self, tensors: list[Tensor]) -> None:
-        """In place, in one message."""
+        """Replace the tensors by their means over the workers, in one message."""
         if not tensors:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
@@ -63,7 +63,7 @@ class Peers:
 
 
 def check_shareable(spec: TrialSpec, workers: int) -> None:
-    """What cannot be trained by several workers is a mistake of the input."""
+    """Raise a UserError where so many workers cannot train the spec."""
     if workers < 1:
         raise UserError(f"--workers {workers}: give at least 1")
     if spec.task.batch_size % workers:
@@ -73,8 +73,9 @@ def check_shareable(spec: TrialSpec, workers: int) -> None:
         )
     if spec.task.batch_size // workers < 2:
         raise UserError(f"--workers {workers}: batch norms need 2 examples a worker")
-    if workers > 1 and spec.adversary == "fgsm-atta":
+    visits = spec.adversary != "none" and TRAINING_ATTACKS.get(spec.adversary).visits
+    if workers > 1 and visits:
         raise UserError(
-            "fgsm-atta keeps a perturbation for every example, on the worker that saw it last: "
-            "it trains on one worker"
+            f"{spec.adversary} keeps a perturbation for every example, on the worker that saw it "
+            "last: it trains on one worker"
         )

@@ -1,5 +1,5 @@
-"""What a finished training has to show, as numbers for figures: what the network predicts over its
-input space, the shape of the quantizer over the schedule, what pruned layers keep."""
+"""Numbers for the figures of a finished training: predictions over the input space, the quantizer
+over its schedule, what pruned layers keep. Figures themselves are made in `dashboards`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from bitfront.trainables.data import DATASETS, Arrays, pixel_statistics
+from bitfront.trainables.methods import build_method
+from bitfront.trainables.methods.quantizer_pair import QuantizerPair
 from bitfront.trainables.plan import BINARY_INPUTS
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 # Points along one input, and along each of two.
 FINE, COARSE = 200, 60
-# How far beyond the data a picture goes, in shares of their range: there a model is unsure.
+# How far beyond the data a picture goes, as a share of their range.
 MARGIN = 0.25
 # More points than this would hide each other.
 SHOWN_POINTS = 400
@@ -32,8 +34,8 @@ FRACTIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 MOST_LAYERS, MOST_CELLS = 12, 32
 
 
-def pictures(training: Training) -> dict[str, dict[str, Any]]:
-    """By name, those that the trial has."""
+def pictures_of(training: Training) -> dict[str, dict[str, Any]]:
+    """The data of the pictures that the training has, by name."""
     made = {
         "predictions": predictions(training),
         "quantizer": quantizer(training.spec),
@@ -43,11 +45,8 @@ def pictures(training: Training) -> dict[str, dict[str, Any]]:
 
 
 def quantizer(spec: TrialSpec) -> dict[str, Any] | None:
-    """F and B of the method's pair at fractions of its schedule: what a latent becomes, and how
-    much of its gradient it hears; of a network with binary inputs, those of the inputs too."""
-    from bitfront.trainables.methods import build_method
-    from bitfront.trainables.methods.quantizer_pair import QuantizerPair
-
+    """F and B of the method's pair at fractions of its schedule; for a network with binary inputs,
+    those of the inputs too."""
     method = build_method(spec.method, dict(spec.params))
     if not isinstance(method, QuantizerPair) or method.pair().shifted or set(spec.plan) == {"F"}:
         return None
@@ -76,7 +75,7 @@ def _curve(pair: Pair, value: float) -> tuple[list[float], list[float]]:
 
 @torch.no_grad()
 def masks(training: Training) -> dict[str, Any] | None:
-    """Of every pruned layer, the share of each kernel that is kept: rows of (output, input)
+    """For every pruned layer, the share of each kernel that is kept, as rows of (output, input)
     channels."""
     found = {}
     pruned = [layer for layer in training.network.binary if layer.kept is not None]
@@ -112,7 +111,7 @@ def predictions(training: Training) -> dict[str, Any] | None:
     grid = torch.cartesian_prod(*axes).view(-1, len(axes))
     model = training.model.eval()
     mean, std = (torch.tensor(t) for t in pixel_statistics(info, task.normalize))
-    told: dict[str, Any] = {
+    found: dict[str, Any] = {
         "axes": [(axis.cpu() * s + m).tolist() for axis, m, s in zip(axes, mean, std, strict=True)],
         "mode": _shown(model(grid)).tolist(),
         "points": {
@@ -124,9 +123,9 @@ def predictions(training: Training) -> dict[str, Any] | None:
     draws = training.method.predictions(model, training.kind.combine, training.spec.seed)
     if draws is not None:
         outputs = _shown(draws.eval().outputs(grid))
-        told["mean"] = outputs.mean(0).tolist()
-        told["spread"] = outputs.std(0).tolist()
-    return told
+        found["mean"] = outputs.mean(0).tolist()
+        found["spread"] = outputs.std(0).tolist()
+    return found
 
 
 def _shown(outputs: Tensor) -> Tensor:

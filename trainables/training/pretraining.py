@@ -1,9 +1,10 @@
-"""Where a trial's first weights come from: a checkpoint, or a full-precision stage that is trained
-once and kept under a hash of everything that makes it, for all trials of all searches.
+"""Where a trial's first weights come from: a checkpoint, or a full-precision pretraining that is
+done once and kept under a hash of everything it depends on, for all trials of all searches.
 
-Workers that want the same stage at the same time: one trains, the others wait for its file lock,
-which goes with the process however that ends. The stage is checkpointed every epoch, so that the
-next one takes over where a killed one was; the finished file appears whole or not at all."""
+Where several workers want the same pretraining at the same time, one trains and the others wait for
+its file lock, which the system releases however that process ends. A pretraining is checkpointed
+every epoch, so that the next worker continues where a killed one stopped; the finished file appears
+whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -24,8 +26,9 @@ from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import DATASETS, Part, in_order
 from bitfront.trainables.files import opened
 from bitfront.trainables.models import build_model
-from bitfront.trainables.task import PretrainSpec, Task, TrialSpec
-from bitfront.trainables.telling import tell
+from bitfront.trainables.progress import report
+from bitfront.trainables.settings import PretrainSpec
+from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.tensor_files import write_tensors
 from bitfront.trainables.training.checkpoint_files import (
     Fit,
@@ -35,57 +38,57 @@ from bitfront.trainables.training.checkpoint_files import (
     weights_of,
 )
 from bitfront.trainables.training.checkpoints import load_state, save_state
-from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.parts import search_data
+from bitfront.trainables.training.run import Run, Start
 
 FORMAT = "bitfront-stage"
 VERSION = "1"
-# Examples of which the data's hash sees every value; of the rest it sees the label.
+# The hash of the data covers every value of so many examples, and the labels of all.
 HASHED_EXAMPLES = 64
 
 
-# --- a stage ------------------------------------------------------------------------------------
+# --- pretraining --------------------------------------------------------------------------------
 
 
-def stage_spec(spec: TrialSpec) -> TrialSpec | None:
-    """The full-precision training a trial begins with, if any. Nothing of the trial's method,
-    plan or seed is in it, so that all trials of a search share it."""
+def pretraining_spec(spec: TrialSpec) -> TrialSpec | None:
+    """The spec of the full-precision training a trial begins with; None: there is none. Nothing of
+    the trial's method, plan or seed is in it, so that all trials of a search share it."""
     task, pretrain = spec.task, spec.task.pretrain
     if not pretrain.epochs:
         return None
     start = PretrainSpec(checkpoint=pretrain.checkpoint, sha256=pretrain.sha256)
-    stage = task.model_copy(
+    before = task.model_copy(
         update={
-            **task.stage_settings,
+            **task.pretraining_settings,
             "epochs": pretrain.epochs,
             "binarize": "body",
             "pretrain": start,
         }
     )
-    plan = "F" * len(task_cost_table(stage).plan_layers)
-    return TrialSpec(task=stage, method="fp", plan=plan, seed=pretrain.seed)
+    plan = "F" * len(task_cost_table(before).plan_layers)
+    return TrialSpec(task=before, method="fp", plan=plan, seed=pretrain.seed)
 
 
-def binary_stage_spec(spec: TrialSpec) -> TrialSpec | None:
-    """The binary training that comes between the full-precision stage and the trial, if any
-    (methods.md 1.11, protocol 3)."""
+def binary_pretraining_spec(spec: TrialSpec) -> TrialSpec | None:
+    """The spec of the binary training between the full-precision pretraining and the trial; None:
+    there is none (docs/methods.md 1.11, protocol 3)."""
     task, pretrain = spec.task, spec.task.pretrain
     if not pretrain.binary_epochs:
         return None
     start = pretrain.model_copy(update={"binary_epochs": 0, "binary_dataset": None})
-    stage = task.model_copy(
+    before = task.model_copy(
         update={
-            **task.stage_settings,
+            **task.pretraining_settings,
             "epochs": pretrain.binary_epochs,
             "dataset": pretrain.binary_dataset or task.dataset,
             "pretrain": start,
         }
     )
-    return spec.model_copy(update={"task": stage, "seed": pretrain.seed})
+    return spec.model_copy(update={"task": before, "seed": pretrain.seed})
 
 
 def data_digest(part: Part) -> str:
-    """A hash of the training examples: a stage that saw others is another stage."""
+    """A hash of the training examples: with others it is another pretraining."""
     digest = hashlib.sha256(part.y.cpu().numpy().tobytes())
     step = max(1, len(part) // HASHED_EXAMPLES)
     some = part.subset(torch.arange(0, len(part), step)).to("cpu")
@@ -96,8 +99,9 @@ def data_digest(part: Part) -> str:
     return digest.hexdigest()
 
 
-class StageCache:
-    """Trained networks in a folder, a safetensors file each, found by what makes them."""
+class PretrainedCache:
+    """Pretrained networks in a folder, one safetensors file each, named by a hash of the spec and
+    the data."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -108,22 +112,23 @@ class StageCache:
         return self.folder / f"{name}.safetensors"
 
     def weights(
-        self, spec: TrialSpec, train: Part, validation: Part, device: torch.device
+        self, start: Start, spec: TrialSpec, train: Part, validation: Part, device: torch.device
     ) -> dict[str, Tensor]:
-        """The network `spec` trains, under the names of the model without a plan; trained now if
-        nobody has."""
+        """The weights of the network that `spec` trains, under the names of the model without a
+        plan; trained now, by a run that `start` makes, where the file is not there."""
         path = self.path(spec, train)
         stored = _stored(path)
         if stored is not None:
             return stored
         with _locked(path.with_suffix(".lock")):
-            stored = _stored(path)  # whoever held the lock may have finished it
+            stored = _stored(path)  # the process that held the lock may have written it
             if stored is None:
-                stored = self._train(spec, train, validation, device, path)
+                stored = self._train(start, spec, train, validation, device, path)
         return stored
 
     def _train(
         self,
+        start: Start,
         spec: TrialSpec,
         train: Part,
         validation: Part,
@@ -131,10 +136,10 @@ class StageCache:
         path: Path,
     ) -> dict[str, Tensor]:
         state = path.with_suffix(".state")
-        training = train_stage(spec, train, validation, device, state, self)
-        tensors = weights_of(training.model)
-        quality = training.kind.quality
-        notes = {quality.bare: training.history[-1][quality.name], "epochs": spec.task.epochs}
+        run = pretrain(start, spec, train, validation, device, state, self)
+        tensors = weights_of(run.model)
+        quality = run.kind.quality
+        notes = {quality.bare: run.history[-1][quality.name], "epochs": spec.task.epochs}
         metadata = {
             "format": FORMAT,
             "spec": spec.model_dump_json(),
@@ -146,32 +151,31 @@ class StageCache:
         return tensors
 
 
-def train_stage(
+def pretrain(
+    start: Start,
     spec: TrialSpec,
     train: Part,
     validation: Part,
     device: torch.device,
     state: Path | None = None,
-    stages: StageCache | None = None,
-) -> Training:
-    """Train `spec` to its end, from `state` if somebody was interrupted there. The random
-    generators are as before afterwards, so that a trial does not know whether it was the one
-    that trained the stage."""
+    pretrained: PretrainedCache | None = None,
+) -> Run:
+    """A run of `spec` trained to its end, continued from the file `state` where an interrupted one
+    left it. The random generators are restored afterwards, so that a trial is the same whether its
+    worker did the pretraining or found it."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
-        training = Training(
-            spec, train, validation, device, validate_each_epoch=False, stages=stages
+        run = start(
+            spec, train, validation, device, validate_each_epoch=False, pretrained=pretrained
         )
         if state is not None:
-            load_state(
-                training, state, lambda text: print(f"{state.name}: {text}", file=sys.stderr)
-            )
-        while not training.done:
-            tell(f"pretraining, epoch {training.epochs_done + 1} of {spec.task.epochs}")
-            training.epoch()
+            load_state(run, state, lambda text: print(f"{state.name}: {text}", file=sys.stderr))
+        while not run.done:
+            report(f"pretraining, epoch {run.epochs_done + 1} of {spec.task.epochs}")
+            run.epoch()
             if state is not None:
-                save_state(training, state)
-    return training
+                save_state(run, state)
+    return run
 
 
 @contextmanager
@@ -183,8 +187,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _stored(path: Path) -> dict[str, Tensor] | None:
-    """What the file holds; None for one that is not there, foreign or damaged. One of version 0.1
-    has no checksum to tell."""
+    """The tensors of the file; None where it is missing, foreign or damaged. A file of version 0.1
+    has no checksum to compare with."""
     try:
         with safe_open(str(path), framework="pt") as file:
             metadata = file.metadata() or {}
@@ -197,57 +201,60 @@ def _stored(path: Path) -> dict[str, Tensor] | None:
     except (SafetensorError, OSError, ValueError):
         found = None
     if found is not None:
-        told = metadata.get(checksums.KEY)
-        if told is None or told == checksums.tensors_digest(found):
+        expected = metadata.get(checksums.KEY)
+        if expected is None or expected == checksums.tensors_digest(found):
             return found
-    print(f"{path.name}: damaged, the stage is trained again", file=sys.stderr)
+    print(f"{path.name}: damaged, the pretraining is done again", file=sys.stderr)
     return None
 
 
 # --- starting from weights ----------------------------------------------------------------------
 
 
-def starting_weights(training: Training) -> tuple[dict[str, Tensor], str] | None:
-    """(full-precision weights the task starts from, where they are from); None: there are none."""
-    pretrain = training.spec.task.pretrain
-    stage = stage_spec(training.spec)
-    if stage is not None:
-        return trained_stage(training, stage), f"the stage of {pretrain.epochs} epochs"
+def starting_weights(run: Run) -> tuple[dict[str, Tensor], str] | None:
+    """(full-precision weights the task starts from, their source in words); None: there are
+    none."""
+    pretrain = run.spec.task.pretrain
+    before = pretraining_spec(run.spec)
+    if before is not None:
+        return pretrained_weights(run, before), f"the pretraining of {pretrain.epochs} epochs"
     if pretrain.checkpoint is not None:
         return read_checkpoint(Path(pretrain.checkpoint), pretrain.sha256), pretrain.checkpoint
     return None
 
 
-def load_starting_weights(training: Training) -> bool:
-    """Put what the task starts from into a network about to be trained. False: it is trained
-    end-to-end, from the random weights it has."""
-    binary = binary_stage_spec(training.spec)
+def load_starting_weights(run: Run) -> bool:
+    """Copy the weights the task starts from into the network of the run. False: there are none, the
+    run is trained end-to-end from its random weights."""
+    binary = binary_pretraining_spec(run.spec)
     if binary is not None:
-        source = f"the binary stage of {binary.task.epochs} epochs"
-        load_weights(training.model, trained_stage(training, binary), source)
+        source = f"the binary pretraining of {binary.task.epochs} epochs"
+        load_weights(run.model, pretrained_weights(run, binary), source)
         return True
-    found = starting_weights(training)
+    found = starting_weights(run)
     if found is not None:
-        load_weights(training.model, *found)
+        load_weights(run.model, *found)
     return found is not None
 
 
-def trained_stage(training: Training, stage: TrialSpec) -> dict[str, Tensor]:
-    """The weights of a stage, from the shared ones if there are such."""
-    train, validation = training.train, training.validation
-    if stage.task.dataset != training.spec.task.dataset:
-        train, validation = search_data(stage.task)
-    if training.stages is None:
-        return weights_of(train_stage(stage, train, validation, training.device).model)
-    return training.stages.weights(stage, train, validation, training.device)
+def pretrained_weights(run: Run, spec: TrialSpec) -> dict[str, Tensor]:
+    """The weights that `spec` trains: from the cache of the run, else trained now and not kept."""
+    train, validation = run.train, run.validation
+    if spec.task.dataset != run.spec.task.dataset:
+        train, validation = search_data(spec.task)
+    start = cast(Start, type(run))  # another run of the same class
+    if run.pretrained is None:
+        return weights_of(pretrain(start, spec, train, validation, run.device).model)
+    return run.pretrained.weights(start, spec, train, validation, run.device)
 
 
 # --- checkpoints --------------------------------------------------------------------------------
 
 
 def check_checkpoint(task: Task, *others: Task) -> Fit:
-    """How the task's checkpoint fits its network (and those of `others`), without building one in
-    memory; an error when it cannot be read or nothing fits."""
+    """How the tensors of the task's checkpoint match those of its network, found on the meta
+    device. A UserError where the file cannot be read, or where nothing matches the network of the
+    task or one of `others`."""
     pretrain = task.pretrain
     assert pretrain.checkpoint is not None
     weights = read_checkpoint(Path(pretrain.checkpoint), pretrain.sha256)

@@ -1,23 +1,21 @@
-"""Robust accuracy, measured by well-kept libraries: FGSM and PGD by Foolbox, AutoAttack by its
-authors' own code. An accuracy carries the name of its attack, everywhere."""
+"""Robust accuracy: the share of images that are classified correctly before an attack and after it.
+The attacks are in `attacks`; every robust accuracy carries the name of its attack."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bitfront.trainables.attacks import EVALUATION_ATTACKS
 from bitfront.trainables.data import DATASETS, Part, in_order, pixel_statistics
 from bitfront.trainables.task import Task
 
 ATTACK_BATCH = 250
 SEED = 0
-# Whose accuracy is measured after every epoch; AutoAttack takes a thousand passes and more.
-QUICK = ("fgsm", "pgd10", "pgd20", "pgd50")
 
 
 class OnPixels(nn.Module):
@@ -40,40 +38,10 @@ class OnPixels(nn.Module):
         return (x * self.std + self.mean).clamp(0, 1)
 
 
-def attacked(
-    network: OnPixels, pixels: Tensor, y: Tensor, attack: str, eps: float, classes: int
-) -> Tensor:
-    """The images the named attack finds; the network is in evaluation mode."""
-    if attack == "autoattack":
-        return _auto_attack(network, pixels, y, eps, classes)
-    import foolbox
-
-    made: Any = foolbox.attacks.LinfFastGradientAttack()
-    if attack != "fgsm":
-        steps = int(attack.removeprefix("pgd"))
-        made = foolbox.attacks.LinfPGD(abs_stepsize=eps / 4, steps=steps)
-    wrapped = foolbox.PyTorchModel(network, bounds=(0, 1), device=pixels.device)
-    _, found, _ = made(wrapped, pixels, y, epsilons=eps)
-    return found
-
-
-def _auto_attack(network: OnPixels, pixels: Tensor, y: Tensor, eps: float, classes: int) -> Tensor:
-    """The standard composition: APGD-CE, targeted APGD-DLR, targeted FAB, Square."""
-    from pyautoattack import AutoAttack
-
-    suite = AutoAttack(
-        network, norm="Linf", eps=eps, version="standard", seed=SEED, device=pixels.device
-    )
-    # Nine other classes are aimed at, or as many as there are.
-    suite.fab.n_target_classes = suite.apgd_targeted.n_target_classes = min(9, classes - 1)
-    found = suite.run_standard_evaluation(pixels, y, batch_size=ATTACK_BATCH)
-    return found[0] if isinstance(found, tuple) else found
-
-
 @contextmanager
 def _undisturbed(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """The attacks draw the same numbers every time; nothing of the network, its parameters'
-    gradients or the random generators is changed."""
+    """Inside, the attacks draw the same random numbers every time; afterwards the network, its
+    gradients and the random generators are as before."""
     was_training = model.training
     learning = [p for p in model.parameters() if p.requires_grad]
     numpy_state = np.random.get_state()  # noqa: NPY002
@@ -111,7 +79,7 @@ def robust_accuracies(
             with torch.no_grad():
                 fine = network(pixels).argmax(1) == y
             for attack in attacks:
-                found = attacked(network, pixels, y, attack, eps, classes)
+                found = EVALUATION_ATTACKS.get(attack).run(network, pixels, y, eps, classes)
                 with torch.no_grad():
                     right[attack] += int((fine & (network(found).argmax(1) == y)).sum())
-    return {f"val_robust_{attack}": count / len(some) for attack, count in right.items()}
+    return {EVALUATION_ATTACKS.get(a).metric: count / len(some) for a, count in right.items()}

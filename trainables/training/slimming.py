@@ -1,10 +1,11 @@
-"""Network slimming, the structured-pruning baseline of MixBin (methods.md 4.5): a full-precision
-network trained with an L1 penalty on its batch-norm scales loses the channels of the smallest ones
-until it meets a budget, and is trained again without them.
+"""Network slimming (Liu et al., ICCV 2017), the structured-pruning baseline of MixBin
+(docs/methods.md 4.5): a full-precision network is trained with an L1 penalty on its batch-norm
+scales, loses the channels with the smallest scales until it meets a budget, and is trained again
+without them.
 
-Its cost is counted as a plan's is, with the output channels a layer has left: n MACs and e output
-elements become (n + 3e) times the kept share. Inputs count in full: with a shortcut around every
-convolution they carry what other layers left there."""
+Its cost is counted like that of a plan, with the output channels a layer has left: n MACs and e
+output elements become (n + 3e) times the kept share. Inputs count in full: with a shortcut around
+every convolution they carry the channels of other layers."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bitfront.trainables.cost import PER_ELEMENT, CostTable, task_cost_table
+from bitfront.trainables.cost import CostTable, task_cost_table
+from bitfront.trainables.costs.flops import PER_ELEMENT
 from bitfront.trainables.data import Part, in_order
 from bitfront.trainables.methods import Method
 from bitfront.trainables.task import Task, TrialSpec
@@ -27,10 +29,10 @@ Norms = dict[str, nn.modules.batchnorm._BatchNorm]
 
 @dataclass(frozen=True)
 class Slimmed:
-    """What is left of a network and what it reaches."""
+    """A slimmed network: what is left of it, and its accuracy."""
 
     kept: dict[str, int]
-    """channels a layer has left"""
+    """channels that are left, by layer"""
     flops_pct: float
     val_accuracy: float
     training_epochs: int
@@ -72,7 +74,7 @@ def norms_after(model: nn.Module, layers: list[str], example: Tensor) -> Norms:
 
 
 def slim_pct(table: CostTable, kept: Mapping[str, float]) -> float:
-    """Flops in percent of the whole network; `kept` is the share of channels, by layer."""
+    """Flops in percent of the whole network; `kept` is the share of channels by layer."""
     whole = left = 0.0
     for layer in table.layers:
         if layer.kind == "classifier" and not layer.planned:
@@ -86,8 +88,8 @@ def slim_pct(table: CostTable, kept: Mapping[str, float]) -> float:
 def channels_to_keep(
     table: CostTable, scales: Mapping[str, Tensor], budget_pct: float
 ) -> dict[str, Tensor]:
-    """Masks: the smallest scales of all layers go first, a layer keeps at least one channel, and
-    the network is left as soon as it is within the budget."""
+    """Masks of channels: the smallest scales of all layers are removed first, a layer keeps at
+    least one channel, until the network is within the budget."""
     masks = {name: torch.ones(len(s), dtype=torch.bool) for name, s in scales.items()}
     shares = dict.fromkeys(scales, 1.0)
     ranked = sorted(
@@ -105,8 +107,8 @@ def channels_to_keep(
 
 
 class SmallScales(Method):
-    """Full-precision training with an L1 penalty on some batch-norm scales: a proximal step, which
-    shrinks by rate times penalty, after each step of the optimizer."""
+    """Full-precision training with an L1 penalty on batch-norm scales gamma: after each step of the
+    optimizer a proximal step, gamma <- sign(gamma) max(|gamma| - lr penalty, 0)."""
 
     name = "slimming: sparse"
 
@@ -124,7 +126,7 @@ class SmallScales(Method):
 
 
 class WithoutChannels(Method):
-    """Full-precision training of what is left: a channel that is gone puts out 0."""
+    """Full-precision training without the removed channels, whose outputs are 0."""
 
     name = "slimming: without channels"
 
@@ -149,7 +151,7 @@ def slim(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> Slimmed:
-    """Train sparse, remove channels, train what is left with the same schedule."""
+    """Train with the penalty, remove channels, train the rest with the same schedule."""
     table = task_cost_table(task)
     names = [layer.name for layer in table.plan_layers]
     spec = TrialSpec(task=task, plan="F" * len(names), seed=seed)

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 def gpu_memory(device: torch.device) -> tuple[int, int] | None:
-    """(peak, total) bytes of the GPU, for a training that has it to itself: what torch reserved at
-    most, and what CUDA took besides. None on a CPU."""
+    """(peak, total) bytes of the GPU, for a training that has it to itself: the most that torch
+    reserved, plus what CUDA itself uses. None on a CPU."""
     import torch
 
     if device.type != "cuda":

@@ -1,5 +1,5 @@
-"""A limit on what a process prints into its log, so that one that never stops fills no disk. Ray
-keeps the logs of workers as long as the cluster lives, and lets them grow."""
+"""A limit on the size of a process's log, so that one that prints without end does not fill the
+disk. Ray keeps the logs of workers as long as the cluster lives, without a limit."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _watch: threading.Thread | None = None
 
 
 def limit_log(megabytes: float | None) -> None:
-    """From here on the files behind this process's output begin anew whenever they are larger than
-    that; of what was printed, the end is kept. For workers, whose log is nobody else's file."""
+    """Limit the files that this process's output goes to: one that is larger is emptied, and what
+    is printed afterwards is kept. For workers, whose log is a file of their own."""
     global _limit, _watch
     _limit = megabytes
     if _watch is None and megabytes is not None:
@@ -35,14 +35,15 @@ def _look() -> None:
 
 
 def shorten_log() -> None:
-    """Now, whoever ends next: what the last half second printed would stay."""
+    """Apply the limit now: a process that ends within the next half second would leave a large
+    log."""
     if _limit is not None:
         shorten(STREAMS, _limit)
 
 
 def shorten(streams: Sequence[int], megabytes: float) -> None:
-    """Empty the files behind `streams` that are larger. They are open for appending: whoever else
-    writes to them, a child process too, goes on at their new end."""
+    """Empty the files that `streams` write to and that are larger. They are open for appending, so
+    that other writers, child processes too, continue at the new end."""
     for stream in streams:
         status = os.fstat(stream)
         if stat.S_ISREG(status.st_mode) and status.st_size > megabytes * 1e6:

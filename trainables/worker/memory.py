@@ -1,4 +1,4 @@
-"""A limit on the host memory of this process, so that one that leaks fails alone."""
+"""A limit on the host memory of this process, so that a leak fails this trial alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ STATUS = Path("/proc/self/status")
 
 
 def limit_memory(gigabytes: float | None) -> None:
-    """From here on the process may take so much more than it has now, or as much as there is.
-    What asks for more gets an error it can be told by. Linux only; elsewhere nothing is limited."""
+    """Let the process allocate so many gigabytes more than it has now; None: without a limit. A
+    larger allocation raises MemoryError. Linux only; elsewhere nothing is limited."""
     if not STATUS.exists():
         return
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
@@ -19,6 +19,6 @@ def limit_memory(gigabytes: float | None) -> None:
 
 
 def _data_bytes() -> int:
-    """Private memory that can be written to, which is what the system limits."""
+    """Bytes of private writable memory, which is what RLIMIT_DATA limits."""
     line = next(row for row in STATUS.read_text().splitlines() if row.startswith("VmData:"))
     return int(line.split()[1]) * 1024

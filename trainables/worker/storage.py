@@ -1,6 +1,6 @@
 """Files where all nodes reach them: a shared path, or an object store by its URL (s3://, gs:// and
-others through pyarrow; what pyarrow does not know, through fsspec). Standard library, pyarrow and
-fsspec only, so that a node can be asked about it where bitfront is missing."""
+others through pyarrow; what pyarrow does not support, through fsspec). Standard library, pyarrow
+and fsspec only, so that a node without bitfront can be checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-# Of a file that was written here: a checkpoint, the probe of `try_out`, a part of either.
+# The names of files that are written here: a checkpoint, the probe of `try_out`, a part of either.
 OURS = re.compile(r"\.?(state|file)\b")
 
 
@@ -23,7 +23,7 @@ def join(place: str, *parts: str) -> str:
 
 
 def _file_system(place: str) -> tuple[Any, str]:
-    """pyarrow's view of the place, and the path in it."""
+    """(pyarrow's file system of the place, the path in it)."""
     from pyarrow import ArrowInvalid, fs
 
     if not is_url(place):
@@ -39,8 +39,8 @@ def _file_system(place: str) -> tuple[Any, str]:
 
 
 def write(place: str, content: bytes) -> None:
-    """The whole content or nothing: object stores show a file when it is complete, on a disk it is
-    moved into place."""
+    """Write the whole content or nothing: object stores show a file when it is complete; on a disk
+    it is moved into place."""
     system, path = _file_system(place)
     system.create_dir(str(Path(path).parent), recursive=True)
     part = path if is_url(place) and not place.startswith("file:") else f"{path}.{os.getpid()}.part"
@@ -51,7 +51,7 @@ def write(place: str, content: bytes) -> None:
 
 
 def read(place: str) -> bytes | None:
-    """None where there is no such file."""
+    """The content of the file; None where there is no such file."""
     system, path = _file_system(place)
     try:
         with system.open_input_stream(path) as source:
@@ -61,7 +61,8 @@ def read(place: str) -> bytes | None:
 
 
 def try_out(place: str) -> None:
-    """Raises what goes wrong where files are written, read, looked for in vain and deleted."""
+    """Raise the error of writing, reading, looking for a missing file or deleting at the place, if
+    any."""
     folder = join(place, f"bitfront-{os.getpid()}.probe")
     write(join(folder, "file"), b"bitfront")
     if read(join(folder, "file")) != b"bitfront":
@@ -71,8 +72,8 @@ def try_out(place: str) -> None:
 
 
 def forget(place: str) -> None:
-    """Delete a folder with the checkpoints in it; none there is well. On a disk all that is not
-    ours stays, and so does what a link leads to."""
+    """Delete a folder of checkpoints, if it is there. On a disk, files that are not ours stay, and
+    so does what a link leads to."""
     system, path = _file_system(place)
     if system.type_name == "local":
         forget_here(Path(path))
@@ -82,7 +83,7 @@ def forget(place: str) -> None:
 
 
 def forget_here(folder: Path) -> None:
-    """The same on this disk, without a look at what other file systems there are."""
+    """Delete a folder of checkpoints on this disk, without importing pyarrow."""
     if folder.is_symlink() or not folder.is_dir():
         return
     for path in folder.iterdir():

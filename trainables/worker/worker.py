@@ -1,5 +1,5 @@
-"""The Ray Tune trainable: one actor, many trials. It turns a spec into a `Training`, reports an
-epoch a step, keeps the trial's checkpoint and turns every fault into a reason."""
+"""The Ray Tune trainable: one actor, many trials. It builds a training run from a spec, reports one
+epoch per step, keeps the trial's checkpoint and turns every fault into a reason."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from typing import Any
 import ray
 from ray import tune
 
+from bitfront.trainables import training
 from bitfront.trainables.data import lend
+from bitfront.trainables.errors import first_line
 from bitfront.trainables.files import write_atomically
+from bitfront.trainables.progress import reporting_to
 from bitfront.trainables.task import TrialSpec
-from bitfront.trainables.telling import heard_by
 from bitfront.trainables.worker import gpu, storage
 from bitfront.trainables.worker.log import limit_log, shorten_log
 from bitfront.trainables.worker.memory import limit_memory
@@ -32,16 +34,16 @@ STATE_FILE = "state.pt"
 FETCH_SECONDS = 60.0
 
 
-class Trial(tune.Trainable):
-    """Built anew from each config; nothing of the trial before survives `reset_config`.
+class Worker(tune.Trainable):
+    """The Ray actor. It is built anew from each config; nothing of the trial before survives
+    `reset_config`.
 
-    Faults are results, not exceptions: Ray would end the actor and lose the seconds it took to
-    import torch. What Ray sees as an error is a process that died.
-    """
+    Faults are results, not exceptions: Ray would end the actor, and the seconds it took to import
+    torch would be lost. Only a process that dies is an error to Ray."""
 
     def setup(self, config: dict[str, Any], lent: dict[str, list[Any]] | None = None) -> None:
-        """`lent`: data sets in Ray's object store, a reference each; a node holds them once for
-        all its workers. They are fetched when the first trial wants them."""
+        """`lent`: references to datasets in Ray's object store, where a node holds them once for
+        all its workers. They are fetched when the first trial needs them."""
         for name, references in (lent or {}).items():
             lend(name, partial(_arrays, references[0]))
         self._begin(config)
@@ -49,15 +51,15 @@ class Trial(tune.Trainable):
             forget_dead(self._state.parent.parent)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """The trial before is over and in the ledger, and this disk may be out of the driver's
-        reach."""
+        """Begin another trial. The trial before is over and in the ledger; its files are deleted
+        here, since the driver may not reach this disk."""
         _forget(self._state.parent)
         self._begin(new_config)
         return True
 
     def _begin(self, config: dict[str, Any]) -> None:
-        """Cheap on purpose: the network is built by the first step. An actor that took seconds to
-        be ready would be given up by Tune as soon as another one comes free."""
+        """Remember the config; the network is built by the first step. Tune gives up an actor that
+        takes seconds to be ready as soon as another one is free."""
         self._config = config
         self._training: Any = None
         self._resumed_from = 0
@@ -70,36 +72,33 @@ class Trial(tune.Trainable):
     def _build(self) -> None:
         import torch
 
-        from bitfront.trainables.training.checkpoints import load_state
-        from bitfront.trainables.training.loop import Training
-        from bitfront.trainables.training.network import device_from_resources
-        from bitfront.trainables.training.parts import search_data
-        from bitfront.trainables.training.pretraining import StageCache
-
         _collect_garbage()
         config = self._config
         limit_memory(config.get("memory"))
         if _is_worker():
             limit_log(config.get("log_mb"))
         torch.set_num_threads(max(1, int(config.get("threads", 1))))
-        device = device_from_resources(float(config.get("gpus", 0)))
+        device = training.device_from_resources(float(config.get("gpus", 0)))
         if device.type == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
             torch.backends.cudnn.deterministic = True
         spec = TrialSpec.model_validate(config["spec"])
-        stages = StageCache(Path(config["stages"])) if "stages" in config else None
-        self._training = Training(spec, *search_data(spec.task), device, stages=stages)
+        # The folder keeps the name it had in version 0.1.
+        cache = config.get("stages")
+        pretrained = training.PretrainedCache(Path(cache)) if cache is not None else None
+        data = training.search_data(spec.task)
+        self._training = training.Training(spec, *data, device, pretrained=pretrained)
         if self._stored is not None:
             self._not_read = fetch(self._stored, self._state)
-        if load_state(self._training, self._state, self._note_damage):
+        if training.load_state(self._training, self._state, self._note_damage):
             self._resumed_from = self._training.epochs_done
             self._just_resumed = True
 
     def step(self) -> dict[str, Any]:
         try:
-            # Stages that come before the first epoch are trained within it.
-            with heard_by(partial(note_for_driver, str(self._config.get("board", "")))):
+            # Pretraining takes place within the first epoch.
+            with reporting_to(partial(note_for_driver, str(self._config.get("board", "")))):
                 if self._training is None:
                     self._build()
                 return self._epoch()
@@ -110,34 +109,32 @@ class Trial(tune.Trainable):
             shorten_log()
 
     def _epoch(self) -> dict[str, Any]:
-        training = self._training
-        metrics = dict(training.history[-1] if training.done else training.epoch())
+        run = self._training
+        metrics = dict(run.history[-1] if run.done else run.epoch())
         metrics["measured"] = list(metrics)
-        if training.done:
-            from bitfront.trainables.training.pictures import pictures
-
-            training.network.verify()
-            # As text: Ray takes nested results apart before a searcher sees them.
-            metrics["picture"] = json.dumps(pictures(training))
-        if training.done or self._just_resumed:
-            # The driver may be another one than that which heard of the earlier epochs.
-            metrics["history"] = list(training.history)
+        if run.done:
+            run.network.verify()
+            # As text: Ray flattens nested results before a searcher gets them.
+            metrics["picture"] = json.dumps(training.pictures_of(run))
+        if run.done or self._just_resumed:
+            # The driver may not be the one that received the earlier epochs.
+            metrics["history"] = list(run.history)
             self._just_resumed = False
-        if not training.done and training.epochs_done % self._every == 0:
+        if not run.done and run.epochs_done % self._every == 0:
             metrics |= self._save()
         if self._not_read is not None:
             metrics["not_saved"], self._not_read = self._not_read, None
         if self._damaged is not None:
             metrics["damaged"], self._damaged = self._damaged, None
         if self._config.get("measure"):
-            memory = gpu.gpu_memory(training.device)
+            memory = gpu.gpu_memory(run.device)
             if memory is not None:
                 metrics["gpu_memory"] = memory
         return {
             **metrics,
             "resumed_from": self._resumed_from,
             "worker": os.getpid(),
-            "done": training.done,
+            "done": run.done,
         }
 
     def _note_damage(self, reason: str) -> None:
@@ -145,31 +142,25 @@ class Trial(tune.Trainable):
         print(f"trial {self._config.get('trial', '')}: {reason}", file=sys.stderr)
 
     def _save(self) -> dict[str, str]:
-        """Keep the checkpoint. Where the disk is full or away the trial goes on without: it would
-        only begin again if its worker died too."""
-        from bitfront.trainables.training.checkpoints import save_state
-
+        """Write the checkpoint. Where the disk is full or missing the trial continues without: it
+        would only start over if its worker died too. Returns what went wrong."""
         try:
-            save_state(self._training, self._state)
+            training.save_state(self._training, self._state)
             if self._stored is not None:
                 storage.write(self._stored, self._state.read_bytes())
         except Exception as error:  # torch and every object store have faults of their own
-            return {"not_saved": f"{self._stored or self._state}: {_first_line(error)}"}
+            return {"not_saved": f"{self._stored or self._state}: {first_line(error)[:300]}"}
         return {}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        from bitfront.trainables.training.checkpoints import save_state
-
         if self._training is None:
             self._build()
-        save_state(self._training, Path(checkpoint_dir) / STATE_FILE)
+        training.save_state(self._training, Path(checkpoint_dir) / STATE_FILE)
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        from bitfront.trainables.training.checkpoints import load_state
-
         folder = checkpoint if isinstance(checkpoint, str) else checkpoint.path
         self._build()
-        load_state(self._training, Path(folder) / STATE_FILE, self._note_damage)
+        training.load_state(self._training, Path(folder) / STATE_FILE, self._note_damage)
 
     def cleanup(self) -> None:
         self._training = None
@@ -178,12 +169,14 @@ class Trial(tune.Trainable):
 
 
 def _is_worker() -> bool:
-    """Of Ray, which is started by asking when it is not there."""
+    """Whether this process is a worker of Ray. Asking Ray's runtime context alone would start
+    Ray."""
     return ray.is_initialized() and ray.get_runtime_context().worker.mode == ray.WORKER_MODE
 
 
 def note_for_driver(key: str, text: str) -> None:
-    """Where the driver looks for what a trial does before its first epoch: in Ray's own store."""
+    """Write what a trial does before its first epoch to Ray's key-value store, where the driver
+    reads it."""
     if key and _is_worker():
         from ray.experimental.internal_kv import _internal_kv_put
 
@@ -196,8 +189,8 @@ def _arrays(reference: Any) -> Any:
 
 
 def places(folder: str) -> tuple[Path, str | None]:
-    """Where a trial's checkpoint is written, and where that is copied to when it is kept in an
-    object store. One file on this disk serves all trials of a worker, one after another."""
+    """(path a trial's checkpoint is written to, URL it is copied to or None). With an object store
+    one local file serves all trials of a worker, one after another."""
     if not storage.is_url(folder):
         return Path(folder) / STATE_FILE, None
     here = Path(tempfile.gettempdir()) / f"bitfront-{os.getuid()}" / str(os.getpid())
@@ -205,13 +198,13 @@ def places(folder: str) -> tuple[Path, str | None]:
 
 
 def _forget(folder: Path) -> None:
-    """What cannot be deleted stays."""
+    """Delete the files of a trial; what cannot be deleted stays."""
     with contextlib.suppress(OSError):
         storage.forget_here(folder)
 
 
 def forget_dead(folder: Path) -> None:
-    """Delete the files of workers that were killed, which lie below their process ids."""
+    """Delete the files of workers that were killed, which are in folders named by process id."""
     for path in folder.glob("*"):
         try:
             os.kill(int(path.name), 0)
@@ -222,8 +215,9 @@ def forget_dead(folder: Path) -> None:
 
 
 def fetch(stored: str, state: Path, patience: float = FETCH_SECONDS) -> str | None:
-    """The checkpoint of this trial on this disk, and no other's. A storage that is away is waited
-    for; when it stays away the trial begins anew, to the same end. What is wrong is returned."""
+    """Copy this trial's checkpoint from the storage to this disk. A storage that does not answer is
+    tried for a while; after that the trial starts over, with the same result. Returns what went
+    wrong."""
     state.unlink(missing_ok=True)
     deadline, pause = time.monotonic() + patience, 0.5
     while True:
@@ -232,7 +226,7 @@ def fetch(stored: str, state: Path, patience: float = FETCH_SECONDS) -> str | No
             break
         except Exception as error:  # every object store has faults of its own
             if time.monotonic() + pause > deadline:
-                return f"{stored}: {_first_line(error)}"
+                return f"{stored}: {first_line(error)[:300]}"
         time.sleep(pause)
         pause = min(10.0, 2 * pause)
     if content is not None:
@@ -240,16 +234,12 @@ def fetch(stored: str, state: Path, patience: float = FETCH_SECONDS) -> str | No
     return None
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
-
-
 _built = 0
 
 
 def _collect_garbage() -> None:
-    """What the trial before left in cycles. After the first trial everything is imported, and the
-    half million objects of that are set aside: looking at them again for every trial would take a
+    """Collect what the trial before left in reference cycles. After the first trial everything is
+    imported, and these half million objects are frozen: scanning them for every trial would take a
     quarter of a second."""
     global _built
     _built += 1
@@ -261,7 +251,7 @@ def _collect_garbage() -> None:
 
 
 def failure(error: BaseException) -> dict[str, Any]:
-    """A fault as the last result of a trial, with the reason the ledger counts by."""
+    """The last result of a trial that failed, with the reason the ledger counts by."""
     text = "".join(traceback.format_exception_only(error)).strip()
     where = traceback.format_exception(error)
     return {
@@ -273,7 +263,7 @@ def failure(error: BaseException) -> dict[str, Any]:
 
 
 def reason_of(error: BaseException) -> str:
-    """nan, oom or error."""
+    """The reason of a failure: nan, oom or error."""
     if type(error).__name__ == "DivergedError":
         return "nan"
     text = str(error).lower()

@@ -11,7 +11,7 @@ from bitfront.search.recipes.choice import (
     cheapest_with,
     knee_of,
 )
-from bitfront.search.recipes.recipe import may_save, recipe_of, save_beside
+from bitfront.search.recipes.export import may_save, recipe_of, save_beside
 from bitfront.search.results.results import Results
 from bitfront.search.results.settings import in_a_line, settings_of
 from bitfront.terminal import tables as terminal

@@ -10,15 +10,10 @@ from pathlib import Path
 from bitfront.search.cluster.head import INTERRUPTED
 from bitfront.search.ledger.folder import home, stages_folder
 from bitfront.search.recipes.final_folder import folder_for, refuse_other
+from bitfront.search.recipes.final_training import FinalResult, check_test_part, train_recipe
 from bitfront.search.recipes.finals import FILE
 from bitfront.search.recipes.origin import note_result, search_of
-from bitfront.search.recipes.recipe import (
-    FinalResult,
-    Recipe,
-    check_test_part,
-    load_recipe,
-    train_recipe,
-)
+from bitfront.search.recipes.recipe import Recipe, load_recipe
 from bitfront.search.session.interrupts import acknowledged, obey
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.final_training import result_text

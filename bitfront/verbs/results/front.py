@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 
-from bitfront.dashboards.figures.front import front_csv, front_text
+from bitfront.dashboards.figures.front.table import front_csv
+from bitfront.dashboards.figures.front.text import front_text
 from bitfront.search.garbage import ending_soon
+from bitfront.search.results.figure_data import figure_labels, front_points
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.summary import front_summary
 from bitfront.verbs import options as shared
@@ -36,11 +38,11 @@ def action(args: Namespace) -> int:
     if args.json:
         terminal.show_json(results.as_json())
     elif args.csv:
-        sys.stdout.write(front_csv(results.figure_points(), results.figure_quality.bare))
+        sys.stdout.write(front_csv(front_points(results), results.figure_quality.bare))
     else:
         terminal.show(front_summary(results, args.wide, terminal.coloured()))
         if args.plot:
             columns = min(100, terminal.width())
-            plot = front_text(results.figure_points(), columns, **results.figure_labels())
+            plot = front_text(front_points(results), columns, **figure_labels(results))
             terminal.show("\n" + plot)
     return 0

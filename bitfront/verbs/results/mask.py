@@ -5,11 +5,10 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from bitfront.dashboards.figures.pruning import empty_channels
+from bitfront.dashboards.figures.networks.masks import draw_masks, empty_channels
 from bitfront.search.recipes.masks import layer_masks
 from bitfront.terminal import tables as terminal
 from bitfront.verbs import options as shared
-from bitfront.verbs.results.figure import draw_masks
 
 
 def options(parser: ArgumentParser) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from bitfront.dashboards.pages.report import comparison_html
-from bitfront.search.results.view import SearchReader
+from bitfront.dashboards.pages.comparison import comparable, comparison_html
+from bitfront.dashboards.pages.report import report_of
+from bitfront.search.results.reader import SearchReader
 from bitfront.search.tracking.notes import REPORT
 from bitfront.terminal import tables as terminal
 from bitfront.trainables.files import write_atomically
 from bitfront.verbs import options as shared
 from bitfront.verbs.opening import folder_of
-from bitfront.verbs.pictures import comparable, report_of
 
 
 def options(parser: ArgumentParser) -> None:

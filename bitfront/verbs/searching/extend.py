@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from bitfront.search.cluster.client import is_client, run_there
+from bitfront.search.cluster.ray_client import is_client, run_there
 from bitfront.search.results.results import config_to_continue
 from bitfront.trainables.errors import UserError
 from bitfront.verbs import options as shared

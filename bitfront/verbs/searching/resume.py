@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
-from bitfront.search.cluster.client import is_client, run_there
+from bitfront.search.cluster.ray_client import is_client, run_there
 from bitfront.search.config.load import load_text
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import SearchFolder

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from argparse import ArgumentParser, Namespace
 
-from bitfront.search.cluster.client import is_client, run_there
+from bitfront.search.cluster.ray_client import is_client, run_there
 from bitfront.search.ledger.folder import LEDGER, home
 from bitfront.trainables.errors import UserError
 from bitfront.verbs import options as shared

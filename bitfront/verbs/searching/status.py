@@ -10,7 +10,7 @@ from bitfront.search.ledger.folder import SearchFolder, find, home, list_searche
 from bitfront.search.results.results import Results
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.status import status_table
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 from bitfront.verbs import options as shared
 from bitfront.verbs.on_head import on_head
 
@@ -48,6 +48,5 @@ def _read(folder: SearchFolder) -> tuple[Results | UserError, dict[str, Any]]:
     except UserError as error:
         problem = error
     except Exception as error:  # whatever is in a folder, the others are worth a look
-        reason = (str(error).splitlines() or [""])[0]
-        problem = UserError(f"{folder.path}: damaged: {type(error).__name__}: {reason}")
+        problem = UserError(f"{folder.path}: damaged: {first_line(error, typed=True)}")
     return problem, {"search": folder.name, "error": problem.message}

@@ -1,35 +1,29 @@
-"""What is wrong with a configuration by itself: the name of the search, its sampler, objectives,
+"""What is wrong with a configuration by itself: the name of the search, its objectives,
 limits and the rows of a paper. `checks.task` is about the task, `checks.space` about the space."""
 
 from __future__ import annotations
 
 from bitfront.search.config.errors import Problems
-from bitfront.search.config.known import COSTS, METRICS, ROBUST, direction, metrics_of, shares
+from bitfront.search.config.known import (
+    COSTS,
+    METRICS,
+    attacks,
+    direction,
+    measured_at_end,
+    metrics_of,
+    shares,
+)
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import HOME_FILES, is_name
 from bitfront.trainables.errors import UserError, did_you_mean
 
 # What a plan draws once per trial, for the rows of a paper to ask for.
 PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
-# The attack that is measured only when a trial ends.
-LAST_ATTACK = "autoattack"
-
-
-def samplers() -> list[str]:
-    """The names of all samplers."""
-    from bitfront.search.samplers.registry import SAMPLERS  # Optuna
-
-    return SAMPLERS.names()
 
 
 def check_config(config: SearchConfig, problems: Problems) -> None:
     """Everything that is wrong with the configuration by itself."""
     _check_name(config.name, problems)
-    known = samplers()
-    if config.search.sampler not in known:
-        sampler = config.search.sampler
-        message = f"'{sampler}' is not known, {did_you_mean(sampler, known)}"
-        problems.add(("search", "sampler"), message)
     try:
         metrics = metrics_of(config.kind)
     except UserError:  # the dataset is unknown, which is reported with the task
@@ -63,11 +57,13 @@ def _check_objectives(config: SearchConfig, metrics: tuple[str, ...], problems: 
     elif not unknown and not set(given) & set(metrics):
         message = f"nothing to learn: name one of {', '.join(metrics)} as well"
         problems.add(("objectives",), message)
-    if f"{ROBUST}{LAST_ATTACK}" in given and config.search.early_stopping is not None:
+    late = sorted(set(given) & measured_at_end())
+    if late and config.search.early_stopping is not None:
+        attack, other = attacks()[late[0]], [m for m in attacks() if m not in measured_at_end()]
         problems.add(
             ("search", "early_stopping"),
-            f"trials are compared midway, but {LAST_ATTACK} is measured at their end: take "
-            f"{ROBUST}pgd20 as the objective",
+            f"trials are compared midway, but {attack} is measured at their end: take "
+            f"{', '.join(other[:-1])} or {other[-1]} as the objective",
         )
 
 

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from bitfront.search.config.bounds import check_limits
 from bitfront.search.config.errors import KeyProblem, Problems
+from bitfront.search.config.known import adds_layer_costs
 from bitfront.search.config.mistakes import first_mistake
 from bitfront.search.config.plans import PLAN, START
 from bitfront.search.config.schema import SearchConfig
@@ -103,17 +104,17 @@ def _check_pruning(config: SearchConfig, space: Space) -> None:
                     raise KeyProblem(("space", key), str(error)) from None
                 if kept is None:  # the method prunes nothing
                     break
-                if free and config.search.sampler == "free-cost":
+                if free and adds_layer_costs(config.search.sampler):
                     raise KeyProblem(
                         ("search", "sampler"),
-                        f"free-cost adds up the costs of layers, but what {name} keeps of one "
-                        "depends on the others: plan every layer alike, or take tpe",
+                        f"{config.search.sampler} adds up the costs of layers, but what {name} "
+                        "keeps of one depends on the others: plan every layer alike, or take tpe",
                     )
 
 
 def _check_attacks(space: Space) -> None:
     """Each method with each attack: some methods train against attacks whatever the task says."""
-    from bitfront.trainables.training.attacks import check_attack
+    from bitfront.trainables.training.adversarial import check_attack
 
     changed = {k: ends(d) for k, d in space.overrides.items() if k in ATTACK_DECIDERS}
     for each in itertools.product(*changed.values()):

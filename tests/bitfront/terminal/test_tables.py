@@ -11,7 +11,7 @@ import pytest
 from bitfront import cli
 from bitfront.search.config.load import load_text
 from bitfront.search.config.source import parse
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.results.results import Results
 from bitfront.terminal import tables as terminal
@@ -20,6 +20,7 @@ from bitfront.terminal.plans import by_stage, counts, letters, runs, totals
 from bitfront.terminal.status import status_table
 from bitfront.terminal.summary import front_summary, front_table
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.files import write_atomically
 
 QUICK = """\
 name: a-search-with-a-rather-long-name-of-its-own

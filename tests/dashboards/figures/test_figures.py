@@ -13,19 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitfront.dashboards.figures.front import (
-    ACCURACY_LABEL,
-    COST_LABEL,
-    CSV_COLUMNS,
-    EMPTY,
-    FrontPoint,
-    front_csv,
-    front_figure,
-    front_html,
-    front_image,
-    front_text,
-)
+from bitfront.dashboards.figures.front.chart import ACCURACY_LABEL, COST_LABEL, EMPTY
+from bitfront.dashboards.figures.front.image import front_image
+from bitfront.dashboards.figures.front.interactive import front_figure, front_html
+from bitfront.dashboards.figures.front.table import CSV_COLUMNS, front_csv
+from bitfront.dashboards.figures.front.text import front_text
 from bitfront.dashboards.figures.style import DOMINATED
+from bitfront.search.results.points import FrontPoint
 
 POINTS = [
     FrontPoint("t-cheap", "bop", "FBBBF", 0.70, 1.0e6, 10.0, True, {"epochs": "20"}),
@@ -201,7 +195,7 @@ def test_png_takes_a_dollar_sign_literally(tmp_path: Path) -> None:
 
 def test_png_does_not_start_pyplot(tmp_path: Path) -> None:
     code = (
-        "import sys; from bitfront.dashboards.figures.front import front_image; "
+        "import sys; from bitfront.dashboards.figures.front.image import front_image; "
         f"front_image([], 't', {str(tmp_path / 'f.png')!r}); "
         "print('matplotlib.pyplot' in sys.modules)"
     )
@@ -213,7 +207,7 @@ def test_png_does_not_start_pyplot(tmp_path: Path) -> None:
 
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=8)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
-extra_names = texts.filter(lambda name: name not in CSV_COLUMNS)
+extra_names = texts.filter(lambda name: name not in (*CSV_COLUMNS, "accuracy_spread"))
 any_point = st.builds(
     FrontPoint,
     trial=texts,
@@ -224,6 +218,7 @@ any_point = st.builds(
     cost_pct=st.none() | numbers,
     on_front=st.booleans(),
     extra=st.dictionaries(extra_names, texts.filter(bool), max_size=3),
+    spread=st.none() | numbers,
 )
 
 
@@ -242,18 +237,27 @@ def test_csv_round_trips(points: list[FrontPoint]) -> None:
             cost_pct=float(row["cost_pct"]) if row.get("cost_pct") else None,
             on_front=row["on_front"] == "True",
             extra={name: row[name] for name in extras if row[name]},
+            spread=float(row["accuracy_spread"]) if row.get("accuracy_spread") else None,
         )
         for row in table
     ]
     assert read == points
-    percent = any(point.cost_pct is not None for point in points)
-    assert table.fieldnames == [*(c for c in CSV_COLUMNS if percent or c != "cost_pct"), *extras]
+    known = [c for c in CSV_COLUMNS if any(getattr(p, c) is not None for p in points)]
+    known = known if points else [c for c in CSV_COLUMNS if c not in ("spread", "cost_pct")]
+    heads = ["accuracy_spread" if name == "spread" else name for name in known]
+    assert table.fieldnames == [*heads, *extras]
 
 
 def test_csv_starts_with_the_documented_header() -> None:
     header, first, *_ = front_csv(POINTS).splitlines()
     assert header == "trial,method,plan,accuracy,cost,cost_pct,on_front,epochs,lr"
     assert first == "t-cheap,bop,FBBBF,0.7,1000000.0,10.0,True,20,"
+
+
+def test_csv_has_the_spread_in_the_unit_of_the_quality() -> None:
+    points = [FrontPoint("t", "bc", "F", 0.91, 1, 1, True, seeds=2, spread=0.004)]
+    (row,) = csv.DictReader(io.StringIO(front_csv(points, "auc")))
+    assert (row["auc"], row["auc_spread"]) == ("0.91", "0.004")
 
 
 def test_csv_refuses_an_extra_that_repeats_a_column() -> None:
@@ -312,7 +316,8 @@ def test_text_of_nothing_says_so() -> None:
 
 def test_the_terminal_picture_needs_no_plotting_library() -> None:
     code = (
-        "import sys; from bitfront.dashboards.figures.front import front_text; front_text([]); "
+        "import sys; from bitfront.dashboards.figures.front.text import front_text\n"
+        "front_text([])\n"
         "print(*{'plotly', 'matplotlib', 'numpy'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

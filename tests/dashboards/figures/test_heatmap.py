@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from bitfront.dashboards.figures.heatmap import (
+from bitfront.dashboards.figures.trials.heatmap import (
     Cell,
     heat_map_csv,
     heat_map_figure,

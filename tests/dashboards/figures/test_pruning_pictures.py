@@ -6,21 +6,18 @@ import io
 import numpy as np
 import pytest
 
-from bitfront.dashboards.figures.pairs import PairPoint, pair_figures, pairs_html, pairs_png
-from bitfront.dashboards.figures.pruning import (
+from bitfront.dashboards.figures.front.pairs import PairPoint, pair_figures, pairs_html, pairs_png
+from bitfront.dashboards.figures.networks.kept import kept_csv, kept_png
+from bitfront.dashboards.figures.networks.masks import (
     EMPTY,
     GAP,
     KEPT,
     PRUNED,
-    curves_csv,
-    curves_png,
     empty_channels,
-    kept_csv,
-    kept_png,
-    largest_drop,
     mask_cells,
     mask_image,
 )
+from bitfront.dashboards.figures.trials.drops import curves_csv, curves_png, largest_drop
 
 
 def is_png(path):

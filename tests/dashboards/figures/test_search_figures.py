@@ -6,23 +6,26 @@ import zlib
 
 import pytest
 
-from bitfront.dashboards.figures.curves import curves_figure, rungs_figure
-from bitfront.dashboards.figures.failures import failures_figure, reasons
-from bitfront.dashboards.figures.front import FrontPoint, front_figure
-from bitfront.dashboards.figures.hypervolume import hypervolume_figure, hypervolume_image
-from bitfront.dashboards.figures.importance import MOST_BARS, importance_figure, importance_image
-from bitfront.dashboards.figures.layers import layers_figure, layers_image, short_names
-from bitfront.dashboards.figures.methods import (
-    MOST_LINES,
-    best_points,
-    coordinates_figure,
-    methods_figure,
+from bitfront.dashboards.figures.front.interactive import front_figure
+from bitfront.dashboards.figures.front.overlay import Overlay, overlay_figure
+from bitfront.dashboards.figures.networks.layers import layers_figure, layers_image, short_names
+from bitfront.dashboards.figures.networks.quantizer import quantizer_image
+from bitfront.dashboards.figures.trials.coordinates import MOST_LINES, coordinates_figure
+from bitfront.dashboards.figures.trials.curves import curves_figure
+from bitfront.dashboards.figures.trials.failures import failures_figure, reasons
+from bitfront.dashboards.figures.trials.hypervolume import hypervolume_figure, hypervolume_image
+from bitfront.dashboards.figures.trials.importance import (
+    MOST_BARS,
+    importance_figure,
+    importance_image,
 )
-from bitfront.dashboards.figures.overlay import Overlay, overlay_figure
-from bitfront.dashboards.figures.quantizer import quantizer_image
+from bitfront.dashboards.figures.trials.methods import best_points, methods_figure
+from bitfront.dashboards.figures.trials.rungs import rungs_figure
+from bitfront.dashboards.pages.comparison import comparison_html
 from bitfront.dashboards.pages.page import placed
-from bitfront.dashboards.pages.report import comparison_html, report_html
-from bitfront.dashboards.view import Axis, Layer
+from bitfront.dashboards.pages.report import report_html
+from bitfront.search.results.points import FrontPoint
+from bitfront.search.results.view import Axis, Layer
 
 ERROR = Axis("val_rmse", "validation error in standard deviations", False, False, "rmse")
 

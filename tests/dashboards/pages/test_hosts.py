@@ -66,6 +66,57 @@ def test_a_callback_is_taken_from_the_page_itself_only(headers, taken, page):
     assert (answer.status_code != 403) is taken
 
 
+SEEN = "..seen.data...search.options...search.value.."
+TICK = {
+    "output": SEEN,
+    "outputs": [
+        {"id": "seen", "property": "data"},
+        {"id": "search", "property": "options"},
+        {"id": "search", "property": "value"},
+    ],
+    "inputs": [
+        {"id": "tick", "property": "n_intervals", "value": 1},
+        {"id": "search", "property": "value"},
+    ],
+    "state": [{"id": "seen", "property": "data"}, {"id": "search", "property": "options"}],
+    "changedPropIds": ["tick.n_intervals"],
+}
+
+
+def test_a_tick_of_the_page_is_answered(page):
+    assert page.post(CALLBACK, json=TICK).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"output": "none.data"},
+        {"output": "..seen.data.."},
+        {"output": 3},
+        {"outputs": []},
+        {"outputs": {"id": "seen", "property": "data"}},
+        {"inputs": []},
+        {"inputs": "tick"},
+        {"inputs": [{"id": "tick", "property": "n_intervals"}]},
+        {"inputs": [{"id": "tick"}, {"id": "search"}]},
+        {"state": None},
+        {"changedPropIds": 3},
+    ],
+)
+def test_a_callback_that_the_page_does_not_have_gets_400_and_one_line(change, page, caplog, capfd):
+    answer = page.post(CALLBACK, json={**TICK, **change})
+    assert answer.status_code == 400
+    assert len(answer.text.splitlines()) == 1
+    assert not caplog.records
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("body", [b"", b"nonsense", b"[1]", b"null"])
+def test_a_request_that_is_no_callback_gets_400(body, page):
+    answer = page.post(CALLBACK, data=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+
+
 def asked(host, name, more=()):
     """The status of an app that listens on `host` and is asked by `name`."""
     told = []

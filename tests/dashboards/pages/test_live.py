@@ -10,8 +10,9 @@ from bitfront.dashboards.pages.live import live_app
 from bitfront.dashboards.pages.live_figures import TABS, filtered, live_front, tab_figures, tabs_of
 from bitfront.dashboards.pages.server import HomeSource
 from bitfront.search.config.load import load_text
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
+from bitfront.trainables.files import write_atomically
 
 TINY = """\
 name: tiny
@@ -31,7 +32,7 @@ def end(session, state):
     rows = [{"epoch": e, "val_accuracy": entry.costs["flops_pct"] / 100 * e / 2} for e in (1, 2)]
     if state == "failed":
         session.fail(entry.id, "nan", "the loss is nan")
-    elif state == "pruned":
+    elif state == "stopped":
         session._stopped[entry.id] = 0.5
         session._note(entry.id, rows[0])
         session.finish(entry.id, rows[0])
@@ -50,7 +51,7 @@ def session(tmp_path):
 
 @pytest.fixture
 def source(session):
-    for state in ("complete", "complete", "complete", "pruned", "failed"):
+    for state in ("complete", "complete", "complete", "stopped", "failed"):
         end(session, state)
     session.ask()
     return HomeSource(session.folder.path.parent)
@@ -81,9 +82,9 @@ def test_a_filter_leaves_the_trials_it_names_and_their_colours(source):
 
 def test_stopped_trials_are_on_the_front_only_when_asked_for(source):
     view = source.look("tiny")
-    (stopped,) = [t.id for t in view.trials if t.state == "pruned"]
-    left = filtered(view, [], ["pruned"])
-    (figure,) = tab_figures("front", left, ["pruned"], dict)
+    (stopped,) = [t.id for t in view.trials if t.state == "stopped"]
+    left = filtered(view, [], ["stopped"])
+    (figure,) = tab_figures("front", left, ["stopped"], dict)
     assert drawn(figure) == {stopped}
     (figure,) = tab_figures("front", view, [], dict)
     assert stopped not in drawn(figure)

@@ -11,8 +11,9 @@ import urllib.request
 import pytest
 
 from bitfront.search.config.load import load_text
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
+from bitfront.trainables.files import write_atomically
 
 TINY = """\
 name: tiny

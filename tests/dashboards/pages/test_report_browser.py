@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bitfront.dashboards.pages.report import comparison_html, report_html
+from bitfront.dashboards.pages.comparison import comparison_html
+from bitfront.dashboards.pages.report import report_html
 
 PLOT = ".figure .main-svg"
 
@@ -180,11 +181,12 @@ def tracked(tmp_path_factory):
 def _tracked_search(home: Path):
     """A search of six made-up trials through session, tracker and launcher; (experiment, run)."""
     from bitfront.search.config.load import load_text
-    from bitfront.search.ledger.folder import SearchFolder, write_atomically
+    from bitfront.search.ledger.folder import SearchFolder
     from bitfront.search.session.launch import summarize
     from bitfront.search.session.session import Session
     from bitfront.search.session.status_line import StatusLine
     from bitfront.search.tracking.tracker import Tracker
+    from bitfront.trainables.files import write_atomically
     from bitfront.verbs.launch import shown_on
 
     text = (

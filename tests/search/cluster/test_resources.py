@@ -1,7 +1,5 @@
 """What fits on a cluster, decided on paper and then by a real Ray with logical GPUs."""
 
-import subprocess
-import sys
 import threading
 from collections import defaultdict
 
@@ -224,34 +222,3 @@ def test_auto_means_none_where_there_are_no_gpus(make_space, tmp_path):
     session.settle_gpus(Cluster((CPUS,)).has_gpus)
     assert session.gpus == 0.0
     assert needs(config.resources, session.gpus) == {"CPU": 1.0}
-
-
-# Another thread collects references to objects of Ray's all the time.
-COLLECTING = """
-import threading
-import ray
-from bitfront.search.cluster import resources as cluster
-
-class Holder:
-    def __init__(self):
-        self.cycle, self.reference = self, ray.put(0)
-
-def collect():
-    while holders:
-        holders.pop()
-        for bait in [[] for _ in range(2000)]:
-            bait.append(bait)
-
-cluster.connect(None)
-holders = [Holder() for _ in range(4000)]
-threading.Thread(target=collect, daemon=True).start()
-cluster.leave()
-print("left")
-"""
-
-
-def test_leaving_ray_does_not_end_the_process():
-    """Ray's C++ does, when it is asked for something while it goes."""
-    command = [sys.executable, "-c", COLLECTING]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr

@@ -317,9 +317,9 @@ space:
     path = tmp_path / "s.yaml"
     path.write_text(text)
     config, _ = load(path)
-    assert config.task.loss.distill.teacher == "stage"
+    assert config.task.loss.distill.teacher == "pretraining"
     path.write_text(text.replace(", pretrain: 2", ""))
-    with pytest.raises(ConfigError, match="no full-precision stage to learn from"):
+    with pytest.raises(ConfigError, match="no full-precision pretraining to learn from"):
         load(path)
     path.write_text(text.replace("bibert]", "biberd]"))
     with pytest.raises(ConfigError, match=r"loss\.distill\.kind: 'biberd'"):

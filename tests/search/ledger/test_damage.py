@@ -15,20 +15,17 @@ from bitfront.cli import main
 from bitfront.search.config.load import load_text
 from bitfront.search.config.source import parse
 from bitfront.search.config.space import build_space
-from bitfront.search.ledger.folder import NAME, SearchFolder, write_atomically
+from bitfront.search.ledger.folder import NAME, SearchFolder
 from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.recipes.export import recipe_of
 from bitfront.search.recipes.finals import FILE, FinalTraining, final_trainings, note_finals
-from bitfront.search.recipes.recipe import (
-    Provenance,
-    SeedResult,
-    finished_seed,
-    load_recipe,
-    recipe_of,
-    save_recipe,
-)
-from bitfront.search.results.results import Results, stored_config
+from bitfront.search.recipes.recipe import Provenance, load_recipe, save_recipe
+from bitfront.search.recipes.seed_training import SeedResult, finished_seed
+from bitfront.search.results.results import Results
+from bitfront.search.results.stored import stored_config
 from bitfront.search.tracking.extras import extras_of
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.files import write_atomically
 
 TINY = """\
 name: tiny
@@ -369,7 +366,7 @@ def test_damaged_selections_belong_to_no_search(folder):
 
 def test_a_damaged_search_is_not_the_one_pages_open_on(folder):
     from bitfront.dashboards.pages.server import HomeSource
-    from bitfront.search.results.results import newest_readable
+    from bitfront.search.results.stored import newest_readable
 
     folder.config_file.write_text("{")
     root = folder.path.parent

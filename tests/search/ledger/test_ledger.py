@@ -9,7 +9,8 @@ from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import OperationalError
 
 from bitfront.search.config.bounds import violations
-from bitfront.search.ledger.ledger import Ledger, read_entries
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.ledger.reader import read_entries
 from bitfront.search.ledger.storage import LedgerStorage
 from bitfront.search.samplers.registry import SAMPLERS
 from bitfront.search.session.preparation import prepare
@@ -45,6 +46,11 @@ def drain(ledger, parallel=1):
         if not open_:
             return done
         done.append(finish(ledger, open_.pop(0)))
+
+
+def test_a_search_may_name_every_registered_sampler(make_config):
+    for name in SAMPLERS:
+        assert make_config(f"search.sampler={name}").search.sampler == name
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS.names())
@@ -124,8 +130,9 @@ def test_a_choice_of_a_plan_may_have_any_number_of_values(make_space, url):
     ledger = Ledger(url, config, space)
     entries = drain(ledger)
     assert ledger.exhausted
-    assert len(entries) == len(ledger.listed) < 36
-    assert all(ledger._random_point(random.Random(i))["plan.selector"] in NINE for i in range(20))
+    assert len(entries) == len(ledger.proposals.listed) < 36
+    points = [ledger.proposals._random_point(random.Random(i)) for i in range(20)]
+    assert all(point["plan.selector"] in NINE for point in points)
 
 
 @pytest.mark.parametrize("sampler", ["random", "tpe"])

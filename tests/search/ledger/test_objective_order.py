@@ -6,17 +6,17 @@ import warnings
 
 import pytest
 
+from bitfront.dashboards.pages.comparison import comparable
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.reader import LedgerReader
 from bitfront.search.ledger.records import objectives_in_order
 from bitfront.search.results.comparison import Comparison
+from bitfront.search.results.reader import SearchReader
 from bitfront.search.results.results import Results
-from bitfront.search.results.view import SearchReader
 from bitfront.search.session.preparation import prepare
 from bitfront.trainables.errors import UserError
-from bitfront.verbs.pictures import comparable
 
 MODES = {"val_accuracy": "max", "flops": "min", "bytes": "min"}
 ORDERS = [
@@ -97,9 +97,9 @@ def test_fronts_and_hypervolumes_are_the_same_in_every_order(begun):
 def test_samplers_see_a_ledger_in_the_order_of_the_configuration(begun):
     begun(ORDERS[0])
     _, config, ledger = begun(ORDERS[-1], trials=0)
-    for trial, entry in zip(ledger.mirror.get_trials(), ledger.entries.values(), strict=True):
+    for trial, entry in zip(ledger.in_memory.get_trials(), ledger.entries.values(), strict=True):
         assert dict(zip(config.objectives, trial.values, strict=True)) == expected(entry)
-    modes = [direction.name for direction in ledger.mirror.directions]
+    modes = [direction.name for direction in ledger.in_memory.directions]
     assert modes == ["MAXIMIZE" if m == "max" else "MINIMIZE" for m in config.objectives.values()]
 
 

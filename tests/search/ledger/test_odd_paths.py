@@ -9,12 +9,13 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from bitfront.search import urls
-from bitfront.search.cluster.nodes import check_ledger
+from bitfront.search.cluster.doctor import check_ledger
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.folder import SearchFolder, list_searches
-from bitfront.search.ledger.ledger import Ledger, LedgerLostError, read_entries
-from bitfront.search.ledger.reader import connected, read_only
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.ledger.reader import connected, read_entries, read_only
 from bitfront.search.ledger.storage import LedgerStorage
+from bitfront.search.ledger.writing import LedgerLostError
 from bitfront.search.results.results import Results
 from bitfront.search.session.session import Session
 from bitfront.search.tracking.tracker import Tracker

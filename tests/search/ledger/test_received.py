@@ -16,9 +16,9 @@ import yaml
 from bitfront import cli
 from bitfront.search.cluster.doctor import _tracking
 from bitfront.search.config.space import build_space
-from bitfront.search.ledger.folder import SearchFolder, stages_folder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder, stages_folder
 from bitfront.search.session.session import Session
-from bitfront.trainables.files import discard, opened, replacing
+from bitfront.trainables.files import discard, opened, replacing, write_atomically
 from bitfront.trainables.training.checkpoints import save_state
 from bitfront.trainables.worker import storage
 

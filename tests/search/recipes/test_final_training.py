@@ -17,19 +17,13 @@ import yaml
 from safetensors import safe_open
 
 from bitfront import cli
-from bitfront.search.ledger import folder as home
 from bitfront.search.recipes import final_folder
-from bitfront.search.recipes.recipe import (
-    FinalTraining,
-    Recipe,
-    may_save,
-    save_beside,
-    save_recipe,
-    train_recipe,
-)
+from bitfront.search.recipes.export import may_save, save_beside
+from bitfront.search.recipes.final_training import train_recipe
+from bitfront.search.recipes.recipe import FinalSettings, Recipe, save_recipe
 from bitfront.search.recipes.training_progress import EpochTold
 from bitfront.terminal.training_progress import TrainingProgress
-from bitfront.trainables import packed
+from bitfront.trainables import files, packed
 from bitfront.trainables.data import load_test, load_train
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Task, TrialSpec
@@ -46,7 +40,7 @@ TASK = {
 
 def recipe(letters="BB", method="bnn", epochs=1, seeds=(0,), name="quick-38580e12", **task):
     spec = TrialSpec(task=Task.model_validate(TASK | task), method=method, plan=letters)
-    final = FinalTraining(epochs=epochs, seeds=list(seeds))
+    final = FinalSettings(epochs=epochs, seeds=list(seeds))
     return Recipe(name=name, spec=spec, final=final, expected={"val_accuracy": 0.9, "flops": 7.0})
 
 
@@ -209,8 +203,8 @@ def test_a_training_that_was_cut_off_before_its_result_ends_the_same(tmp_path, m
             raise KeyboardInterrupt
         return write(path, text)
 
-    write = home.write_atomically
-    monkeypatch.setattr("bitfront.search.recipes.recipe.write_atomically", cut)
+    write = files.write_atomically
+    monkeypatch.setattr("bitfront.search.recipes.seed_training.write_atomically", cut)
     with pytest.raises(KeyboardInterrupt):
         train_recipe(given, tmp_path / "cut")
     assert (tmp_path / "cut" / "seed0.safetensors").exists()

@@ -6,11 +6,12 @@ import pytest
 
 from bitfront.cli import main
 from bitfront.search.config.errors import ConfigError
+from bitfront.search.ledger.entry import entry_of
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.ledger.ledger import Ledger, entry_of, recorded
+from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.results.paper import PaperComparison, trial_value
 from bitfront.search.results.results import Results
-from bitfront.search.samplers.registry import middle
+from bitfront.spaces.space import middle, recorded
 from bitfront.trainables.errors import UserError
 
 PAPER = """\

@@ -8,18 +8,20 @@ import sqlite3
 import pytest
 
 from bitfront import cli
-from bitfront.dashboards.figures.overlay import Overlay
+from bitfront.dashboards.figures.front.overlay import Overlay
 from bitfront.search.config.bounds import cost_bounds
 from bitfront.search.config.space import build_space
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.results.comparison import Comparison
+from bitfront.search.results.figure_data import front_points
+from bitfront.search.results.reader import SearchReader, view_of
 from bitfront.search.results.results import Results, config_to_continue
-from bitfront.search.results.view import SearchReader, view_of
 from bitfront.search.tracking.runs import run_name
 from bitfront.spaces.space import costs_of
 from bitfront.terminal.summary import front_summary, front_table
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.files import write_atomically
 from bitfront.trainables.task import with_overrides
 
 WIDTHS = "space.model.width=[4, 16, 64]"
@@ -144,7 +146,7 @@ def test_percentages_are_the_same_wherever_a_point_is_shown(make_search, tmp_pat
     head, *lines = capsys.readouterr().out.splitlines()
     rows = [dict(zip(head.split(","), line.split(","), strict=True)) for line in lines]
     csv = {row["trial"]: float(row["cost_pct"]) for row in rows}
-    points = {point.trial: point for point in results.figure_points()}
+    points = {point.trial: point for point in front_points(results)}
     table = front_table(results, wide=True)
     for entry in results.front:
         share = 100 * entry.costs["flops"] / full

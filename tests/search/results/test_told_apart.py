@@ -12,22 +12,25 @@ import yaml
 from mlflow import MlflowClient
 
 from bitfront import cli
-from bitfront.dashboards.figures.front import front_figure
-from bitfront.dashboards.figures.layers import layers_figure
-from bitfront.dashboards.pages.live import _trial_row
-from bitfront.dashboards.pages.report import report_html, trial_data
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.dashboards.figures.front.interactive import front_figure
+from bitfront.dashboards.figures.networks.layers import layers_figure
+from bitfront.dashboards.pages.live_pieces import trial_row
+from bitfront.dashboards.pages.panel import trial_data
+from bitfront.dashboards.pages.report import report_html
+from bitfront.dashboards.search_files import write_figures
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.recipes.replay import find_trial
+from bitfront.search.results.figure_data import front_points
+from bitfront.search.results.reader import view_of
 from bitfront.search.results.results import Results
 from bitfront.search.results.settings import settings_of
-from bitfront.search.results.view import view_of
 from bitfront.search.session.session import Session
 from bitfront.search.tracking.notes import note_of
 from bitfront.search.tracking.runs import run_name
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.summary import front_summary, front_table
-from bitfront.verbs.pictures import write_figures
+from bitfront.trainables.files import write_atomically
 
 WIDTHS = ["space.model.width=[4, 16, 64]", "search.trials=40", "search.confirm=0.4"]
 NUMBERED = re.compile(r"\bt\d{4}\b")
@@ -138,13 +141,13 @@ def test_pictures_runs_and_csv_say_the_width_of_a_point(results, capsys):
 
 
 def test_no_column_of_the_csv_is_empty(make_session):
-    from bitfront.dashboards.figures.front import front_csv
+    from bitfront.dashboards.figures.front.table import front_csv
 
     for objective in ("flops", "bytes"):
         session = make_session(f"objectives={{val_accuracy: max, {objective}: min}}", "name=tiny")
         trained(session, 4)
         results = Results.of(session.folder)
-        rows = list(csv.DictReader(io.StringIO(front_csv(results.figure_points()))))
+        rows = list(csv.DictReader(io.StringIO(front_csv(front_points(results)))))
         assert all(any(row[name] for row in rows) for name in rows[0])
         for file in session.folder.path.glob("ledger.db*"):
             file.unlink()
@@ -164,7 +167,7 @@ def test_a_trial_has_one_id_wherever_it_is_shown(results, tmp_path, capsys):
         "recipe": out.read_text(),
         "table": front_table(results),
         "report": report_html(view, {}),
-        "live": _trial_row(view, view.by_id[entry.id])[0],
+        "live": trial_row(view, view.by_id[entry.id])[0],
         "run": run_name(entry),
         "note": note_of(results.config, results.entries, results.front, None),
         "hover": str(front_figure(view.points, "", **view.labels).data),
@@ -191,7 +194,7 @@ def test_an_id_from_anywhere_or_a_number_finds_the_trial(results):
 def test_a_spread_is_that_of_the_points_own_seeds(results, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     lines = {line.split()[0]: line for line in front_table(results).splitlines()}
-    points = {point.trial: point for point in results.figure_points()}
+    points = {point.trial: point for point in front_points(results)}
     view = view_of(results)
     for entry in results.front:
         own = [e.metrics["val_accuracy"] for e in results.entries if e.point == entry.point]
@@ -199,11 +202,11 @@ def test_a_spread_is_that_of_the_points_own_seeds(results, monkeypatch):
         told = dict(trial_data(view, view.by_id[entry.id])["rows"])
         if len(own) == 1:
             assert "±" not in line
-            assert "spread" not in points[entry.id].extra
+            assert points[entry.id].spread is None
             continue
         mean, spread = 100 * statistics.fmean(own), 100 * statistics.stdev(own)
         assert f"{mean:.2f} ± {spread:.2f} ({len(own)})" in line
-        assert points[entry.id].extra["spread"] == f"{spread:.2f}"
+        assert points[entry.id].spread == pytest.approx(spread / 100)
         assert told[f"mean of {len(own)} seeds"] == f"{mean:.2f} % ± {spread:.2f}"
         assert told[view.quality.label] == f"{100 * own[0]:.2f} % (this trial)"
     noise = 100 * results.seed_noise

@@ -6,13 +6,14 @@ import json
 import pytest
 
 from bitfront.cli import main
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.recipes.finals import FinalTraining, note_finals
 from bitfront.search.results.importance import LEAST_TRIALS, importances
+from bitfront.search.results.reader import SearchReader, view_of
 from bitfront.search.results.results import Results
-from bitfront.search.results.view import SearchReader, view_of
 from bitfront.search.session.session import Session
 from bitfront.search.tracking.extras import extras_of
+from bitfront.trainables.files import write_atomically
 
 MAGIC = {"pdf": b"%PDF", "png": b"\x89PNG", "svg": b"<?xml"}
 

@@ -10,7 +10,7 @@ from bitfront.search.config.bounds import cost_bounds, violations
 from bitfront.search.config.schema import SearchSpec
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.samplers.registry import make_sampler
-from bitfront.search.samplers.surrogate import QualityModel
+from bitfront.search.samplers.surrogate.model import QualityModel
 from testbed.problems import synthetic
 from testbed.simulator import simulate
 
@@ -115,19 +115,19 @@ def test_every_point_is_complete_new_and_within_the_limits(make_ledger, kind):
         ledger.space.walk(draw)
         assert asked == trial.params
     # Nothing was turned down on the way, so nothing was left to chance.
-    assert len(ledger.mirror.trials) == 9
+    assert len(ledger.in_memory.trials) == 9
 
 
 @pytest.mark.parametrize("kind", SPACES)
 def test_the_sampler_prices_a_plan_as_the_space_does(make_ledger, kind):
     ledger = make_ledger(*SPACES[kind])
-    sampler = make_sampler("free-cost", 0, ledger._problem)
-    points = sampler._scattered(40)
+    sampler = make_sampler("free-cost", 0, ledger.proposals.problem)
+    points = sampler._candidates.scattered(40)
     assert points
     for context, codes in points:
         point = context.point(codes)
         spec = ledger.space.walk(lambda name, domain, point=point: point[name])
-        exact = [ledger.space.costs(spec)[name] for name in sampler._names]
+        exact = [ledger.space.costs(spec)[name] for name in sampler._objectives.names]
         assert context.costs(codes[None])[0] == pytest.approx(exact)
 
 
@@ -216,7 +216,7 @@ def test_an_interrupted_search_goes_on_as_if_nothing_had_been(make_ledger, tmp_p
         for i in range(9):
             entry = ledger.ask()
             if i == 4:
-                ledger.tell(entry.id, "pruned", {}, [{"epoch": 1, **quality_of(entry)}])
+                ledger.tell(entry.id, "stopped", {}, [{"epoch": 1, **quality_of(entry)}])
             elif i < 6:
                 finish(ledger, entry)
     resumed = make_ledger(*words, url=url)
@@ -231,9 +231,9 @@ def told(ledger, *curves):
     """Trials with these accuracies after every epoch: of nine epochs complete, else given up."""
     for curve in curves:
         history = [{"epoch": i + 1, "val_accuracy": a} for i, a in enumerate(curve)]
-        state = "complete" if len(curve) == 9 else "pruned"
+        state = "complete" if len(curve) == 9 else "stopped"
         ledger.tell(ledger.ask().id, state, history[-1], history)
-    return ledger.mirror.get_trials(deepcopy=False)
+    return ledger.in_memory.get_trials(deepcopy=False)
 
 
 def falling(end):
@@ -242,7 +242,7 @@ def falling(end):
 
 
 def qualities(ledger, trials):
-    return make_sampler("free-cost", 0, ledger._problem)._qualities(trials)
+    return make_sampler("free-cost", 0, ledger.proposals.problem)._qualities(trials)
 
 
 def test_a_flattering_beginning_does_not_pass_for_an_end(make_ledger):
@@ -284,9 +284,9 @@ def test_a_loss_is_carried_forward_as_a_loss(make_ledger):
         curve = [1.0 + (end or 0.5), 0.9 + (end or 0.5), end or 0.5]
         history = [{"epoch": i + 1, "val_loss": a} for i, a in enumerate(curve)]
         history = history if end else history[:1]
-        state = "complete" if end else "pruned"
+        state = "complete" if end else "stopped"
         ledger.tell(ledger.ask().id, state, history[-1], history)
-    quality, _ = qualities(ledger, ledger.mirror.get_trials(deepcopy=False))
+    quality, _ = qualities(ledger, ledger.in_memory.get_trials(deepcopy=False))
     assert quality == pytest.approx([-0.4, -0.45, -0.55, -0.6, -0.5], abs=0.01)
 
 
@@ -302,17 +302,17 @@ def test_failures_and_curves_with_holes_do_not_stop_it(make_ledger):
             case 1:
                 ledger.tell(entry.id, "complete", good | {"val_loss": nan}, holed)
             case 2:
-                ledger.tell(entry.id, "pruned", holed[0], holed[:1])
+                ledger.tell(entry.id, "stopped", holed[0], holed[:1])
             case 3:
-                ledger.tell(entry.id, "pruned", {}, [])
+                ledger.tell(entry.id, "stopped", {}, [])
             case _:
                 ledger.tell(entry.id, "complete", good, holed)
     assert len(ledger.entries) == 20
-    assert (ledger.count("failed"), ledger.count("pruned"), ledger.count("complete")) == (8, 8, 4)
+    assert (ledger.count("failed"), ledger.count("stopped"), ledger.count("complete")) == (8, 8, 4)
 
 
 def test_late_in_a_search_the_model_sees_what_matters(monkeypatch):
-    monkeypatch.setattr("bitfront.search.samplers.free_cost.MODEL_ROWS", 12)
+    monkeypatch.setattr("bitfront.search.samplers.surrogate.ask.MODEL_ROWS", 12)
     problem = synthetic(8, False, 0)
     ledger = known_problem_ledger(problem, trials=24)
     seen = []
@@ -321,7 +321,7 @@ def test_late_in_a_search_the_model_sees_what_matters(monkeypatch):
         seen.append(len(rows))
         return QualityModel(rows, *rest)
 
-    monkeypatch.setattr("bitfront.search.samplers.free_cost.QualityModel", model)
+    monkeypatch.setattr("bitfront.search.samplers.surrogate.ask.QualityModel", model)
     entries = drain(ledger)
     assert len({e.id for e in entries}) == 24
     assert max(seen) == 12

@@ -61,14 +61,14 @@ def check_states(config, session):
     ledger = session.ledger
     assert session.running == 0
     assert session.complete
-    assert ledger.count("complete", "pruned", "failed") == session.ended == session.budget
+    assert ledger.count("complete", "stopped", "failed") == session.ended == session.budget
     for entry in ledger.entries.values():
         epochs = [r["epoch"] for r in entry.history]
         match entry.state:
             case "complete":
                 assert all(map(math.isfinite, entry.values))
                 assert epochs == list(range(1, EPOCHS + 1))
-            case "pruned":
+            case "stopped":
                 assert entry.values is None
                 assert epochs == [1, 2, 3]
                 assert entry.metrics["stopped_at"] == 0.3
@@ -77,9 +77,9 @@ def check_states(config, session):
                 assert entry.failure in ("nan", "oom")
         assert entry.state == "complete" or entry.id not in session.front
     if config.search.early_stopping is None:
-        assert ledger.count("pruned") == 0
+        assert ledger.count("stopped") == 0
     else:
-        assert ledger.count("pruned") > 0
+        assert ledger.count("stopped") > 0
 
 
 @pytest.mark.parametrize("workers", [1, 8])
@@ -96,7 +96,7 @@ def test_a_search_keeps_its_promises(make_space, sampler, stopping, workers):
     check_states(config, session)
     assert {e.id for e in replayed.ended} == set(session.ledger.entries)
     assert session.failed == sum(
-        e.number % 7 == 3 and e.state != "pruned" for e in session.ledger.entries.values()
+        e.number % 7 == 3 and e.state != "stopped" for e in session.ledger.entries.values()
     )
 
 

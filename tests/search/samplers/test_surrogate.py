@@ -7,14 +7,8 @@ import pytest
 from scipy.special import ndtri
 
 from bitfront.search.front import Objective, hypervolume, non_dominated
-from bitfront.search.samplers.surrogate import (
-    QualityModel,
-    Rows,
-    Staircase,
-    _Scales,
-    additive_front,
-    staircase_index,
-)
+from bitfront.search.samplers.surrogate.fronts import Staircase, additive_front, staircase_index
+from bitfront.search.samplers.surrogate.model import QualityModel, Rows, _Scales
 
 OBJECTIVES = [Objective("val_accuracy", True), Objective("flops", False)]
 WORST, DEAREST = 0.1, 0.9

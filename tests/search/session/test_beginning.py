@@ -9,8 +9,9 @@ import yaml
 from bitfront.cli import main
 from bitfront.search.ledger import folder as home
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.ledger.ledger import Ledger, read_entries
-from bitfront.search.results.results import stored_config
+from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.ledger.reader import read_entries
+from bitfront.search.results.stored import stored_config
 from bitfront.search.session.beginning import has_trials
 from bitfront.trainables.errors import UserError
 

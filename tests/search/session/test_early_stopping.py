@@ -8,7 +8,7 @@ from bitfront.search.config.schema import EarlyStoppingSpec
 from bitfront.search.front import Objective
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.ledger.ledger import read_entries
+from bitfront.search.ledger.reader import read_entries
 from bitfront.search.session.early_stopping import EarlyStopping, ranking, report
 from bitfront.search.session.session import Session
 from bitfront.search.session.simulation import MemoryFolder
@@ -238,7 +238,7 @@ def run(session, count):
     return found
 
 
-def test_a_stopped_trial_is_told_as_pruned_with_its_curve_and_is_on_no_front(
+def test_a_stopped_trial_is_recorded_as_stopped_with_its_curve_and_is_on_no_front(
     open_session, tmp_path
 ):
     session = open_session()
@@ -249,7 +249,7 @@ def test_a_stopped_trial_is_told_as_pruned_with_its_curve_and_is_on_no_front(
     stored = {e.id: e for e in read_entries(SearchFolder(tmp_path).ledger_url, "tiny")}
     for trial_id, entry in stored.items():
         end = quality_of(entry)
-        assert entry.state == ("pruned" if trial_id in stopped else "complete")
+        assert entry.state == ("stopped" if trial_id in stopped else "complete")
         assert [r["epoch"] for r in entry.history] == list(range(1, epochs[trial_id] + 1))
         assert entry.history[-1]["val_accuracy"] == pytest.approx(end * epochs[trial_id] / 10)
         assert entry.metrics.get("stopped_at") == (0.3 if trial_id in stopped else None)
@@ -342,7 +342,7 @@ def test_the_report_counts_by_hand():
     ]
     others = [finished(1, 0.2, 0.9), finished(2, 0.3, 0.9, epochs=20)]
     stopped = [
-        entry_of(3 + i, 1, state="pruned", history=[row(e + 1, 0.1) for e in range(epochs)])
+        entry_of(3 + i, 1, state="stopped", history=[row(e + 1, 0.1) for e in range(epochs)])
         for i, epochs in enumerate((1, 3, 3))
     ]
     rest = [entry_of(7, 1, state="failed", history=[row(1, 0.1)] * 5), entry_of(8, 1)]

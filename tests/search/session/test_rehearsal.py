@@ -100,7 +100,7 @@ def test_a_rehearsal_leaves_home_and_storage_alone(make_space, tmp_path, monkeyp
 def test_a_search_that_ends_early_says_what_it_knows_of_the_rest(
     make_space, tmp_path, monkeypatch, listed, said
 ):
-    monkeypatch.setattr("bitfront.search.ledger.ledger.LISTED_POINTS", listed)
+    monkeypatch.setattr("bitfront.search.ledger.proposals.LISTED_POINTS", listed)
     config, space = make_space("space={method: bnn, plan: B, batch_size: [8, 16, 32]}")
     folder = SearchFolder(tmp_path / "tiny")
     folder.path.mkdir()
@@ -138,7 +138,7 @@ def test_a_rehearsal_takes_neither_ray_nor_mlflow():
 def test_what_a_preview_counts_is_what_the_ledger_finds(make_space):
     config, space = make_space(SELECTED, "search.trials=20")
     ledger = Ledger("memory:", config, space)
-    assert rehearse(config, space).distinct == len(ledger.listed)
+    assert rehearse(config, space).distinct == len(ledger.proposals.listed)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ import pytest
 from bitfront.search.front import Objective
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.ledger.ledger import Ledger, recorded
+from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.results.results import Results
-from bitfront.search.samplers.registry import middle
 from bitfront.search.session.repeats import MOST_SEEDS, cautious, merged, next_repeat, probabilities
 from bitfront.search.session.session import Session
 from bitfront.search.session.warm_start import carried_points, nearest_level
+from bitfront.spaces.space import middle, recorded
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tasks import kind_of
 

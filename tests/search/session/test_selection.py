@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from bitfront.cli import main
+from bitfront.dashboards.search_files import PICTURES
 from bitfront.search.config.errors import ConfigError
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
@@ -57,7 +58,7 @@ space:
 search:
   sampler: random
   trials: 12
-  start_from: {selector: [front, mixbin-loss], budgets: [90, 80], rule: nearest}
+  start_from: {selector: [first, mixbin-loss], budgets: [90, 80], rule: nearest}
 """
 
 
@@ -153,7 +154,7 @@ def test_work_is_done_once_and_shown(make_space, tmp_path, monkeypatch):
     monkeypatch.setattr("bitfront.search.cluster.board.Board.read", lambda self: told[-1:])
     said, out = [], io.StringIO()
     with StatusLine(out=out) as line:
-        done = settle(config, space, folder, None, said.append, line)
+        done = settle(config, space, folder, None, said.append, line, PICTURES)
         assert "starting Ray for the selectors ..." in out.getvalue()
         assert line._text().startswith("1 selector at work, ")
         assert line._text().endswith(told[-1])
@@ -174,7 +175,7 @@ def test_the_scores_are_kept_a_row_a_layer(tmp_path, make_space):
     assert [row["layer"] for row in rows] == found.layers
     assert [rows[i]["place"] for i in found.order] == [1, 2, 3, 4]
     assert all(row["flops_pct"] > 0 for row in rows)
-    write_selection(found, tmp_path)
+    write_selection(found, tmp_path, PICTURES)
     (file,) = tmp_path.glob("*.csv")
     assert file.read_text().splitlines()[0] == "layer,place,score,flops_pct"
     assert len(file.read_text().splitlines()) == 5
@@ -212,7 +213,7 @@ def test_a_mistake_in_a_selected_plan_is_found_at_its_line(make_config, old, new
     [
         ("per: layer", "per: block", "one letter a layer"),
         ("budgets: [90, 80]", "budgets: [0]", "not a percentage"),
-        ("[front, mixbin-loss]", "fron", "did you mean 'front'"),
+        ("[first, mixbin-loss]", "firs", "did you mean 'first'"),
         ("rule: nearest", "level: W", "the levels of the plan are F, B"),
     ],
 )

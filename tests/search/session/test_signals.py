@@ -14,7 +14,7 @@ import pytest
 
 from bitfront.search.cluster import head
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.ledger.ledger import read_entries
+from bitfront.search.ledger.reader import read_entries
 from testbed.rig import processes, wait_for
 
 # Two trials at a time that take minutes, far more than a test lets them.

@@ -130,7 +130,7 @@ def test_without_a_terminal_every_trial_has_a_line(make_space, tmp_path):
     assert "failed: lost worker" in out.getvalue()
 
 
-@pytest.mark.parametrize("state", ["complete", "pruned", "failed"])
+@pytest.mark.parametrize("state", ["complete", "stopped", "failed"])
 @pytest.mark.parametrize("layers", [4, 19, 60, 300])
 def test_the_line_of_a_trial_fits_eighty_columns(make_space, tmp_path, state, layers):
     config, space = make_space()

@@ -17,12 +17,13 @@ from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import DataError, OperationalError
 
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.ledger.ledger import LedgerLostError, persistently, read_entries
+from bitfront.search.ledger.reader import read_entries
+from bitfront.search.ledger.writing import LedgerLostError, persistently
 from bitfront.search.session.interrupts import acknowledged, ending_gently, handlers_restored
 from bitfront.search.session.session import Session
 from bitfront.terminal.progress import Progress
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.worker.worker import Trial
+from bitfront.trainables.worker.worker import Worker
 from testbed.rig import POSTGRES, Postgres, small_disk
 
 NOBODY = 65534
@@ -66,7 +67,7 @@ FULL = OperationalError("insert", {}, Exception("database or disk is full"))
 
 
 def test_a_disk_that_stays_full_is_told_at_once_and_every_so_often(monkeypatch):
-    monkeypatch.setattr("bitfront.search.ledger.ledger.TELLING_SECONDS", 0.2)
+    monkeypatch.setattr("bitfront.search.ledger.writing.TELLING_SECONDS", 0.2)
     said = []
     place = Path("/home/me/runs/tiny/ledger.db")
     with pytest.raises(LedgerLostError, match="the disk of /home/me/runs/tiny is full"):
@@ -104,7 +105,7 @@ def test_an_epoch_told_while_the_ledger_stays_away_ends_the_search_and_not_the_t
     make_space, tmp_path
 ):
     """Tune would take any other exception for the trial's own, and train it again."""
-    from bitfront.search.cluster.tuner import LedgerSearcher
+    from bitfront.search.cluster.searcher import LedgerSearcher
 
     session = Session(*make_space(), SearchFolder(tmp_path), None)
     searcher = LedgerSearcher(session, SimpleNamespace(free=lambda running: True))
@@ -191,7 +192,7 @@ def test_a_trial_on_a_full_disk_goes_on_without_its_checkpoint(make_space, tmp_p
     with small_disk(tmp_path / "tiny" / "trials", "1m") as disk:
         fill(disk)
         entry = session.ask()
-        trial = Trial(session.trial_config(entry))
+        trial = Worker(session.trial_config(entry))
         results = [trial.step() for _ in range(3)]
         assert not list(disk.rglob("*.part*"))
     assert [r["done"] for r in results] == [False, False, True]
@@ -230,7 +231,7 @@ def test_a_ledger_whose_disk_stays_full_says_so_while_it_waits(make_space, tmp_p
         )
         entry = session.ask()
         fill(disk)
-        monkeypatch.setattr("bitfront.search.ledger.ledger.PATIENCE_SECONDS", 1.0)
+        monkeypatch.setattr("bitfront.search.ledger.writing.PATIENCE_SECONDS", 1.0)
         history = [{"epoch": n, "val_accuracy": 0.5, "val_loss": 1.0} for n in range(1, 400)]
         with pytest.raises(LedgerLostError, match=f"the disk of {disk} is full"):
             session.finish(entry.id, {**history[-1], "history": history})
@@ -338,7 +339,7 @@ def test_a_trial_whose_end_cannot_be_written_keeps_its_checkpoint(
     state.parent.mkdir(parents=True)
     state.write_bytes(b"two epochs")
     away = OperationalError("update", {}, Exception("connection refused"))
-    monkeypatch.setattr("bitfront.search.ledger.ledger.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("bitfront.search.ledger.writing.PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(session.ledger, "_ended", failing(1000, away))
     with pytest.raises(LedgerLostError):
         session.finish(entry.id, {"epoch": 3, "val_accuracy": 0.9})
@@ -349,7 +350,7 @@ def test_a_trial_whose_end_cannot_be_written_keeps_its_checkpoint(
 
 
 def test_a_trial_whose_worker_died_is_asked_for_again_as_often_as_it_may(make_space, tmp_path):
-    from bitfront.search.cluster.tuner import LedgerSearcher, Searcher
+    from bitfront.search.cluster.searcher import LedgerSearcher, Searcher
     from bitfront.search.cluster.watcher import Watcher
 
     config, space = make_space("search.trials=1", "resources.retries=1")

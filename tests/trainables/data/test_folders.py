@@ -17,7 +17,7 @@ from PIL import Image
 
 from bitfront.cli import main
 from bitfront.search.config.load import load_text
-from bitfront.search.recipes.recipe import FinalTraining, Recipe, save_recipe
+from bitfront.search.recipes.recipe import FinalSettings, Recipe, save_recipe
 from bitfront.trainables.data import (
     DATASETS,
     Arrays,
@@ -408,7 +408,7 @@ def test_a_search_warns_of_it_and_final_training_says_so_in_one_line(
     assert "99 examples of folder:birds:8:3, which has 24" in warnings
     task = {"dataset": "folder:birds:8:3", "model": "mlp"}
     spec = TrialSpec(task=Task.model_validate(task), plan="FF")
-    final = FinalTraining(epochs=1, seeds=[0])
+    final = FinalSettings(epochs=1, seeds=[0])
     expected = {"val_accuracy": 0.5, "flops": 1.0}
     save_recipe(Recipe(name="x", spec=spec, final=final, expected=expected), tmp_path / "r.yaml")
     assert main(["train", str(tmp_path / "r.yaml"), *data]) == 2

@@ -1,5 +1,5 @@
 """Claims about pruning: how many weights each layer keeps, that exactly those are kept, what that
-costs, and what edge-popup learns (methods.md 5)."""
+costs, and what edge-popup learns (docs/methods.md 5)."""
 
 from __future__ import annotations
 
@@ -474,7 +474,7 @@ def test_table_6() -> None:
 
 
 def test_a_mask_takes_a_bit_a_weight_or_an_index_a_kept_one() -> None:
-    """methods.md 5.11."""
+    """docs/methods.md 5.11."""
     both = mask_bytes(21_265_088, 21_265_088) + 212_651 / 8
     assert both == pytest.approx(2.68e6, rel=0.01)
     assert not as_bitmap(21_265_088, 212_651)

@@ -1,5 +1,5 @@
-"""Claims about the quantizer pairs: the numbers of methods.md 1.1-1.4, and that the fast autograd
-functions compute what the formulas say."""
+"""Claims about the quantizer pairs: the numbers of docs/methods.md 1.1-1.4, and that the fast
+autograd functions compute what the formulas say."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_sign_has_two_values_and_never_a_third(values: list[float]) -> None:
     assert out.tolist() == [1.0 if v >= 0 else -1.0 for v in values]
 
 
-# --- sign-Swish, methods.md 1.4 and A1 ----------------------------------------------------------
+# --- sign-Swish, docs/methods.md 1.4 and A1 -------------------------------------------------------
 
 
 @pytest.mark.parametrize("mu", [0.5, 2.0, 5.0, 30.0, 1000.0])
@@ -257,7 +257,7 @@ def test_an_annealed_forward_ends_at_the_sign(name: str, value: float, away: flo
     torch.testing.assert_close(PAIRS[name](w, value), sign(w), atol=1e-6, rtol=0)
 
 
-# --- L, methods.md 1.3 and A2 -------------------------------------------------------------------
+# --- L, docs/methods.md 1.3 and A2 ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_pc_hears_everything_whatever_the_slope_of_l() -> None:
     assert w.grad.tolist() == [1, 2, 3, 4, 5]
 
 
-# --- Bi-Real, R-BNN, EDE: methods.md 1.5 - 1.8 and A6 -------------------------------------------
+# --- Bi-Real, R-BNN, EDE: docs/methods.md 1.5 - 1.8 and A6 ----------------------------------------
 
 
 def test_bi_real_at_one_half() -> None:
@@ -349,7 +349,7 @@ def test_a_shift_moves_the_sign_and_hears_the_negative_sum() -> None:
     torch.testing.assert_close(shift.grad, -(grad * slope).sum(1, keepdim=True))
 
 
-# --- accumulators, methods.md 1.9 and A5 --------------------------------------------------------
+# --- accumulators, docs/methods.md 1.9 and A5 -----------------------------------------------------
 
 
 def cyclic(*z: float, bits: int = 8, slope: float = 2.0) -> list[float]:

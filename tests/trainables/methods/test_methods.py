@@ -20,7 +20,8 @@ from bitfront.trainables.methods.pruning import Pruned
 from bitfront.trainables.models import build_model
 from bitfront.trainables.plan import LEVELS, binary_layers, plan_layers
 from bitfront.trainables.training.checkpoints import load_state, save_state
-from bitfront.trainables.training.loop import Training, evaluate
+from bitfront.trainables.training.evaluation import evaluate
+from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.norms import recalibrate
 
 # With nothing but F in the plan every method is full-precision training: once is enough.
@@ -544,7 +545,7 @@ def test_rho_crosses_1_after_9_91_percent_of_training() -> None:
 
 
 def toy_step(name: str, params: dict, latent: float = 0.4, lr: float = 0.1) -> float:
-    """One step of the loop's hooks on the loss (w - 0.3)^2 / 2 (methods.md 1.1)."""
+    """One step of the loop's hooks on the loss (w - 0.3)^2 / 2 (docs/methods.md 1.1)."""
     from bitfront.trainables.layers.binary import apply_plan
     from bitfront.trainables.plan import PlanLayer
 

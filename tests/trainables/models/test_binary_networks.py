@@ -35,7 +35,7 @@ def binary_weights(model: nn.Module, scope: str = "all") -> int:
     ],
 )
 def test_parameter_counts_of_bayesbinn(name, params, shape, classes, count) -> None:
-    """methods.md 2.4: everything there is to learn may be binary."""
+    """docs/methods.md 2.4: everything there is to learn may be binary."""
     for order in ("bn_relu", "relu_bn"):
         given = params if name == "tanh-mlp" else {**params, "order": order}
         model = on_meta(name, shape, classes, **given)
@@ -45,7 +45,7 @@ def test_parameter_counts_of_bayesbinn(name, params, shape, classes, count) -> N
 
 @pytest.mark.parametrize(("classes", "real"), [(100, 14_372), (10, 8_522)])
 def test_parameter_counts_of_brn(classes: int, real: int) -> None:
-    """methods.md 3.3: binary 267 264."""
+    """docs/methods.md 3.3: binary 267 264."""
     model = on_meta("brn", (3, 32, 32), classes)
     assert len(plan_layers(model)) == 18
     assert binary_weights(model, "body") == 267_264
@@ -126,7 +126,7 @@ def test_first_last_and_shortcuts_join_the_plan_with_real_inputs() -> None:
 
 
 def test_a_scale_before_batch_norm_changes_nothing() -> None:
-    """methods.md 3.9: up to the epsilon of batch norm, in training."""
+    """docs/methods.md 3.9: up to the epsilon of batch norm, in training."""
     torch.manual_seed(0)
     block = ReActBlock(4, 8, True, "prelu", True).train()
     x = torch.randn(8, 4, 6, 6)

@@ -25,7 +25,7 @@ from bitfront.trainables.models.mobilenet import MobileBlock
 from bitfront.trainables.models.residual import Block
 from bitfront.trainables.models.resnet20 import PaddedShortcut
 from bitfront.trainables.plan import PlanLayer, plan_layers
-from bitfront.trainables.training.loop import evaluate
+from bitfront.trainables.training.evaluation import evaluate
 from bitfront.trainables.training.network import memory_format
 
 # What holds for networks that end in a logit a class; trackers have tests of their own.
@@ -223,7 +223,7 @@ def test_resnet20_has_the_published_number_of_convolution_weights(shortcut, weig
     convs = [m.weight.numel() for m in model.modules() if isinstance(m, nn.Conv2d)]
     assert sum(convs) == weights
     body = [model.get_submodule(layer.name).weight.numel() for layer in plan_layers(model)]
-    assert sum(body) == 267_264  # methods.md 3.3
+    assert sum(body) == 267_264  # docs/methods.md 3.3
     assert len(body) == 18
     extra = 2 if shortcut == "projection" else 0
     assert len(plan_layers(model, "all")) == 20 + extra
@@ -344,8 +344,8 @@ def test_attention_is_counted_in_full_precision_under_any_plan() -> None:
     assert [row.name for row in products] == [f"blocks.{i}.attn.product" for i in range(12)]
     tokens, width = 14 * 14 + 1, 192
     for row in products:
-        assert (row.level, row.bytes) == ("F", 0)
-        assert row.macs == row.flops == row.ops64 == 2 * tokens**2 * width
+        assert (row.level, row.costs["bytes"]) == ("F", 0)
+        assert row.macs == row.costs["flops"] == row.costs["ops64"] == 2 * tokens**2 * width
     names = [row.name for row in table.layers]
     assert names.index("blocks.0.attn.product") == names.index("blocks.0.attn.proj") + 1
 
@@ -471,7 +471,9 @@ NARROW = """
 import torch
 from torch import nn
 from bitfront.trainables.task import TrialSpec
-from bitfront.trainables.training.loop import Training, memory_format, search_data
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.parts import search_data
+from bitfront.trainables.training.network import memory_format
 
 for width in range(1, 8):
     net = nn.Sequential(

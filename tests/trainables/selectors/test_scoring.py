@@ -11,18 +11,18 @@ from torch import nn
 from bitfront.trainables.data import in_order
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.selectors import SelectionSpec, select
-from bitfront.trainables.selectors.curvature import (
+from bitfront.trainables.selectors.scores.curvature import (
     binary_error,
     hawq_scores,
     hutchinson_traces,
     planned_weights,
     second_moments,
 )
-from bitfront.trainables.selectors.relaxation import MixedLayer, full_precision_preference
-from bitfront.trainables.selectors.scoring import Scoring
+from bitfront.trainables.selectors.scores.relaxation import MixedLayer, full_precision_preference
+from bitfront.trainables.selectors.scores.scoring import Scoring
 from bitfront.trainables.task import Task
 from bitfront.trainables.training.checkpoint_files import load_weights, weights_of
-from bitfront.trainables.training.loop import evaluate
+from bitfront.trainables.training.evaluation import evaluate
 from bitfront.trainables.training.network import Network
 from bitfront.trainables.training.norms import recalibrate
 

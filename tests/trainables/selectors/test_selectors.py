@@ -1,5 +1,5 @@
 """Claims about selectors: every registered one passes the same conformance suite, and the fixed
-ones reproduce the printed rows of methods.md 4.3 and 4.4."""
+ones reproduce the printed rows of docs/methods.md 4.3 and 4.4."""
 
 from __future__ import annotations
 
@@ -212,23 +212,30 @@ def test_random_orders_differ_between_seeds() -> None:
     assert len(orders) == 10
 
 
-def test_front_and_rear_are_mirror_images() -> None:
+def test_first_and_last_are_mirror_images() -> None:
     table = table_of("cresnet20")
-    front, rear = (list(SELECTORS.get(n)().order(table, 0)) for n in ("front", "rear"))
-    assert front == list(range(18))
-    assert rear == front[::-1]
+    first, last = (list(SELECTORS.get(n)().order(table, 0)) for n in ("first", "last"))
+    assert first == list(range(18))
+    assert last == first[::-1]
+
+
+@pytest.mark.parametrize(("old", "name"), [("front", "first"), ("rear", "last")])
+def test_names_of_before_are_accepted_and_not_listed(old: str, name: str) -> None:
+    assert SELECTORS.get(old) is SELECTORS.get(name)
+    assert old in SELECTORS
+    assert old not in SELECTORS.names()
 
 
 @pytest.mark.parametrize(
     ("budget", "layers", "achieved"),
     [(80, 3, 83.18), (60, 7, 63.55), (40, 11, 41.12), (20, 15, 21.49), (10, 17, 10.28)],
 )
-@pytest.mark.parametrize("name", ["front", "rear"])
-def test_front_and_rear_reproduce_the_printed_rows(name, budget, layers, achieved) -> None:
+@pytest.mark.parametrize("name", ["first", "last"])
+def test_first_and_last_reproduce_the_printed_rows(name, budget, layers, achieved) -> None:
     table = table_of("cresnet20")
     order = SELECTORS.get(name)().order(table, 0)
     plan = plan_for_budget(table, order, budget, "at_least")
-    assert plan == ("B" * layers).ljust(18, "F")[:: 1 if name == "front" else -1]
+    assert plan == ("B" * layers).ljust(18, "F")[:: 1 if name == "first" else -1]
     assert round(pct(table, plan), 2) == achieved
 
 
@@ -249,7 +256,7 @@ def test_nearest_over_full_layers_reproduces_the_mixbin_rows(budget, achieved) -
 def test_what_was_found_is_found_again_without_work(tmp_path, monkeypatch) -> None:
     first = select(spec_of("mixbin-grad"), tmp_path)
     monkeypatch.setattr(
-        "bitfront.trainables.selectors.scoring.run", lambda *a: pytest.fail("worked")
+        "bitfront.trainables.selectors.scores.run", lambda *a: pytest.fail("worked")
     )
     assert select(spec_of("mixbin-grad"), tmp_path) == first
     (file,) = tmp_path.iterdir()
@@ -259,11 +266,11 @@ def test_what_was_found_is_found_again_without_work(tmp_path, monkeypatch) -> No
 
 
 def test_selectors_share_one_pretraining(tmp_path, monkeypatch) -> None:
-    select(spec_of("mixbin-grad"), stages=tmp_path)
+    select(spec_of("mixbin-grad"), pretrained=tmp_path)
     monkeypatch.setattr(
-        "bitfront.trainables.training.pretraining.train_stage", lambda *a: pytest.fail("trained")
+        "bitfront.trainables.training.pretraining.pretrain", lambda *a: pytest.fail("trained")
     )
-    found = select(spec_of("mixbin-loss"), stages=tmp_path)
+    found = select(spec_of("mixbin-loss"), pretrained=tmp_path)
     assert found.order == selection_of("mixbin-loss").order
     assert found.training_epochs == 2
 

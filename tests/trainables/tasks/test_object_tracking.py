@@ -14,9 +14,16 @@ from PIL import Image
 
 from bitfront.trainables import packed
 from bitfront.trainables.cost import task_cost_table
-from bitfront.trainables.data import DATASETS, Batches, in_order, load_test, load_train, split
+from bitfront.trainables.data import (
+    DATASETS,
+    Batches,
+    in_order,
+    load_test,
+    load_train,
+    sequence_files,
+    split,
+)
 from bitfront.trainables.data import datasets as datasets_module
-from bitfront.trainables.data import sequences as sequences_module
 from bitfront.trainables.data.datasets import IMAGENET_MEAN, IMAGENET_STD
 from bitfront.trainables.data.sequence_files import (
     Sequence,
@@ -32,16 +39,16 @@ from bitfront.trainables.models import build_model
 from bitfront.trainables.models.siamfc import OUT_SCALE, SiamFC, respond
 from bitfront.trainables.plan import plan_layers
 from bitfront.trainables.selectors import SelectionSpec
-from bitfront.trainables.selectors.scoring import Scoring, Switchable
+from bitfront.trainables.selectors.scores.scoring import Scoring, Switchable
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.tasks import KINDS, kind_of
-from bitfront.trainables.tasks.tracker import locate, measure, overlap, track
-from bitfront.trainables.tasks.tracking import balanced_logistic
+from bitfront.trainables.tasks.object_tracking import balanced_logistic
+from bitfront.trainables.tasks.trackers.siamfc import locate, measure, overlap, track
 from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.network import Network
 from bitfront.trainables.training.parts import search_data
-from bitfront.trainables.training.pretraining import StageCache, data_digest, stage_spec
+from bitfront.trainables.training.pretraining import PretrainedCache, data_digest, pretraining_spec
 
 REAL = Path(os.environ.get("BITFRONT_DATA", "nowhere")) / "tracking"
 
@@ -50,7 +57,7 @@ REAL = Path(os.environ.get("BITFRONT_DATA", "nowhere")) / "tracking"
 def _nothing_cached_from_other_tests() -> Iterator[None]:
     yield
     datasets_module._read.cache_clear()
-    sequences_module.frame_files.cache_clear()
+    sequence_files.frame_files.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -304,8 +311,8 @@ def test_the_plan_has_every_convolution_of_the_stages() -> None:
     table = task_cost_table(Task(dataset="got10k", model={"name": "siamfc"}))  # type: ignore[arg-type]
     full, binary = (table.totals(level * 12) for level in "FB")
     by_hand = 147 * 64 * 125**2 + 3 * 64 * 125**2  # the stem
-    assert table.rows("F" * 12)[0].flops == by_hand
-    assert all(row.flops > 0 for row in table.rows("B" * 12))
+    assert table.rows("F" * 12)[0].costs["flops"] == by_hand
+    assert all(row.costs["flops"] > 0 for row in table.rows("B" * 12))
     assert 0 < binary["flops"] < full["flops"]
 
 
@@ -360,7 +367,7 @@ class Perfect(SiamFC):
     """Features that know the target: its colour is red, everything else black."""
 
     def __init__(self) -> None:
-        super().__init__((3, 63, 63), 1, 1, "relu", "bi-real")
+        super().__init__((3, 63, 63), width=1, blocks=1, activation="relu", unit="bi-real")
 
     def embed(self, x: torch.Tensor) -> torch.Tensor:
         red = (x[:, :1] > 0).float()
@@ -495,13 +502,13 @@ def test_the_gradient_of_a_layer_used_twice_is_that_of_both_uses() -> None:
 
 def test_a_soft_tracker_starts_from_a_shared_stage_and_tells_its_gap(tmp_path: Path) -> None:
     spec = tracking_spec("BBBBBB", "bnn++", epochs=2, subset=24, pretrain=1)
-    cache = StageCache(tmp_path)
-    training = Training(spec, *search_data(spec.task), stages=cache)
+    cache = PretrainedCache(tmp_path)
+    training = Training(spec, *search_data(spec.task), pretrained=cache)
     training.epoch()
     last = training.epoch()
     assert last["soft_gap"] == last["acc_soft"] - last["val_auc"]
     assert "soft_gap" in training.history[0]
-    stage = stage_spec(spec)
+    stage = pretraining_spec(spec)
     assert stage is not None
     assert cache.path(stage, training.train).exists()
 

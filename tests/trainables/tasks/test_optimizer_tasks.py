@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from bitfront.dashboards.figures.predictions import predictions_figure, predictions_html
+from bitfront.dashboards.figures.networks.predictions import predictions_figure, predictions_html
 from bitfront.trainables.data import DATASETS, TaskRow, load_train, split
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.tasks import kind_of

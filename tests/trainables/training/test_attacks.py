@@ -1,5 +1,5 @@
 """Claims about attacks: those we train with are the library's; the perturbations ATTA keeps follow
-their images; robust accuracy names its attack and disturbs nothing (methods.md 5.5, 5.12)."""
+their images; robust accuracy names its attack and disturbs nothing (docs/methods.md 5.5, 5.12)."""
 
 from __future__ import annotations
 
@@ -11,25 +11,20 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from bitfront.trainables.attacks import EVALUATION_ATTACKS
+from bitfront.trainables.attacks.atta import UNITS, Atta, atta_bytes, kept_shape
+from bitfront.trainables.attacks.base import Ball, ascend, attacking
+from bitfront.trainables.attacks.base import sign_steps as pgd
+from bitfront.trainables.attacks.pgd import PGDTraining
+from bitfront.trainables.attacks.trades import Trades
 from bitfront.trainables.data import DATASETS, Arrays, Batches, Visit
 from bitfront.trainables.data.augmentations import crop_flip_index, cut_out, gathered, unmoved
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.task import AttackSpec, Task
-from bitfront.trainables.training.attacks import (
-    LEVELS,
-    Atta,
-    Ball,
-    PGDTraining,
-    Trades,
-    ascend,
-    atta_bytes,
-    attacking,
-    check_attack,
-    kept_shape,
-    pgd,
-)
+from bitfront.trainables.settings import AttackSpec
+from bitfront.trainables.task import Task
+from bitfront.trainables.training.adversarial import check_attack
 from bitfront.trainables.training.checkpoints import load_state, save_state
-from bitfront.trainables.training.robustness import OnPixels, attacked, robust_accuracies
+from bitfront.trainables.training.robustness import OnPixels, robust_accuracies
 
 NARROW = {"name": "rn-narrow", "width": 4, "stages": 2}
 EPS = 0.1
@@ -59,7 +54,8 @@ def images() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def ball_of(step: float = EPS / 4, dataset: str = "digits") -> Ball:
-    return Ball.of(DATASETS.get(dataset), "dataset", EPS, step)
+    info = DATASETS.get(dataset)
+    return Ball.of(info.mean, info.std, EPS, step)
 
 
 def normalised(pixels: torch.Tensor) -> torch.Tensor:
@@ -227,7 +223,7 @@ def test_perturbations_are_kept_where_they_were_seen_and_nowhere_else(net, image
     seen = torch.zeros(40, 100, dtype=torch.bool).scatter(1, places, True).view(40, 1, 10, 10)
     assert torch.equal(loss.memory[~seen], before[~seen])
     assert (loss.memory[seen] != before[seen]).float().mean() > 0.3
-    assert loss.memory.abs().max() <= LEVELS
+    assert loss.memory.abs().max() <= UNITS
     # What the next visit of the same window starts from is what this one ended with.
     again = gathered(loss.framed(visit.ids), places, x.shape) / loss.ball.eps
     assert again.abs().max() <= 1 + 1e-6
@@ -344,7 +340,7 @@ def test_autoattack_is_its_authors_standard_composition(net, images, monkeypatch
 
     monkeypatch.setattr(pyautoattack, "AutoAttack", watched)
     network = OnPixels(net, small_task(), torch.device("cpu")).eval()
-    attacked(network, *images, "autoattack", EPS, 10)
+    EVALUATION_ATTACKS.get("autoattack").run(network, *images, EPS, 10)
     (suite,) = made
     assert list(suite.attacks_to_run) == ["apgd-ce", "apgd-t", "fab-t", "square"]
     assert suite.norm == "Linf"

@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 from bitfront.trainables import packed
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.models import build_model
-from bitfront.trainables.task import DistillSpec, LossSpec, Task
+from bitfront.trainables.settings import DistillSpec, LossSpec
+from bitfront.trainables.task import Task
 from bitfront.trainables.training.checkpoint_files import weights_of
 from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.distillation import (
@@ -27,7 +28,7 @@ from bitfront.trainables.training.distillation import (
     soft_cross_entropy,
     watched,
 )
-from bitfront.trainables.training.pretraining import StageCache
+from bitfront.trainables.training.pretraining import PretrainedCache
 
 TINY = {"name": "tinyvit", "patch": 4, "depth": 2, "width": 16, "heads": 2}
 
@@ -167,15 +168,15 @@ def test_every_kind_of_teacher_gives_its_own_logits(
     recipe.write_text(
         yaml.safe_dump({"spec": full.model_dump(mode="json"), "final": {"epochs": 2}})
     )
-    stages = StageCache(tmp_path / "stages")
+    stages = PretrainedCache(tmp_path / "stages")
     for teacher in (teacher_file, packed_file, recipe):
         spec = distilled(make_spec, teacher=teacher)
         check_teacher(spec.task)
-        model = load_teacher(start(spec, stages=stages)).eval()
+        model = load_teacher(start(spec, pretrained=stages)).eval()
         torch.testing.assert_close(model(x), expected, msg=str(teacher))
     of_stage = distilled(make_spec, pretrain=2)
     check_teacher(of_stage.task)
-    model = load_teacher(start(of_stage, stages=stages)).eval()
+    model = load_teacher(start(of_stage, pretrained=stages)).eval()
     torch.testing.assert_close(model(x), expected)
     assert len(list((tmp_path / "stages").glob("*.safetensors"))) <= 2
 
@@ -222,13 +223,13 @@ def test_an_added_norm_of_the_student_is_not_asked_of_the_teacher(make_spec, sta
 def test_a_resumed_student_ends_like_the_uninterrupted_one(
     make_spec, start, finish, tmp_path, kind
 ) -> None:
-    stages = StageCache(tmp_path / "stages")
+    stages = PretrainedCache(tmp_path / "stages")
     spec = distilled(make_spec, kind, epochs=3, pretrain=1)
-    whole = finish(start(spec, stages=stages))
-    half = start(spec, stages=stages)
+    whole = finish(start(spec, pretrained=stages))
+    half = start(spec, pretrained=stages)
     half.epoch()
     save_state(half, tmp_path / "state.pt")
-    other = start(spec, stages=stages)
+    other = start(spec, pretrained=stages)
     assert load_state(other, tmp_path / "state.pt")
     finish(other)
     assert [h["train_loss"] for h in other.history] == [h["train_loss"] for h in whole.history]
@@ -242,7 +243,7 @@ def test_a_resumed_student_ends_like_the_uninterrupted_one(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({}, "no full-precision stage to learn from"),
+        ({}, "no full-precision pretraining to learn from"),
         ({"teacher": "nowhere.pt"}, "nowhere.pt: no such file"),
         ({"pretrain": 1, "model": {"name": "mlp"}}, "bibert is for transformers, mlp has no"),
         (

@@ -11,18 +11,21 @@ from torch import nn
 
 from bitfront.trainables.data import Arrays, load_test
 from bitfront.trainables.data import datasets as datasets_module
-from bitfront.trainables.task import LearningRateSpec, OptimizerSpec, Task
+from bitfront.trainables.settings import LearningRateSpec, OptimizerSpec
+from bitfront.trainables.task import Task
 from bitfront.trainables.training import loop as training_module
-from bitfront.trainables.training.loop import DivergedError, Training, evaluate
+from bitfront.trainables.training import norms, parts
+from bitfront.trainables.training.evaluation import evaluate
+from bitfront.trainables.training.loop import DivergedError, Training
 from bitfront.trainables.training.network import device_from_resources
 from bitfront.trainables.training.norms import kept_statistics, recalibrate
 from bitfront.trainables.training.parts import search_data
-from bitfront.trainables.training.rates import LearningRate, make_optimizer
+from bitfront.trainables.training.schedules.rates import LearningRate, make_optimizer
 
 
 @pytest.fixture
 def _empty_caches():
-    caches = (training_module._search_data, datasets_module._read)
+    caches = (parts._search_data, datasets_module._read)
     for cache in caches:
         cache.cache_clear()
     yield
@@ -165,7 +168,7 @@ def test_recalibration_survives_a_last_batch_of_one() -> None:
 
 def test_recalibration_needs_no_more_than_its_share_of_the_data(monkeypatch) -> None:
     model, arrays = normed()
-    monkeypatch.setattr(training_module, "RECALIBRATION_EXAMPLES", 20)
+    monkeypatch.setattr(norms, "RECALIBRATION_EXAMPLES", 20)
     recalibrate(model, arrays, 16)
     assert int(model[1].num_batches_tracked) == 2
 

@@ -4,7 +4,7 @@ import pytest
 
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.training.pictures import masks, quantizer
-from bitfront.trainables.worker.worker import Trial
+from bitfront.trainables.worker.worker import Worker
 
 
 def spec_of(method, plan="BBBB", **params):
@@ -38,7 +38,7 @@ def test_a_fixed_quantizer_does_not_change_and_full_precision_has_none():
 )
 def test_pruned_layers_show_what_they_keep(tmp_path, method, plan, pruned):
     params = {"rate": 0.8} if pruned else {}
-    trial = Trial(
+    trial = Worker(
         {"trial": "t", "spec": spec_of(method, plan, **params).model_dump(mode="json"),
          "folder": str(tmp_path), "checkpoint_every": 1, "threads": 1, "gpus": 0}
     )  # fmt: skip

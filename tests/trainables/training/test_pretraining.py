@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.pcpp import BinaryConnect
-from bitfront.trainables.training import phases, pretraining
+from bitfront.trainables.training import pretraining
 from bitfront.trainables.training.checkpoint_files import (
     file_digest,
     load_weights,
@@ -29,15 +29,16 @@ from bitfront.trainables.training.checkpoint_files import (
 from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.parts import search_data
-from bitfront.trainables.training.phases import Phase
 from bitfront.trainables.training.pretraining import (
-    StageCache,
-    binary_stage_spec,
+    PretrainedCache,
+    binary_pretraining_spec,
     check_checkpoint,
     load_starting_weights,
-    stage_spec,
+    pretraining_spec,
 )
-from bitfront.trainables.worker.worker import Trial
+from bitfront.trainables.training.schedules import phases
+from bitfront.trainables.training.schedules.phases import Phase
+from bitfront.trainables.worker.worker import Worker
 
 STAGE = {"pretrain": {"epochs": 3}}
 
@@ -144,11 +145,11 @@ def test_a_phase_can_begin_with_the_best_weights_of_the_one_before(
 def test_a_stage_knows_nothing_of_the_trial(make_spec) -> None:
     one = make_spec("bnn", "B", seed=1, **STAGE)
     other = make_spec("bc", "W", seed=2, binarize="all", epochs=9, **STAGE)
-    stage = stage_spec(one)
+    stage = pretraining_spec(one)
     assert stage is not None
     assert (stage.method, set(stage.plan), stage.seed, stage.task.epochs) == ("fp", {"F"}, 0, 3)
-    assert stage == stage_spec(other)
-    assert stage_spec(make_spec()) is None
+    assert stage == pretraining_spec(other)
+    assert pretraining_spec(make_spec()) is None
 
 
 def test_a_settled_stage_does_not_change_with_the_trials_settings(make_spec) -> None:
@@ -158,14 +159,14 @@ def test_a_settled_stage_does_not_change_with_the_trials_settings(make_spec) -> 
     changed = {"optimizer.lr": 0.5, "loss.label_smoothing": 0.1, "batch_size": 16}
 
     def stage_of(task):
-        return stage_spec(spec.model_copy(update={"task": task}))
+        return pretraining_spec(spec.model_copy(update={"task": task}))
 
-    settled = spec.task.with_settled_stage()
+    settled = spec.task.with_settled_pretraining()
     assert stage_of(with_overrides(settled, changed)) == stage_of(settled)
     assert stage_of(with_overrides(spec.task, changed)) != stage_of(spec.task)
     own = make_spec(pretrain={"epochs": 3, "optimizer": "sgd", "batch_size": 8})
-    assert stage_spec(own).task.optimizer.name == "sgd"
-    assert stage_spec(own).task.batch_size == 8
+    assert pretraining_spec(own).task.optimizer.name == "sgd"
+    assert pretraining_spec(own).task.batch_size == 8
 
 
 def test_end_to_end_trials_keep_their_ids(make_spec) -> None:
@@ -196,8 +197,8 @@ def test_where_a_checkpoint_lies_is_no_part_of_the_id(make_spec) -> None:
 
 def test_a_trial_starts_from_the_weights_of_the_stage(make_spec, start, finish, tmp_path) -> None:
     spec = make_spec("bnn", "W", **STAGE)
-    stage = finish(start(stage_spec(spec)))
-    training = start(spec, stages=StageCache(tmp_path))
+    stage = finish(start(pretraining_spec(spec)))
+    training = start(spec, pretrained=PretrainedCache(tmp_path))
     training._begin_phase(0)
     assert same(weights_of(training.model), weights_of(stage.model))
     # the signs of full-precision weights, not those of the random ones
@@ -210,19 +211,19 @@ def test_all_trials_share_one_stage_and_do_not_notice_who_trained_it(
     make_spec, start, finish, tmp_path: Path, monkeypatch, level: str
 ) -> None:
     trained = []
-    original = pretraining.train_stage
+    original = pretraining.pretrain
     monkeypatch.setattr(
-        pretraining, "train_stage", lambda *a, **k: trained.append(1) or original(*a, **k)
+        pretraining, "pretrain", lambda *a, **k: trained.append(1) or original(*a, **k)
     )
-    cache = StageCache(tmp_path)
+    cache = PretrainedCache(tmp_path)
     model = {"model": {"name": "mlp", "depth": 3, "width": 24, "dropout": 0.3}}
     spec = make_spec("bnn", level, **model, **STAGE)
-    runs = [finish(start(spec, stages=c)) for c in (cache, cache, None)]
+    runs = [finish(start(spec, pretrained=c)) for c in (cache, cache, None)]
     assert len(trained) == 2  # by the first one, and by the one without a cache
     for run in runs[1:]:
         assert facts(run.history) == facts(runs[0].history)
         assert same(run.model.state_dict(), runs[0].model.state_dict())
-    finish(start(make_spec("bc", level, **model, **STAGE), stages=cache))
+    finish(start(make_spec("bc", level, **model, **STAGE), pretrained=cache))
     assert len(trained) == 2
     assert len(list(tmp_path.glob("*.safetensors"))) == 1
     assert not list(tmp_path.glob("*.state"))
@@ -232,16 +233,16 @@ def test_all_trials_share_one_stage_and_do_not_notice_who_trained_it(
 def test_fine_tuning_is_ahead_of_training_from_scratch(make_spec, start, tmp_path: Path) -> None:
     def first_epoch(**more) -> float:
         spec = make_spec("bnn", "W", subset=None, **more)
-        return start(spec, stages=StageCache(tmp_path)).epoch()["train_loss"]
+        return start(spec, pretrained=PretrainedCache(tmp_path)).epoch()["train_loss"]
 
     assert first_epoch(pretrain=8) < 0.7 * first_epoch()
 
 
 def test_other_data_or_settings_are_another_stage(make_spec, tmp_path: Path) -> None:
-    cache = StageCache(tmp_path)
+    cache = PretrainedCache(tmp_path)
 
     def path(examples: slice | None = None, **more) -> Path:
-        spec = stage_spec(make_spec(**(STAGE | more)))
+        spec = pretraining_spec(make_spec(**(STAGE | more)))
         train, _ = search_data(spec.task)
         if examples is not None:
             train = train.subset(torch.arange(len(train))[examples])
@@ -265,16 +266,16 @@ def test_other_data_or_settings_are_another_stage(make_spec, tmp_path: Path) -> 
 @pytest.mark.parametrize("damage", [b"", b"not a checkpoint", None])
 def test_a_damaged_stage_is_trained_again(make_spec, start, finish, tmp_path, damage) -> None:
     spec = make_spec("bnn", "W", **STAGE)
-    expected = finish(start(spec, stages=StageCache(tmp_path)))
+    expected = finish(start(spec, pretrained=PretrainedCache(tmp_path)))
     (file,) = tmp_path.glob("*.safetensors")
     file.write_bytes(file.read_bytes()[:-100] if damage is None else damage)
-    again = finish(start(spec, stages=StageCache(tmp_path)))
+    again = finish(start(spec, pretrained=PretrainedCache(tmp_path)))
     assert facts(again.history) == facts(expected.history)
 
 
 def test_a_resumed_trial_needs_no_stage(make_spec, start, finish, tmp_path, monkeypatch) -> None:
     spec = make_spec("bnn", "W", **STAGE)
-    whole = start(spec, stages=StageCache(tmp_path / "stages"))
+    whole = start(spec, pretrained=PretrainedCache(tmp_path / "stages"))
     whole.epoch()
     save_state(whole, tmp_path / "state.pt")
     finish(whole)
@@ -282,8 +283,8 @@ def test_a_resumed_trial_needs_no_stage(make_spec, start, finish, tmp_path, monk
     def fail(*args, **kwargs):
         raise AssertionError("the stage was asked for")
 
-    monkeypatch.setattr(pretraining, "train_stage", fail)
-    resumed = start(spec, stages=StageCache(tmp_path / "elsewhere"))
+    monkeypatch.setattr(pretraining, "pretrain", fail)
+    resumed = start(spec, pretrained=PretrainedCache(tmp_path / "elsewhere"))
     assert load_state(resumed, tmp_path / "state.pt")
     finish(resumed)
     assert facts(resumed.history) == facts(whole.history)
@@ -291,9 +292,9 @@ def test_a_resumed_trial_needs_no_stage(make_spec, start, finish, tmp_path, monk
 
 def test_an_interrupted_stage_is_taken_over(make_spec, start, finish, tmp_path: Path) -> None:
     spec = make_spec("bnn", "W", **STAGE)
-    stage = stage_spec(spec)
+    stage = pretraining_spec(spec)
     train, validation = search_data(stage.task)
-    cache = StageCache(tmp_path)
+    cache = PretrainedCache(tmp_path)
     begun = Training(stage, train, validation, validate_each_epoch=False)
     begun.epoch()
     begun.epoch()
@@ -303,7 +304,7 @@ def test_an_interrupted_stage_is_taken_over(make_spec, start, finish, tmp_path: 
     original = Training.epoch
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Training, "epoch", lambda self: epochs.append(1) or original(self))
-        taken_over = cache.weights(stage, train, validation, torch.device("cpu"))
+        taken_over = cache.weights(Training, stage, train, validation, torch.device("cpu"))
     assert len(epochs) == 1
     assert same(taken_over, weights_of(finish(start(stage)).model))
 
@@ -313,12 +314,13 @@ import json, sys
 from pathlib import Path
 import torch
 from bitfront.trainables.training import pretraining
-from bitfront.trainables.training.pretraining import StageCache, stage_spec
+from bitfront.trainables.training.pretraining import PretrainedCache, pretraining_spec
 from bitfront.trainables.task import TrialSpec
-from bitfront.trainables.training.loop import Training, search_data
+from bitfront.trainables.training.loop import Training
+from bitfront.trainables.training.parts import search_data
 
 spec = TrialSpec.model_validate_json(sys.argv[1])
-stage = stage_spec(spec)
+stage = pretraining_spec(spec)
 original = Training.epoch
 def epoch(self):
     print("epoch", flush=True)
@@ -331,7 +333,8 @@ Training.epoch = epoch
 torch.set_num_threads(1)
 print("ready", flush=True)
 sys.stdin.readline()
-w = StageCache(Path(sys.argv[2])).weights(stage, *search_data(stage.task), torch.device("cpu"))
+cache = PretrainedCache(Path(sys.argv[2]))
+w = cache.weights(Training, stage, *search_data(stage.task), torch.device("cpu"))
 print("done", float(sum(t.double().abs().sum() for t in w.values())), flush=True)
 """
 
@@ -422,7 +425,9 @@ def test_a_stage_can_start_from_a_checkpoint(make_spec, start, checkpoint, tmp_p
     path, _ = checkpoint
     pretrain = {"epochs": 2, "checkpoint": str(path)}
     losses = [
-        start(stage_spec(make_spec(pretrain=p)), stages=StageCache(tmp_path)).epoch()["train_loss"]
+        start(
+            pretraining_spec(make_spec(pretrain=p)), pretrained=PretrainedCache(tmp_path)
+        ).epoch()["train_loss"]
         for p in (pretrain, {"epochs": 2})
     ]
     assert losses[0] != losses[1]
@@ -509,15 +514,15 @@ def test_ray_trials_share_a_stage_and_leave_nothing_behind(make_spec, tmp_path: 
         folders = {"folder": str(tmp_path / name), "stages": str(tmp_path / "stages")}
         return {"spec": spec.model_dump(mode="json"), **folders}
 
-    def run(trial: Trial) -> list[dict]:
+    def run(trial: Worker) -> list[dict]:
         results = [trial.step()]
         while not results[-1]["done"]:
             results.append(trial.step())
         return facts(results[-1]["history"])
 
     tuned, scratch = make_spec("bnn", "W", **STAGE), make_spec("bnn", "W")
-    alone = run(Trial(config=config(scratch, "a")))
-    trial = Trial(config=config(tuned, "b"))
+    alone = run(Worker(config=config(scratch, "a")))
+    trial = Worker(config=config(tuned, "b"))
     first = run(trial)
     trial.reset_config(config(scratch, "c"))
     assert run(trial) == alone
@@ -531,18 +536,18 @@ def test_ray_trials_share_a_stage_and_leave_nothing_behind(make_spec, tmp_path: 
 
 
 def test_binary_epochs_come_between_the_stage_and_the_trial(make_spec, start, finish, tmp_path):
-    stages = StageCache(tmp_path)
+    stages = PretrainedCache(tmp_path)
     spec = make_spec(pretrain={"epochs": 1, "binary_epochs": 2}, epochs=1)
-    binary = binary_stage_spec(spec)
+    binary = binary_pretraining_spec(spec)
     assert (binary.method, binary.plan, binary.task.epochs) == (spec.method, spec.plan, 2)
     assert binary.task.pretrain.epochs == 1
-    training = start(spec, stages=stages)
+    training = start(spec, pretrained=stages)
     load_starting_weights(training)
     assert len(list(tmp_path.glob("*.safetensors"))) == 2, "both stages are kept"
-    alone = finish(start(binary, stages=stages))
+    alone = finish(start(binary, pretrained=stages))
     kept = weights_of(alone.model)
     ours = weights_of(training.model)
     assert all(torch.equal(kept[name], ours[name]) for name in kept)
     plain = make_spec(pretrain={"epochs": 1}, epochs=1)
     assert spec.fingerprint() != plain.fingerprint()
-    assert binary_stage_spec(plain) is None
+    assert binary_pretraining_spec(plain) is None

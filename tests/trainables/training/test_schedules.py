@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bitfront.trainables.training.schedules import SHAPES, Schedule, Steps, fraction
+from bitfront.trainables.training.schedules.values import SHAPES, Schedule, Steps, fraction
 
 MOVING = ["linear", "cosine", "exponential"]
 

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from bitfront.trainables.worker import storage
-from bitfront.trainables.worker.worker import STATE_FILE, Trial, fetch
+from bitfront.trainables.worker.worker import STATE_FILE, Worker, fetch
 
 
 @pytest.fixture(params=["path", "file", "memory"])
@@ -34,11 +34,11 @@ def test_a_trial_continues_from_a_checkpoint_another_worker_stored(place, make_s
     spec = make_spec(epochs=3)
     folder = storage.join(place, "trial")
     config = {"trial": "t", "spec": spec.model_dump(mode="json"), "folder": folder}
-    first = Trial(config)
+    first = Worker(config)
     first.train()
     first.stop()
     assert storage.read(storage.join(folder, STATE_FILE)) is not None
-    second = Trial(config)
+    second = Worker(config)
     result = second.train()
     assert (result["resumed_from"], result["epoch"]) == (1, 2)
     other = {**config, "trial": "u", "folder": storage.join(place, "other")}
@@ -82,7 +82,7 @@ def test_a_trial_whose_storage_stays_away_begins_anew_and_says_so(make_spec, mon
     monkeypatch.setattr(storage, "read", away)
     monkeypatch.setattr("bitfront.trainables.worker.worker.fetch", partial(fetch, patience=0.0))
     spec = make_spec(epochs=2).model_dump(mode="json")
-    trial = Trial({"trial": "t", "spec": spec, "folder": "memory://away/t"})
+    trial = Worker({"trial": "t", "spec": spec, "folder": "memory://away/t"})
     result = trial.train()
     assert (result["epoch"], result["resumed_from"]) == (1, 0)
     assert "503 slow down" in result["not_saved"]

@@ -16,8 +16,9 @@ import torch
 
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.training import evaluation
 from bitfront.trainables.training.loop import DivergedError, Training
-from bitfront.trainables.worker.worker import STATE_FILE, Trial, forget_dead, reason_of
+from bitfront.trainables.worker.worker import STATE_FILE, Worker, forget_dead, reason_of
 
 DROPOUT = {"name": "mlp", "depth": 3, "width": 24, "dropout": 0.3}
 IMAGES = {"name": "cresnet", "depth": 8, "width": 8}
@@ -29,7 +30,7 @@ def config_of(spec: TrialSpec, folder: Path, **more: Any) -> dict[str, Any]:
     return {"spec": spec.model_dump(mode="json"), "folder": str(folder), **more}
 
 
-def run(trial: Trial) -> list[dict[str, Any]]:
+def run(trial: Worker) -> list[dict[str, Any]]:
     results = [trial.step()]
     while not results[-1]["done"]:
         results.append(trial.step())
@@ -44,7 +45,7 @@ def facts(value: Any) -> Any:
     return [facts(v) for v in value] if isinstance(value, list) else value
 
 
-def weights(trial: Trial) -> dict[str, torch.Tensor]:
+def weights(trial: Worker) -> dict[str, torch.Tensor]:
     return {k: v.clone() for k, v in trial._training.model.state_dict().items()}
 
 
@@ -56,7 +57,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 
 
 def test_a_step_is_an_epoch_and_the_last_one_brings_the_history(make_spec, tmp_path: Path) -> None:
-    results = run(Trial(config=config_of(make_spec(), tmp_path)))
+    results = run(Worker(config=config_of(make_spec(), tmp_path)))
     assert [r["epoch"] for r in results] == [1, 2, 3, 4]
     assert [r["done"] for r in results] == [False, False, False, True]
     assert ["history" in r for r in results] == [False, False, False, True]
@@ -68,12 +69,12 @@ def test_a_step_is_an_epoch_and_the_last_one_brings_the_history(make_spec, tmp_p
 
 
 def test_a_result_is_json(make_spec, tmp_path: Path) -> None:
-    results = run(Trial(config=config_of(make_spec("bnn++"), tmp_path)))
+    results = run(Worker(config=config_of(make_spec("bnn++"), tmp_path)))
     assert json.loads(json.dumps(results[-1])) == results[-1]
 
 
 def test_ray_can_drive_it(make_spec, tmp_path: Path) -> None:
-    trial = Trial(config=config_of(make_spec(epochs=2), tmp_path))
+    trial = Worker(config=config_of(make_spec(epochs=2), tmp_path))
     results = [trial.train(), trial.train()]
     assert [r["training_iteration"] for r in results] == [1, 2]
     assert [r["done"] for r in results] == [False, True]
@@ -82,14 +83,14 @@ def test_ray_can_drive_it(make_spec, tmp_path: Path) -> None:
 
 def test_what_is_no_worker_of_ray_keeps_its_output(make_spec, tmp_path: Path) -> None:
     """A trial in the user's own process prints to the user's own file."""
-    run(Trial(config=config_of(make_spec(epochs=1), tmp_path, log_mb=1e-6)))
+    run(Worker(config=config_of(make_spec(epochs=1), tmp_path, log_mb=1e-6)))
     assert not ray.is_initialized()
     assert "bitfront-log" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_the_results_are_those_of_training(make_spec, start, finish, tmp_path: Path) -> None:
     spec = make_spec("bnn++")
-    trial = Trial(config=config_of(spec, tmp_path))
+    trial = Worker(config=config_of(spec, tmp_path))
     results = run(trial)
     training = finish(start(spec))
     assert facts(results[-1]["history"]) == facts(training.history)
@@ -103,10 +104,10 @@ def test_the_results_are_those_of_training(make_spec, start, finish, tmp_path: P
 def test_nothing_of_the_trial_before_survives(make_spec, tmp_path: Path, stop_after) -> None:
     before = make_spec("bnn++", "B", model=IMAGES, augmentation="crop-flip", seed=5, epochs=2)
     spec = make_spec("bnn++", "W", model=DROPOUT)
-    alone = Trial(config=config_of(spec, tmp_path / "alone"))
+    alone = Worker(config=config_of(spec, tmp_path / "alone"))
     expected = run(alone)
 
-    reused = Trial(config=config_of(before, tmp_path / "before"))
+    reused = Worker(config=config_of(before, tmp_path / "before"))
     if stop_after:
         reused.step()
     else:
@@ -123,8 +124,8 @@ LEVELS = [(name, level) for name in METHODS for level in METHODS.get(name).level
 def test_no_method_leaves_a_trace_in_the_actor(make_spec, tmp_path: Path, name, level) -> None:
     """The same network under the same method again, after another seed and another method."""
     spec = make_spec(name, level, model=DROPOUT, epochs=1)
-    expected = run(Trial(config=config_of(spec, tmp_path / "alone")))
-    reused = Trial(config=config_of(make_spec(name, level, seed=3, epochs=1), tmp_path / "seed"))
+    expected = run(Worker(config=config_of(spec, tmp_path / "alone")))
+    reused = Worker(config=config_of(make_spec(name, level, seed=3, epochs=1), tmp_path / "seed"))
     run(reused)
     for number, other in enumerate((make_spec("react", "A", epochs=1), spec)):
         reused.reset_config(config_of(other, tmp_path / str(number)))
@@ -133,7 +134,7 @@ def test_no_method_leaves_a_trace_in_the_actor(make_spec, tmp_path: Path, name, 
 
 
 def test_a_failed_trial_leaves_a_usable_actor(make_spec, tmp_path: Path) -> None:
-    trial = Trial(config=config_of(make_spec(plan="XX"), tmp_path / "bad"))
+    trial = Worker(config=config_of(make_spec(plan="XX"), tmp_path / "bad"))
     assert trial.step()["failure"] == "error"
     trial.reset_config(config_of(make_spec(), tmp_path / "good"))
     results = run(trial)
@@ -146,7 +147,7 @@ def test_a_failed_trial_leaves_a_usable_actor(make_spec, tmp_path: Path) -> None
 
 def test_divergence_is_a_result_with_the_reason_nan(make_spec, tmp_path: Path) -> None:
     spec = make_spec(optimizer={"name": "sgd", "lr": 1e30})
-    (result,) = run(Trial(config=config_of(spec, tmp_path)))
+    (result,) = run(Worker(config=config_of(spec, tmp_path)))
     assert result["failure"] == "nan"
     assert "not finite in epoch 1" in result["message"]
     assert not (tmp_path / STATE_FILE).exists()
@@ -170,7 +171,7 @@ def test_a_fault_in_an_epoch_is_a_result_with_its_reason(
     def fail(self: Training) -> None:
         raise error
 
-    trial = Trial(config=config_of(make_spec(), tmp_path))
+    trial = Worker(config=config_of(make_spec(), tmp_path))
     trial.step()
     monkeypatch.setattr(Training, "epoch", fail)
     result = trial.step()
@@ -193,23 +194,23 @@ def test_a_fault_in_an_epoch_is_a_result_with_its_reason(
 def test_a_fault_in_setting_up_is_a_result_with_a_message(make_spec, tmp_path, change, message):
     config = config_of(make_spec(), tmp_path)
     config["spec"] |= change
-    (result,) = run(Trial(config=config))
+    (result,) = run(Worker(config=config))
     assert result["failure"] == "error"
     assert message in result["message"]
 
 
 def test_missing_data_is_a_result_with_a_message(make_spec, tmp_path: Path) -> None:
     spec = make_spec(dataset="mnist", data_dir=str(tmp_path / "nowhere"))
-    (result,) = run(Trial(config=config_of(spec, tmp_path)))
+    (result,) = run(Worker(config=config_of(spec, tmp_path)))
     assert result["failure"] == "error"
     assert "nowhere" in result["message"]
 
 
-def test_a_network_that_does_not_end_binary_fails(make_spec, tmp_path: Path) -> None:
-    trial = Trial(config=config_of(make_spec("bnn++", epochs=2), tmp_path))
+def test_a_network_that_does_not_end_binary_fails(make_spec, tmp_path: Path, monkeypatch) -> None:
+    trial = Worker(config=config_of(make_spec("bnn++", epochs=2), tmp_path))
     trial.step()
     trial._training.method.annealed.as_trained = True
-    trial._training._quality_as_trained = lambda part: 0.0
+    monkeypatch.setattr(evaluation, "_quality_as_trained", lambda run, part: 0.0)
     result = trial.step()
     assert result["failure"] == "error"
     assert "is not binary" in result["message"]
@@ -219,7 +220,7 @@ def test_a_network_that_does_not_end_binary_fails(make_spec, tmp_path: Path) -> 
 
 
 def test_a_checkpoint_is_there_after_each_epoch_that_another_follows(make_spec, tmp_path) -> None:
-    trial = Trial(config=config_of(make_spec(), tmp_path))
+    trial = Worker(config=config_of(make_spec(), tmp_path))
     assert not (tmp_path / STATE_FILE).exists()
     for epoch in (1, 2, 3):
         trial.step()
@@ -230,7 +231,7 @@ def test_a_checkpoint_is_there_after_each_epoch_that_another_follows(make_spec, 
 
 
 def test_checkpoints_can_be_every_n_epochs(make_spec, tmp_path: Path) -> None:
-    trial = Trial(config=config_of(make_spec(epochs=5), tmp_path, checkpoint_every=2))
+    trial = Worker(config=config_of(make_spec(epochs=5), tmp_path, checkpoint_every=2))
     kept = []
     for _ in range(4):
         trial.step()
@@ -242,13 +243,13 @@ def test_checkpoints_can_be_every_n_epochs(make_spec, tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", [DROPOUT, IMAGES], ids=["mlp", "cresnet"])
 def test_a_new_trial_continues_from_the_folder(make_spec, tmp_path: Path, model: dict) -> None:
     spec = make_spec("bnn++", model=model)
-    whole = Trial(config=config_of(spec, tmp_path / "whole"))
+    whole = Worker(config=config_of(spec, tmp_path / "whole"))
     expected = run(whole)
-    killed = Trial(config=config_of(spec, tmp_path / "killed"))
+    killed = Worker(config=config_of(spec, tmp_path / "killed"))
     killed.step()
     killed.step()
     torch.manual_seed(0)
-    again = Trial(config=config_of(spec, tmp_path / "killed"))
+    again = Worker(config=config_of(spec, tmp_path / "killed"))
     results = run(again)
     assert [r["epoch"] for r in results] == [3, 4]
     assert [r["resumed_from"] for r in results] == [2, 2]
@@ -260,29 +261,29 @@ def test_a_new_trial_continues_from_the_folder(make_spec, tmp_path: Path, model:
 
 def test_a_trial_killed_before_its_last_report_reports_it(make_spec, tmp_path: Path) -> None:
     spec = make_spec()
-    expected = run(Trial(config=config_of(spec, tmp_path)))[-1]
-    (result,) = run(Trial(config=config_of(spec, tmp_path)))
+    expected = run(Worker(config=config_of(spec, tmp_path)))[-1]
+    (result,) = run(Worker(config=config_of(spec, tmp_path)))
     assert result["resumed_from"] == 3
     assert facts(result) == facts(expected)
 
 
 def test_a_damaged_checkpoint_means_starting_over(make_spec, tmp_path: Path) -> None:
     spec = make_spec()
-    expected = run(Trial(config=config_of(spec, tmp_path / "whole")))
+    expected = run(Worker(config=config_of(spec, tmp_path / "whole")))
     (tmp_path / STATE_FILE).write_bytes(b"damaged")
-    results = run(Trial(config=config_of(spec, tmp_path)))
+    results = run(Worker(config=config_of(spec, tmp_path)))
     assert results[0]["resumed_from"] == 0
     assert facts(results) == facts(expected)
 
 
 def test_rays_own_checkpoints_continue_too(make_spec, tmp_path: Path) -> None:
     spec = make_spec("bnn++", model=DROPOUT)
-    whole = Trial(config=config_of(spec, tmp_path / "whole"))
+    whole = Worker(config=config_of(spec, tmp_path / "whole"))
     whole.step()
     (tmp_path / "ray").mkdir()
     whole.save_checkpoint(str(tmp_path / "ray"))
     expected = run(whole)
-    other = Trial(config=config_of(spec, tmp_path / "other"))
+    other = Worker(config=config_of(spec, tmp_path / "other"))
     other.load_checkpoint(str(tmp_path / "ray"))
     assert facts(run(other)) == facts(expected)
 
@@ -290,9 +291,9 @@ def test_rays_own_checkpoints_continue_too(make_spec, tmp_path: Path) -> None:
 def test_threads_are_those_granted(make_spec, tmp_path: Path) -> None:
     before = torch.get_num_threads()
     try:
-        Trial(config=config_of(make_spec(), tmp_path, threads=2)).step()
+        Worker(config=config_of(make_spec(), tmp_path, threads=2)).step()
         assert torch.get_num_threads() == 2
-        Trial(config=config_of(make_spec(), tmp_path)).step()
+        Worker(config=config_of(make_spec(), tmp_path)).step()
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
@@ -305,7 +306,7 @@ def test_the_next_trial_of_a_worker_deletes_the_checkpoint_of_the_one_before(
     make_spec, tmp_path: Path
 ) -> None:
     """On a disk of its own, where the driver cannot."""
-    trial = Trial(config=config_of(make_spec(epochs=2), tmp_path / "one"))
+    trial = Worker(config=config_of(make_spec(epochs=2), tmp_path / "one"))
     run(trial)
     assert (tmp_path / "one" / STATE_FILE).exists()
     trial.cleanup()

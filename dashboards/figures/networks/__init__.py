@@ -1,0 +1,1 @@
+"""Pictures of networks: which layers are binary, what pruning keeps, quantizers and predictions."""

@@ -1,0 +1,136 @@
+"""The weights that pruned layers keep: one layer weight by weight, or all layers in small."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bitfront.dashboards.figures import FIGURES, Subject
+from bitfront.dashboards.figures.style import PALETTE, canvas, saved, titled, words
+from bitfront.trainables.errors import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+# Cells of the picture: the gap between kernels, a pruned weight, a kept one, and a pruned one in a
+# channel without any kept weight.
+GAP, PRUNED, KEPT, EMPTY = range(4)
+CELL_COLOURS = ("#FFFFFF", "#E6E6E6", PALETTE[0], "#F3C6A5")
+
+
+def empty_channels(mask: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """(output channels, input channels): True where a mask (out, in, ...) keeps no weight."""
+    import numpy as np
+
+    flat = mask.reshape(mask.shape[0], mask.shape[1], -1)
+    return np.logical_not(flat.any((1, 2))), np.logical_not(flat.any((0, 2)))
+
+
+def mask_cells(mask: NDArray[np.bool_]) -> NDArray[np.int8]:
+    """A mask as an image: a row of kernels per output channel, a column per input channel, a cell
+    per weight and a gap after every kernel. A linear layer has 1x1 kernels."""
+    import numpy as np
+
+    kernels = mask.reshape(*mask.shape[:2], *(mask.shape[2:] or (1, 1)))
+    out, inside, height, width = kernels.shape
+    no_out, no_in = empty_channels(mask)
+    cells = np.where(kernels, KEPT, PRUNED).astype(np.int8)
+    empty = no_out[:, None] | no_in[None]
+    cells[empty] = EMPTY
+    framed = np.full((out, inside, height + 1, width + 1), GAP, dtype=np.int8)
+    framed[:, :, :height, :width] = cells
+    return framed.transpose(0, 2, 1, 3).reshape(out * (height + 1), inside * (width + 1))
+
+
+def mask_image(mask: NDArray[np.bool_], title: str, path: str | Path) -> Path:
+    """Write the mask of a layer, kernel by kernel; channels without a weight are marked."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    cells = mask_cells(mask)
+    height = min(12.0, max(3.0, 8.0 * cells.shape[0] / cells.shape[1]))
+    figure, axes = canvas(8, height + 1.2)
+    axes.imshow(cells, cmap=ListedColormap(CELL_COLOURS), vmin=GAP, vmax=EMPTY, aspect="equal")
+    no_out, no_in = empty_channels(mask)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_xlabel(f"{mask.shape[1]} input channels, {int(no_in.sum())} empty", **words())
+    axes.set_ylabel(f"{mask.shape[0]} output channels, {int(no_out.sum())} empty", **words())
+    share = 100 * float(mask.mean())
+    full_title = f"{title}: {int(mask.sum()):,} of {mask.size:,} weights ({share:.2f} %)"
+    titled(axes, full_title)
+    names = {KEPT: "kept", PRUNED: "pruned", EMPTY: "channel without a weight"}
+    handles = [Patch(color=CELL_COLOURS[k], label=text) for k, text in names.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
+    return saved(figure, path)
+
+
+def kernel_shares(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The share of every kernel that is kept, as (output channels, input channels)."""
+    return mask.reshape(*mask.shape[:2], -1).mean(2)
+
+
+def masks_image(masks: Mapping[str, NDArray[np.bool_]], title: str, path: str | Path) -> Path:
+    """Write the masks of all layers in small: a cell per kernel, the darker the more it keeps."""
+    layers = {
+        name: {
+            "shape": mask.shape, "kept": float(mask.mean()), "cells": kernel_shares(mask).tolist()
+        }
+        for name, mask in masks.items()
+    }  # fmt: skip
+    return kept_kernels_image({"layers": layers}, title, path)
+
+
+def kept_kernels_image(picture: dict[str, Any], title: str, path: str | Path) -> Path:
+    """Write the same from the data that a trial reports: `layers` by name, with their `shape`, the
+    share `kept`, and `cells`: the share of every kernel, or the mean of neighbouring ones."""
+    layers = picture["layers"]
+    columns = min(4, len(layers))
+    rows = -(-len(layers) // columns)
+    figure, first = canvas(8, 1.0 + 2.1 * rows)
+    first.remove()
+    plots = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axes, (name, layer) in zip(plots, layers.items(), strict=False):
+        image = axes.imshow(layer["cells"], cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        axes.set_title(f"{name}\n{100 * layer['kept']:.1f} % kept", **words(9))
+        axes.set_xlabel(f"{layer['shape'][1]} inputs", **words(8))
+        axes.set_ylabel(f"{layer['shape'][0]} outputs", **words(8))
+        axes.set_xticks([])
+        axes.set_yticks([])
+    for axes in plots[len(layers) :]:
+        axes.set_visible(False)
+    bar = figure.colorbar(image, ax=plots, shrink=0.6)
+    bar.set_label("share of a kernel that is kept", **words(10))
+    figure.suptitle("\n".join(textwrap.wrap(title, 70)), **words(14))
+    return saved(figure, path)
+
+
+def draw_masks(
+    masks: Mapping[str, NDArray[np.bool_]], title: str, layer: str | None, path: Path
+) -> None:
+    """Write what layers keep: all of them in small, or one layer weight by weight."""
+    if layer is None:
+        masks_image(masks, title, path)
+        return
+    if layer not in masks:
+        raise UserError(f"--layer {layer}: no such pruned layer, {did_you_mean(layer, masks)}")
+    mask_image(masks[layer], f"{title}, {layer}", path)
+
+
+@FIGURES.register
+class MasksKind:
+    """`bitfront figure --kind masks`."""
+
+    name = "masks"
+    doc = "the weights that pruned layers keep, of a packed checkpoint"
+
+    @staticmethod
+    def draw(subject: Subject, path: Path) -> None:
+        """Write the masks of a checkpoint, of all layers or of one."""
+        from bitfront.search.recipes.masks import pruned_masks  # torch
+
+        masks, title = pruned_masks(subject.checkpoint())
+        draw_masks(masks, subject.titled(title), subject.layer, path)

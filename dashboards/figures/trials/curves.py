@@ -1,0 +1,73 @@
+"""Learning curves: the quality of trials over epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bitfront.dashboards.figures.style import (
+    DOMINATED,
+    axis,
+    framed,
+    look,
+    markup,
+    noted,
+)
+from bitfront.search.results.view import SearchView, TrialView
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+EMPTY = "no learning curves yet"
+# Of the trials that are not on the front, and of those that are: more curves hide each other.
+MOST_GREY = 150
+MOST_FRONT = 40
+
+
+def spread_out(trials: Sequence[TrialView], most: int) -> list[TrialView]:
+    """At most `most` of the trials, evenly spaced in their order."""
+    if len(trials) <= most:
+        return list(trials)
+    return [trials[i * len(trials) // most] for i in range(most)]
+
+
+def curves_figure(view: SearchView, title: str) -> go.Figure:
+    """Quality over epochs: trials of the front in the colours of their methods, a sample of the
+    others in grey."""
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    with_curves = [t for t in view.trials if t.curve]
+    others = spread_out([t for t in with_curves if t.id not in view.on_front], MOST_GREY)
+    if others:
+        x: list[int | None] = []
+        y: list[float | None] = []
+        ids: list[str | None] = []
+        for trial in others:
+            x += [*(epoch for epoch, _ in trial.curve), None]
+            y += [*(view.quality.shown(value) for _, value in trial.curve), None]
+            ids += [*([trial.id] * len(trial.curve)), None]
+        figure.add_scatter(
+            x=x, y=y, customdata=ids, mode="lines", name="others", opacity=0.35,
+            line={"color": DOMINATED, "width": 1}, hoverinfo="skip",
+        )  # fmt: skip
+    seen: set[str] = set()
+    front = spread_out([t for t in with_curves if t.id in view.on_front], MOST_FRONT)
+    for trial in sorted(front, key=lambda t: t.method):
+        colour, symbol, _ = look(view.methods.index(trial.method))
+        figure.add_scatter(
+            x=[epoch for epoch, _ in trial.curve],
+            y=[view.quality.shown(value) for _, value in trial.curve],
+            customdata=[trial.id] * len(trial.curve),
+            mode="lines+markers",
+            name=markup(trial.method),
+            legendgroup=trial.method,
+            showlegend=trial.method not in seen,
+            line={"color": colour, "width": 1.5},
+            marker={"symbol": symbol, "size": 5},
+            hovertemplate=f"{markup(trial.summary)}, epoch %{{x}}: %{{y:.4g}}<extra></extra>",
+        )
+        seen.add(trial.method)
+    if not with_curves:
+        noted(figure, EMPTY)
+    return framed(figure, title, xaxis=axis("epoch"), yaxis=axis(view.quality.label))

@@ -1,0 +1,31 @@
+"""Where the live page reads searches from, as an interface; `server.HomeSource` is the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from bitfront.search.results.view import SearchView
+
+
+class Listed(NamedTuple):
+    """A search in the list of the page."""
+
+    name: str
+    label: str
+
+
+class Source(Protocol):
+    """The searches that a page shows. No method raises: an error is returned as a sentence."""
+
+    def searches(self) -> Sequence[Listed]:
+        """All searches, the newest first."""
+
+    def version(self, name: str) -> str:
+        """A text that changes whenever the search has changed."""
+
+    def look(self, name: str) -> SearchView | str:
+        """The search as it is now, or a sentence that says why it cannot be shown."""
+
+    def importance(self, name: str) -> Mapping[str, float]:
+        """By setting, its share in the variance of the quality (`results.importance`)."""

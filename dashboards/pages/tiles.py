@@ -1,0 +1,37 @@
+"""A search at a glance: the numbers at the top of the report and of the live page."""
+
+from __future__ import annotations
+
+from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.view import SearchView
+
+UNITS = ((3600.0, "h"), (60.0, "min"))
+
+
+def tiles(view: SearchView) -> dict[str, str]:
+    """State, trials, front, best quality, hypervolume and time of a search, by their titles."""
+    counts = view.counts
+    ended = counts[TrialState.COMPLETE] + counts[TrialState.STOPPED] + counts[TrialState.FAILED]
+    best = [p.accuracy for p in view.points]
+    quality = (max if view.quality.maximize else min)(best, default=None)
+    found = {
+        "state": view.state,
+        "trials": f"{ended} of {view.budget_of_trials}",
+        "on the front": str(len(view.front)),
+        f"best {view.quality.short}": view.quality.text(quality),
+        "hypervolume": f"{100 * view.hypervolume_share:.2f} %",
+        "time": duration(view.seconds),
+    }
+    if counts[TrialState.STOPPED]:
+        found["stopped early"] = str(counts[TrialState.STOPPED])
+    if counts[TrialState.FAILED]:
+        found["failed"] = str(counts[TrialState.FAILED])
+    return found
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the largest unit that gives at least two of it."""
+    for unit, name in UNITS:
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{seconds:.0f} s"

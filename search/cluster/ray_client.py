@@ -1,0 +1,130 @@
+"""`--address ray://HEAD:10001`, Ray's client. Ray Tune would run on the cluster while the ledger
+stays here, so the whole command runs on the head instead, in an actor that lives as long as this
+process: its output is printed here, and ctrl-C is sent to it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bitfront.search.cluster.jobs import run_words, shipped_code
+from bitfront.trainables.errors import UserError, first_line
+
+SCHEME = "ray://"
+POLL_SECONDS = 0.5
+ATTEMPTS = 3
+
+
+def is_client(address: str | None) -> bool:
+    return address is not None and address.startswith(SCHEME)
+
+
+class CommandThere:
+    """An actor on the head that runs a bitfront command as its child process."""
+
+    def __init__(self, words: Sequence[str], file: tuple[str, str] | None) -> None:
+        import ray
+
+        context = ray.get_runtime_context()
+        self.folder = folder = Path(tempfile.mkdtemp(prefix="bitfront-"))
+        if file is not None:
+            (folder / file[0]).write_text(file[1], encoding="utf-8")
+        home = os.environ.get("BITFRONT_HOME") or "~/bitfront-runs"
+        given = [*words, "--address", context.gcs_address]
+        if "--home" not in words:
+            given += ["--home", home]
+        # The workers of the command get the code that was sent with this actor.
+        job = json.dumps({"runtime_env": dict(context.runtime_env)})
+        self.printed = folder / "output"
+        with self.printed.open("w") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-u", "-m", "bitfront.cli", *given],
+                cwd=folder,
+                env={**os.environ, "RAY_JOB_CONFIG_JSON_ENV_VAR": job},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def read(self, start: int) -> tuple[str, int | None]:
+        """What was printed after the first `start` characters, and the exit code once the command
+        has ended; its files are deleted then."""
+        code = self.process.poll()
+        text = self.printed.read_text(encoding="utf-8")[start:]
+        if code is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return text, code
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGTERM)  # Ray's processes block SIGINT
+
+
+def run_there(args: Namespace) -> int:
+    """Run the verb with its options on the head; return its exit code."""
+    words, path = run_words(args)
+    file = (path.name, path.read_text(encoding="utf-8")) if path is not None else None
+    for flag in ("quiet", "dry_run", "json"):
+        if getattr(args, flag, False):
+            words.append(f"--{flag.replace('_', '-')}")
+    if args.home:
+        words += ["--home", args.home]
+    import ray
+
+    code: dict[str, Any] = {"py_modules": shipped_code(), "excludes": ["**/__pycache__"]}
+    try:
+        _connect(args.address, code)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UserError(
+            f"no Ray client server answers at {args.address}: {first_line(error)}",
+            "ray start --head listens on port 10001; python and ray must be of the same version "
+            "there; or send the search away: bitfront submit --address http://HEAD:8265",
+        ) from None
+    try:
+        options = {"num_cpus": 0, "resources": {"node:__internal_head__": 0.001}}
+        actor = ray.remote(**options)(CommandThere).remote(words, file)  # type: ignore[call-overload]
+        return _follow(actor)
+    finally:
+        ray.shutdown()
+
+
+def _connect(address: str, code: dict[str, Any]) -> None:
+    """Connect, with a few attempts: Ray starts a process per client, which a busy head may fail
+    to."""
+    import ray
+
+    for attempt in range(ATTEMPTS):
+        try:
+            ray.init(address, runtime_env=code, logging_level=logging.ERROR, log_to_driver=False)
+            return
+        except ConnectionError:
+            if attempt + 1 == ATTEMPTS:
+                raise
+            time.sleep(5 * POLL_SECONDS)
+
+
+def _follow(actor: object) -> int:
+    """Print the output until the command ends, and return its exit code. A ctrl-C is passed on."""
+    import ray
+
+    shown = 0
+    while True:
+        try:
+            text, code = ray.get(actor.read.remote(shown))  # type: ignore[attr-defined]
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            shown += len(text)
+            if code is not None:
+                return int(code)
+            time.sleep(POLL_SECONDS)
+        except KeyboardInterrupt:
+            ray.get(actor.interrupt.remote())  # type: ignore[attr-defined]

@@ -1,0 +1,107 @@
+"""The searcher that Ray Tune asks for trials: it gets them from the session and reports their
+results to it. Trials that end in an error are reported by watcher.py."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ray.tune.search import Searcher
+
+from bitfront.search.cluster.connection import look
+from bitfront.search.cluster.resources import Cluster, needs
+from bitfront.search.ledger.writing import LedgerLostError
+from bitfront.search.session.interrupts import obey
+from bitfront.search.session.session import Session
+
+# Seconds between two looks at the cluster, whose nodes come and go.
+LOOK_SECONDS = 5.0
+
+
+@contextlib.contextmanager
+def ending_all_when_lost() -> Iterator[None]:
+    """Turn the loss of the ledger into a KeyboardInterrupt, which ends the search. Tune would take
+    any other exception for the trial's own and train the trial again."""
+    try:
+        yield
+    except LedgerLostError as error:
+        raise KeyboardInterrupt from error
+
+
+class Room:
+    """Decides whether there is room for another trial. One that is asked for too early would wait,
+    chosen without the results of those that end meanwhile."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._seen, self._until = look(), 0.0
+
+    def free(self, running: Iterable[float]) -> bool:
+        """Whether another trial fits. `running` has the GPUs of every running trial: one with a
+        whole GPU, where others share one, takes the place of several."""
+        taken = list(running)
+        resources, gpus = self.session.config.resources, self.session.gpus
+        if resources.concurrent is not None and len(taken) >= resources.concurrent:
+            return False
+        places = sum(max(1, round(g / gpus)) if gpus else 1 for g in taken)
+        return places < self._cluster().room(needs(resources, gpus))
+
+    def _cluster(self) -> Cluster:
+        if time.monotonic() >= self._until:
+            self._seen, self._until = look(), time.monotonic() + LOOK_SECONDS
+        return self._seen
+
+
+class LedgerSearcher(Searcher):
+    """Gives Ray the trials the session asks for and reports their results to the session."""
+
+    def __init__(self, session: Session, room: Room) -> None:
+        quality = session.config.quality
+        super().__init__(metric=quality.name, mode="max" if quality.maximize else "min")
+        self.session = session
+        self.room = room
+        self.trials: dict[str, str] = {}
+        self._gpus: dict[str, float] = {}
+        self._dry_at: int | None = None
+
+    def suggest(self, trial_id: str) -> Any:
+        if not self.room.free(self._gpus[t] for t in self.trials):
+            return None
+        obey()
+        entry = None
+        ended = self.session.ended
+        if ended != self._dry_at or self.session.ledger.interrupted():
+            with ending_all_when_lost():
+                entry = self.session.ask()
+        if entry is None:
+            # A running trial may be interrupted and return, or deserve another seed once it has
+            # ended: the session is asked again then, and the search ends when no trial runs.
+            self._dry_at = ended
+            return None if self.trials else Searcher.FINISHED
+        self.trials[trial_id] = entry.id
+        self._gpus[trial_id] = self.session.gpus
+        return self.session.trial_config(entry)
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
+        with ending_all_when_lost():
+            self.session.report(self.trials[trial_id], result)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        # Errors are reported by `Watcher.on_trial_error`, which knows the reason.
+        if not error and result is not None and trial_id in self.trials:
+            with ending_all_when_lost():
+                self.session.finish(self.trials.pop(trial_id), result)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Nothing: the Tuner pickles its searcher for a restore that is never used."""
+        return {}
+
+    def save(self, checkpoint_path: str) -> None:
+        """Do nothing: the ledger is on disk already."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Do nothing: the ledger is on disk already."""

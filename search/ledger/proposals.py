@@ -1,0 +1,178 @@
+"""Proposals for the next trial: a new point of the space, or another seed of a point that is
+finished. Nothing is written to disk here."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import optuna
+from optuna.trial import TrialState as OptunaState
+
+from bitfront.search.config.bounds import violations
+from bitfront.search.config.schema import COSTS, SearchConfig
+from bitfront.search.ledger.entry import Entry, point_of, without_plan
+from bitfront.search.ledger.states import TrialState
+from bitfront.search.samplers.problem import Problem, distribution
+from bitfront.search.samplers.registry import make_sampler
+from bitfront.search.session.repeats import next_repeat
+from bitfront.spaces.listing import every_point
+from bitfront.spaces.space import FreePlan, Space, random_value, recorded
+from bitfront.trainables.parameters import Domain
+from bitfront.trainables.task import TrialSpec
+
+SAMPLER_TRIES = 10
+RANDOM_TRIES = 300
+# A space of at most so many points is listed when the sampler proposes nothing new.
+LISTED_POINTS = 2000
+
+Proposal = tuple[Entry, optuna.Trial]
+"""A trial that nobody has started, and the same in the study that samplers see."""
+
+
+class Proposals:
+    """Asks the sampler of a search, and settles limits and duplicates before a worker is taken."""
+
+    def __init__(
+        self,
+        config: SearchConfig,
+        space: Space,
+        study: optuna.Study,
+        entries: Mapping[str, Entry],
+        reference: Sequence[float],
+        first: Sequence[dict[str, Any]],
+    ) -> None:
+        """`study` is the copy of the ledger that samplers see, `entries` are its trials by id, and
+        `first` are points to try before the sampler is asked."""
+        self.config = config
+        self.space = space
+        self.study = study
+        self.entries = entries
+        self.refused: Counter[str] = Counter()
+        """how many proposals were no trials, for the reasons `limits` and `known`"""
+        self._first = first
+        self.problem = Problem(
+            space, config.front_objectives, reference, config.limits, COSTS, self._is_new
+        )
+
+    def new_point(self) -> Proposal | None:
+        """A point that satisfies all limits and that no trial has tried; None where there is none,
+        as far as a listing of the space or many random draws can tell."""
+        number = len(self.entries)
+        rng = random.Random(f"{self.config.search.seed}/{number}")
+        for attempt in range(SAMPLER_TRIES + RANDOM_TRIES):
+            if attempt < SAMPLER_TRIES:
+                self._prepare_sampler(number, attempt, rng.randrange(2**31))
+            elif self.listed is not None:
+                left = [point for id_, point in self.listed.items() if id_ not in self.entries]
+                if not left:
+                    return None
+                self.study.enqueue_trial(rng.choice(left))
+            else:
+                self.study.enqueue_trial(self._random_point(rng))
+            trial = self.study.ask()
+            spec = self.space.walk(_drawing_from(trial), self.config.search.seed)
+            entry = self._proposed(spec, number, trial.params)
+            broken = violations(self.config, entry.costs)
+            if entry.id not in self.entries and not broken:
+                return entry, trial
+            self.refused["limits" if broken else "known"] += 1
+            # Samplers ignore failed trials: what is not in the ledger must not steer the next ask.
+            self.study.tell(trial, state=OptunaState.FAIL)
+        return None
+
+    def _prepare_sampler(self, number: int, attempt: int, seed: int) -> None:
+        """Give the study a freshly seeded sampler, which makes each ask a function of the ledger
+        alone: a resumed search asks what an undisturbed one would have asked."""
+        kind = self.config.search.sampler
+        if attempt == 0 and number < len(self._first):
+            kind = "random"  # every parameter is given
+            self.study.enqueue_trial(self._first[number])
+        self.study.sampler = make_sampler(kind, seed, self.problem)
+
+    def repeat(self, running: Counter[str], params_of: Callable[[str], Any]) -> Proposal | None:
+        """Another seed for a finished point, where that tells most about the front. `running`
+        counts the open trials per point, `params_of` are the drawn parameters of a trial by its
+        id."""
+        if not self.config.search.confirm:
+            return None
+        chosen = next_repeat(self.entries.values(), self.config.front_objectives, running)
+        if chosen is None:
+            return None
+        seeds = {e.spec.seed for e in self.entries.values() if e.point == chosen.point}
+        seed = next(s for s in itertools.count(self.config.search.seed) if s not in seeds)
+        self.study.sampler = optuna.samplers.RandomSampler()
+        self.study.enqueue_trial(params_of(chosen.id))
+        trial = self.study.ask()
+        spec = self.space.walk(_drawing_from(trial), self.config.search.seed)
+        spec = spec.model_copy(update={"seed": seed})
+        return self._proposed(spec, len(self.entries), trial.params), trial
+
+    @cached_property
+    def listed(self) -> dict[str, dict[str, Any]] | None:
+        """Every different trial of the space that satisfies the limits: its id, and a point that
+        makes it. None where the space has too many points to list them."""
+        if self.every_entry is None:
+            return None
+        found: dict[str, dict[str, Any]] = {}
+        for entry, point in self.every_entry:
+            if not violations(self.config, entry.costs):
+                found.setdefault(entry.id, point)
+        return found
+
+    @cached_property
+    def every_entry(self) -> list[tuple[Entry, dict[str, Any]]] | None:
+        """All points of a small space as trials that nobody has started; several may have one id.
+        None where the space is too large."""
+        points = every_point(self.space, LISTED_POINTS, self.config.search.seed)
+        if points is None:
+            return None
+        return [(self._proposed(spec, 0, point), point) for point, spec in points]
+
+    def _is_new(self, point: dict[str, Any]) -> bool:
+        """Whether a point satisfies the limits and no trial has tried it."""
+        spec = self.space.walk(lambda name, domain: point[name], self.config.search.seed)
+        entry = self._proposed(spec, 0, point)
+        return entry.id not in self.entries and not violations(self.config, entry.costs)
+
+    def _proposed(self, spec: TrialSpec, number: int, params: dict[str, Any]) -> Entry:
+        """The trial of a spec, not started yet."""
+        spec = spec.canonical()
+        return Entry(
+            id=spec.fingerprint(self.config.name),
+            number=number,
+            state=TrialState.RUNNING,
+            stored=spec,
+            costs=self.space.costs(spec),
+            point=point_of(spec, self.config.name),
+            drawn=without_plan(params),
+            started=time.time(),
+        )
+
+    def _random_point(self, rng: random.Random) -> dict[str, Any]:
+        """A random point, for when the sampler keeps proposing what is known or forbidden. The
+        share of each level is drawn first, so that cheap and dear plans are as likely as others."""
+        plan = self.space.plan
+        levels = plan.levels if isinstance(plan, FreePlan) else ()
+        weights = [rng.random() for _ in levels]
+
+        def draw(name: str, domain: Domain) -> Any:
+            if levels and name.startswith("plan."):
+                return rng.choices(levels, weights)[0]
+            return random_value(domain, rng)
+
+        return recorded(self.space, draw)
+
+
+def _drawing_from(trial: optuna.Trial) -> Any:
+    """A function that draws a parameter from the sampler behind an Optuna trial."""
+
+    def draw(name: str, domain: Domain) -> Any:
+        return trial._suggest(name, distribution(domain))
+
+    return draw

@@ -1,0 +1,42 @@
+"""The layers of the networks that a search has tried."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from bitfront.search.results.results import Results
+from bitfront.search.results.view import Layer
+
+if TYPE_CHECKING:
+    from bitfront.trainables.plan import PlanLayer
+    from bitfront.trainables.task import Task
+
+
+def network_key(task: Task) -> str:
+    """The name of a network with its parameters, which identifies it within a search."""
+    params = ", ".join(f"{k} {v}" for k, v in sorted(task.model.params.items()))
+    return f"{task.model.name} {params}".strip()
+
+
+def networks(results: Results) -> dict[str, Sequence[Layer]]:
+    """The layers of every network that was tried, by `network_key`: from the ledger, or from the
+    network, built again, where an old ledger does not have them."""
+    tasks = {network_key(entry.spec.task): entry.spec.task for entry in results.entries}
+    found: dict[str, Sequence[Layer]] = {}
+    for key, task in tasks.items():
+        known = results.networks.of(task)
+        layers = known if known is not None else _layers(task.model_dump_json())
+        found[key] = [Layer(layer.name, layer.block, layer.stage) for layer in layers]
+    return found
+
+
+@lru_cache(maxsize=256)
+def _layers(task: str) -> tuple[PlanLayer, ...]:
+    """The planned layers of a task, given as JSON so that they can be cached."""
+    from bitfront.trainables.cost import task_cost_table
+    from bitfront.trainables.task import Task
+
+    table = task_cost_table(Task.model_validate_json(task))
+    return tuple(table.plan_layers)

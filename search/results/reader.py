@@ -1,0 +1,184 @@
+"""Makes a `SearchView` of a ledger, for figures, report and live page. Reading a search again costs
+only what is new in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.reader import LedgerReader
+from bitfront.search.results.figure_data import budgets, figure_labels, front_points
+from bitfront.search.results.growth import Growth
+from bitfront.search.results.labels import COST_LABELS, metric_label
+from bitfront.search.results.layers import network_key, networks
+from bitfront.search.results.results import Results, ideal_point
+from bitfront.search.results.settings import settings_of
+from bitfront.search.results.stored import stored_config
+from bitfront.search.results.view import Axis, Budget, HypervolumeStep, SearchView, TrialView
+from bitfront.search.session.early_stopping import rung_epoch
+from bitfront.trainables.metrics import Metric
+
+
+class SearchReader:
+    """Reads one search again and again."""
+
+    def __init__(self, folder: SearchFolder) -> None:
+        self.folder = folder
+        self._config: tuple[int, SearchConfig, str] | None = None
+        config = self._stored_config()
+        self._ledger = LedgerReader(folder.ledger_url, config.name, config.objectives)
+        self._growth: Growth | None = None
+        self._trials: dict[int, tuple[Entry, TrialView]] = {}
+        self._view: SearchView | None = None
+
+    def read(self) -> SearchView:
+        """The search as it is now; the same view again where nothing has changed."""
+        before = self._config
+        changed = self._ledger.read() or self._stored_config() is not (before and before[1])
+        running = self._view is not None and self._view.state == "running"
+        if changed or self._view is None or running is not self.folder.running:
+            self._view = self._made()
+        return self._view
+
+    def _stored_config(self) -> SearchConfig:
+        """The configuration; parsed again only when its file has changed."""
+        file = self.folder.config_file
+        written = file.stat().st_mtime_ns if file.exists() else 0
+        if self._config is None or self._config[0] != written:
+            config = stored_config(self.folder)
+            self._config = written, config, config.dump()
+        return self._config[1]
+
+    def _made(self) -> SearchView:
+        """A view of the ledger as it was read last."""
+        assert self._config is not None
+        results = Results.from_reader(self.folder, self._config[1], self._ledger)
+        if self._growth is not None and len(results.entries) < len(self._growth.steps):
+            self._growth = None  # the search was deleted and started again
+        if self._growth is None and results.entries:
+            self._growth = Growth(results.config, results.reference)
+        steps = self._growth.followed(results.entries) if self._growth is not None else []
+        trials = [self._trial(e, results) for e in results.entries]
+        return _view(results, trials, steps, self._config[2])
+
+    def _trial(self, entry: Entry, results: Results) -> TrialView:
+        """The view of a trial; the one from before where the trial has not changed."""
+        known = self._trials.get(entry.number)
+        if known is None or known[0] is not entry:
+            known = entry, _trial_view(entry, results)
+            self._trials[entry.number] = known
+        return known[1]
+
+
+def view_of(results: Results) -> SearchView:
+    """A view of these results."""
+    trials = [_trial_view(entry, results) for entry in results.entries]
+    steps = Growth(results.config, results.reference).followed(results.entries) if trials else []
+    return _view(results, trials, steps, results.config.dump())
+
+
+def _view(
+    results: Results, trials: list[TrialView], steps: Sequence[HypervolumeStep], yaml: str
+) -> SearchView:
+    config = results.config
+    stopping = results.stopping
+    starts = [t.started for t in trials if t.started is not None]
+    ends = [t.ended for t in trials if t.ended is not None]
+    return SearchView(
+        name=config.name,
+        description=config.description,
+        dataset=config.task.dataset,
+        model=config.task.model.name,
+        state=results.state,
+        trials=trials,
+        points=front_points(results),
+        labels=figure_labels(results),
+        front=[entry.id for entry in results.front],
+        objectives=[axis_of(name, results) for name in config.objectives],
+        objective_values={e.id: e.values for e in results.points if e.values is not None},
+        quality=metric_axis(results.figure_quality),
+        cost=axis_of(results.shown_cost, results),
+        reference=results.reference,
+        ideal=ideal_point(config),
+        hypervolume=steps,
+        budgets=[Budget(*budget) for budget in budgets(results)],
+        networks=networks(results),
+        budget_of_trials=config.search.trials,
+        epochs=config.task.epochs,
+        seconds=max(ends) - min(starts) if starts and ends else 0.0,
+        rungs=config.search.early_stopping.rungs if config.search.early_stopping else (),
+        stopping=stopping.sentence() if stopping is not None else None,
+        yaml=yaml,
+        environment=results.environment,
+        commands=commands(results),
+        full_flops=results.full_flops if results.entries else None,
+    )
+
+
+def axis_of(name: str, results: Results) -> Axis:
+    """The axis of a metric or of a cost."""
+    if name in COST_LABELS:
+        return Axis(name, results.label_of(name), maximize=False, short=name)
+    return metric_axis(results.config.kind.metric(name))
+
+
+def metric_axis(metric: Metric) -> Axis:
+    """The axis of a metric."""
+    return Axis(metric.name, metric_label(metric), metric.maximize, metric.share, metric.bare)
+
+
+def commands(results: Results) -> list[tuple[str, str]]:
+    """(command, what it does): those that repeat the search and those that continue from it."""
+    name = results.config.name
+    again = [(f"bitfront resume {name}", "continue where it stopped")]
+    return [
+        (f"bitfront run search.yaml --name {name}", "the same search again, elsewhere"),
+        *(again if results.state == "interrupted" else []),
+        (f"bitfront front {name} --plot", "the front in the terminal"),
+        (f"bitfront ui {name}", "its runs in MLflow"),
+        (f"bitfront export {name} --budget 40%", "a point of the front as recipe.yaml"),
+        ("bitfront train recipe.yaml", "final training, packed checkpoint"),
+    ]
+
+
+def _trial_view(entry: Entry, results: Results) -> TrialView:
+    quality, spec = results.figure_quality.name, entry.spec
+    curve = [
+        (int(row["epoch"]), row[quality])
+        for row in entry.history
+        if "epoch" in row and quality in row
+    ]
+    at = dict(curve)
+    stopping = results.config.search.early_stopping
+    rungs = (
+        {share: rung_epoch(share, spec.task.epochs) for share in stopping.rungs} if stopping else {}
+    )
+    return TrialView(
+        id=entry.id,
+        number=entry.number,
+        state=entry.state,
+        method=spec.method,
+        plan=spec.plan,
+        network=network_key(spec.task),
+        seed=spec.seed,
+        params=entry.drawn,
+        values={**entry.costs, **entry.metrics},
+        epochs=spec.task.epochs,
+        curve=curve,
+        rungs={share: at[epoch] for share, epoch in rungs.items() if epoch in at},
+        stopped_at=entry.metrics.get("stopped_at"),
+        would_stop_at=entry.metrics.get("would_stop_at"),
+        failure=entry.failure,
+        message=entry.message,
+        started=entry.started,
+        ended=entry.ended,
+        settings=settings_of(entry),
+    )
+
+
+# --- networks -----------------------------------------------------------------------------------
+
+
+# --- hypervolume over time ----------------------------------------------------------------------

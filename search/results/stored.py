@@ -1,0 +1,74 @@
+"""The configuration that a search keeps in its folder (`search.yaml`), read back and checked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from bitfront.search.config.mistakes import first_mistake
+from bitfront.search.config.schema import (
+    COSTS,
+    SEARCH_FORMAT,
+    SearchConfig,
+)
+from bitfront.search.ledger.folder import SearchFolder, is_name, list_searches
+from bitfront.trainables.errors import UserError, quoted
+from bitfront.trainables.text_files import MOST_YAML_BYTES, check_format, load_yaml, read_text
+
+# At the start of a line it is a key of the file itself.
+FORMAT_LINE = re.compile(r"^bitfront_search:", re.MULTILINE)
+
+
+def newest_readable(root: Path) -> SearchFolder | None:
+    """The newest search whose YAML can be read, or, where none can, the newest."""
+    searches = list_searches(root)
+    for folder in reversed(searches):
+        try:
+            stored_config(folder)
+            return folder
+        except UserError:
+            continue
+    return searches[-1] if searches else None
+
+
+def stored_config(folder: SearchFolder) -> SearchConfig:
+    """The configuration in `search.yaml`; a UserError where the file is damaged."""
+    file = folder.config_file
+    text = read_text(file, MOST_YAML_BYTES, stored=True)
+    # Version 0.1 wrote no format number, and wrote the text 1e5 without quotes.
+    old = FORMAT_LINE.search(text) is None
+    data, _ = load_yaml(text, str(file), plain=old, fault="damaged: not valid YAML")
+    if not isinstance(data, dict):
+        raise UserError(f"{file}: damaged: not a mapping of keys")
+    check_format(data.get("bitfront_search"), SEARCH_FORMAT, f"{file}: the search")
+    try:
+        config = SearchConfig.model_validate(data)
+    except ValidationError as error:
+        path, problem = first_mistake(error, data)
+        reason = f"{'.'.join(map(str, path))}: {problem}"
+        raise UserError(f"{file}: damaged, or of another version: {reason}") from None
+    wrong = _unknown_name(config)
+    if wrong is not None:
+        raise UserError(f"{file}: damaged, or of another version: {wrong}")
+    return config
+
+
+def _unknown_name(config: SearchConfig) -> str | None:
+    """What is wrong with a name in the configuration; None where search, objectives, limits and
+    paper name what exists. The space is not built for this."""
+    if not is_name(config.name):
+        return f"{quoted(config.name)} is no name of a search"
+    try:
+        known = {metric.name for metric in config.kind.metrics}
+    except UserError as error:
+        return error.message
+    unknown = (set(config.objectives) - known - set(COSTS)) | (set(config.limits) - set(COSTS))
+    if unknown:
+        return f"{quoted(min(unknown))} is no metric or cost"
+    if not set(config.objectives) & known:
+        return "no metric among its objectives"
+    if config.paper is not None and config.paper.metric not in known:
+        return f"{quoted(config.paper.metric)} is no metric"
+    return None

@@ -1,0 +1,1 @@
+"""What the sampler `free-cost` computes; it is declared in the folder above."""

@@ -1,0 +1,262 @@
+"""The sampler `free-cost`: quality is modelled, the cost is exact before anything is trained.
+
+A search begins with both ends of the cost axis and a few random points. From then on each ask fits
+a Gaussian process to the trials that have ended (`model.py`) and proposes the candidate x with the
+greatest expected gain in hypervolume. With the front so far as steps (c_1, f_1), ..., (c_n, f_n) of
+growing cost c and quality f, and the reference point (c_{n+1}, f_0), that gain is
+
+    alpha(x) = sum_{i=0..n} w_i(c) sigma [z_i Phi(z_i) + phi(z_i)]
+    w_i(c)   = max(0, c_{i+1} - max(c_i, c)),   z_i = (mu - f_i) / sigma,   c_0 = -infinity
+
+where c is the exact cost of x, mu its expected quality and sigma the standard deviation of that
+(times OWN_SPREAD). The bracket is the expected improvement of Jones, Schonlau and Welch (1998,
+doi:10.1023/A:1008306431147, eq. 15); the sum is the expected hypervolume improvement of Emmerich,
+Giannakoglou and Naujoks (2006, doi:10.1109/TEVC.2005.859463) for one uncertain objective. Trials
+that still run count with their expected quality (the "Kriging believer" of Ginsbourger, Le Riche
+and Carraro, 2010, doi:10.1007/978-3-642-10701-6_6), so that parallel asks differ. Several
+objectives of a kind are weighted at random (`objectives.py`).
+
+The candidates are made in `candidates.py`; the best of them are improved by local search here."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.trial import TrialState as OptunaState
+
+from bitfront.search.samplers.problem import Problem, distribution
+from bitfront.search.samplers.surrogate.atlas import Atlas, Block, Codes, Context, Encoder, Known
+from bitfront.search.samplers.surrogate.candidates import Candidates
+from bitfront.search.samplers.surrogate.fronts import Staircase, staircase_index
+from bitfront.search.samplers.surrogate.learning_curves import Extrapolation
+from bitfront.search.samplers.surrogate.model import Floats, QualityModel, Rows
+from bitfront.search.samplers.surrogate.objectives import Objectives
+from bitfront.spaces.space import FreePlan
+from bitfront.trainables.parameters import Choice, Domain
+
+# Random points after the two ends, before the model is used.
+RANDOM_STARTS = 2
+# The model is fitted to at most so many trials: those near the front, and some of the others.
+MODEL_ROWS = 250
+# Rounds of local search, and how many candidates are improved in each.
+CLIMBS = 3
+CLIMBERS = 6
+# The factor of a candidate's standard deviation in its expected gain. The points of the front are
+# uncertain too, and mostly in the same way (the trend, the contributions of layers): the difference
+# between a candidate and the front is less uncertain than either.
+OWN_SPREAD = 0.4
+
+
+class FreeCostSampler(BaseSampler):
+    """Optuna's view of one ask. A new one is made for each; the proposal is a function of the
+    trials and the seed."""
+
+    def __init__(self, problem: Problem, seed: int) -> None:
+        self._problem = problem
+        self._rng = np.random.default_rng(seed)
+        self._independent = RandomSampler(seed=seed)
+        self._objectives = Objectives(problem, self._rng)
+        self._atlas: Atlas = problem.memory.setdefault(
+            "atlas", Atlas(problem.space, self._objectives.names)
+        )
+        self._candidates = Candidates(
+            problem.space, self._atlas, self._objectives, self._rng, random.Random(seed)
+        )
+        self._point: dict[str, Any] = {}
+
+    # What Optuna calls.
+
+    def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
+        """Chooses the point, since which parameters there are depends on it; returns their
+        distributions."""
+        chosen = self._propose(study, trial.number)
+        if chosen is None:
+            return {}
+        self._point, domains = chosen
+        return {name: distribution(domains[name]) for name in self._point}
+
+    def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, Any]:
+        """The point that was chosen."""
+        return dict(self._point)
+
+    def sample_independent(
+        self, study: Any, trial: Any, param_name: str, param_distribution: Any
+    ) -> Any:
+        """A random value, for what was not proposed."""
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    # The ask.
+
+    def _propose(self, study: Any, number: int) -> tuple[dict[str, Any], dict[str, Domain]] | None:
+        """The point for trial `number` and its domains; None where no candidate is new."""
+        trials = [t for t in study.get_trials(deepcopy=False) if t.number != number]
+        done = [t for t in trials if t.state in (OptunaState.COMPLETE, OptunaState.PRUNED)]
+        running = [t for t in trials if t.state == OptunaState.RUNNING]
+        finished = [t for t in done if t.state == OptunaState.COMPLETE]
+        begun = len(done) + len(running)
+        if begun < 2 and isinstance(self._problem.space.plan, FreePlan):
+            found = self._accepted(self._candidates.end(dear=begun == 0))
+            if found is not None:
+                return found
+        if len(finished) < 3 or begun < 2 + RANDOM_STARTS:
+            return self._accepted(self._candidates.scattered(64))
+        return self._accepted(self._ranked(done, running))
+
+    def _accepted(
+        self, candidates: Iterable[tuple[Context, Codes]]
+    ) -> tuple[dict[str, Any], dict[str, Domain]] | None:
+        """The first candidate that is new and within the limits, with its domains."""
+        for context, codes in candidates:
+            point = context.point(codes)
+            if self._problem.is_new(point):
+                domain = Choice(context.levels) if context.groups else None
+                domains = context.domains | {g: domain for g in context.groups if domain}
+                return point, domains
+        return None
+
+    # The model.
+
+    def _ranked(self, done: list[Any], running: list[Any]) -> list[tuple[Context, Codes]]:
+        """New points, the greatest expected gain in hypervolume first."""
+        quality, noise = self._qualities(done)
+        useful = np.flatnonzero(np.isfinite(quality))
+        seen = [self._atlas.known(done[i]) for i in useful]
+        kept = self._view(quality[useful], self._scalar_costs(seen))
+        seen, useful = [seen[i] for i in kept], useful[kept]
+        pending = [self._atlas.known(trial) for trial in running]
+        self._encoder = Encoder.of([k.context for k in seen + pending], self._atlas.levels)
+        model = QualityModel(self._rows(seen), quality[useful], noise[useful], self._rng)
+        if pending:
+            model.believe(self._rows(pending))
+        points = seen + pending
+        expected, _ = model.predict(self._rows(points))
+        cost = self._scalar_costs(points)
+        # A stopped trial is not on the front, whatever quality is expected of it.
+        may = np.array(
+            [done[i].state == OptunaState.COMPLETE for i in useful] + [True] * len(pending)
+        )
+        stairs = Staircase.of(expected[may], cost[may], *self._objectives.worst())
+        front = [points[i] for i in staircase_index(expected, cost)]
+        taken = {(k.context.key, k.codes.tobytes()) for k in points}
+        blocks = self._candidates.pool(partial(self._expected, model), front)
+        best: list[tuple[float, Context, Codes]] = []
+        for climb in range(CLIMBS + 1):
+            best += self._valued(model, stairs, _fresh(blocks, taken))
+            best = sorted(best, key=lambda b: -b[0])[: 4 * CLIMBERS]
+            if climb < CLIMBS:
+                tops = [(context, codes) for _, context, codes in best[:CLIMBERS]]
+                blocks = self._candidates.neighbours(tops)
+        return [(context, codes) for _, context, codes in best]
+
+    def _view(self, quality: Floats, cost: Floats) -> NDArray[np.intp]:
+        """The trials the model is fitted to: all, or those nearest to the front and a random
+        choice of the rest, so that an ask costs the same late in a search as early."""
+        if len(quality) <= MODEL_ROWS:
+            return np.arange(len(quality))
+        stairs = Staircase.of(quality, cost, *self._objectives.worst())
+        order = np.argsort(stairs.at(cost) - quality, kind="stable")
+        near = 3 * MODEL_ROWS // 4
+        rest = self._rng.choice(order[near:], MODEL_ROWS - near, replace=False)
+        return np.sort(np.concatenate([order[:near], rest]))
+
+    def _qualities(self, done: list[Any]) -> tuple[Floats, Floats]:
+        """Quality and extra noise variance of every trial. The quality of a stopped trial is
+        extrapolated from finished trials that had the same value at that epoch, with the variance
+        of the extrapolation; nan where there are too few of them."""
+        quality = np.full(len(done), np.nan)
+        noise = np.zeros(len(done))
+        names = [o.name for o in self._problem.objectives]
+        columns = [names.index(o.name) for o in self._objectives.measured]
+        for i, trial in enumerate(done):
+            if trial.state == OptunaState.COMPLETE:
+                values = np.array([trial.values[c] for c in columns])
+                quality[i] = float(self._objectives.scalar.quality @ values)
+        stopped = [i for i, t in enumerate(done) if t.state == OptunaState.PRUNED]
+        if stopped:
+            curves = [self._curve(t) for t in done]
+            whole = [c for c, q in zip(curves, quality, strict=True) if len(c) and np.isfinite(q)]
+            lines = {n: Extrapolation.of(whole, n) for n in {len(curves[i]) for i in stopped}}
+            for i in stopped:
+                line = lines[len(curves[i])]
+                if line is not None:
+                    quality[i], noise[i] = line.end(float(curves[i][-1])), line.variance
+        return quality, noise
+
+    def _curve(self, trial: Any) -> Floats:
+        """The scalar quality after every epoch; empty where a metric is missing."""
+        history = trial.user_attrs.get("result", {}).get("history", {})
+        columns = [history.get(o.name) for o in self._objectives.measured]
+        if not columns or any(c is None or None in c for c in columns):
+            return np.zeros(0)
+        return np.asarray(self._objectives.scalar.quality @ np.array(columns, dtype=float))
+
+    def _scalar_costs(self, points: Sequence[Known]) -> Floats:
+        costs = np.array([k.costs for k in points]).reshape(len(points), -1)
+        return costs @ self._objectives.scalar.cost
+
+    def _rows(self, points: Sequence[Known]) -> Rows:
+        """The points as rows of the model, in their order."""
+        where: dict[Any, list[int]] = {}
+        for i, known in enumerate(points):
+            where.setdefault(known.context.key, []).append(i)
+        parts, order = [], []
+        for indices in where.values():
+            codes = np.stack([points[i].codes for i in indices])
+            parts.append(self._rows_in(points[indices[0]].context, codes))
+            order += indices
+        return Rows.stack(parts).take(np.argsort(order))
+
+    def _rows_in(self, context: Context, codes: Codes) -> Rows:
+        """Plans of one context as rows of the model."""
+        cost = context.costs(codes) @ self._objectives.scalar.cost
+        price = context.deltas @ self._objectives.scalar.cost
+        dear = np.zeros(len(codes))
+        if context.groups:
+            low = price.min(1, keepdims=True)
+            unit = (price - low) / np.maximum(price.max(1, keepdims=True) - low, 1e-12)
+            dear = unit[np.arange(len(context.groups))[None], codes].mean(1)
+        trend = np.stack([cost, dear], axis=1)
+        return self._encoder.rows(context, codes, trend)
+
+    def _expected(self, model: QualityModel, context: Context, codes: Codes) -> Floats:
+        """The qualities that the model expects of plans in one context."""
+        return model.predict(self._rows_in(context, codes))[0]
+
+    def _valued(
+        self, model: QualityModel, stairs: Staircase, blocks: list[Block]
+    ) -> list[tuple[float, Context, Codes]]:
+        """The candidates with the greatest expected gains, with those gains."""
+        if not blocks:
+            return []
+        mean, spread = model.predict(Rows.stack([self._rows_in(*block) for block in blocks]))
+        weights = self._objectives.scalar.cost
+        cost = np.concatenate([c.costs(codes) @ weights for c, codes in blocks])
+        gain = stairs.expected_improvement(cost, mean, OWN_SPREAD * spread)
+        where = np.repeat(np.arange(len(blocks)), [len(codes) for _, codes in blocks])
+        first = np.concatenate([[0], np.cumsum([len(codes) for _, codes in blocks])])
+        found = []
+        for i in np.argsort(-gain, kind="stable")[: 4 * CLIMBERS]:
+            context, codes = blocks[where[i]]
+            found.append((float(gain[i]), context, codes[i - first[where[i]]]))
+        return found
+
+
+def _fresh(blocks: Iterable[Block], taken: set[Any]) -> list[Block]:
+    """The candidates that are not in `taken`, which they are added to."""
+    found = []
+    for context, codes in blocks:
+        new = []
+        for i, row in enumerate(codes):
+            key = (context.key, row.tobytes())
+            if key not in taken:
+                taken.add(key)
+                new.append(i)
+        if new:
+            found.append((context, codes[new]))
+    return found

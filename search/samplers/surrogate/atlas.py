@@ -1,0 +1,261 @@
+"""A space as `free-cost` sees it: contexts (all parameters but the plan) with the exact cost of
+every level in each, and points as rows of numbers. Nothing is proposed or modelled here."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bitfront.search.samplers.surrogate.model import Floats, Rows
+from bitfront.spaces.space import FreePlan, Space, middle, random_value
+from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.parameters import Choice, Domain, Int
+from bitfront.trainables.task import TrialSpec
+
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Context:
+    """All parameters of a point but its plan, with the cost of every level of every group of
+    layers. The cost of a plan is the sum over its groups: c(plan) = base + sum_g deltas[g,
+    level_g]."""
+
+    key: tuple[Any, ...]
+    params: dict[str, Any]
+    domains: dict[str, Domain]
+    groups: tuple[str, ...]
+    levels: tuple[str, ...]
+    base: Floats
+    """(costs,): the costs of the plan that has the first level everywhere"""
+    deltas: Floats
+    """(groups, levels, costs): the differences to the first level"""
+
+    def costs(self, codes: Codes) -> Floats:
+        """The costs, (plans, costs), of plans given as level indices, (plans, groups)."""
+        if not self.groups:
+            return np.repeat(self.base[None], len(codes), 0)
+        picked = self.deltas[np.arange(len(self.groups))[None], codes]
+        return np.asarray(self.base + picked.sum(1))
+
+    def point(self, codes: Codes) -> dict[str, Any]:
+        """The point with this plan, as the space draws it."""
+        plan = {g: self.levels[c] for g, c in zip(self.groups, codes, strict=True)}
+        return self.params | plan
+
+
+@dataclass(frozen=True)
+class Known:
+    """The point of a trial, with its exact costs."""
+
+    context: Context
+    codes: Codes
+    costs: Floats
+
+
+Block = tuple[Context, Codes]
+"""Plans, (n, groups), in one context."""
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Turns points into rows of numbers. Which parameters apply may depend on the method and the
+    model drawn: there are columns for all parameters of the contexts it was made from."""
+
+    groups: dict[str, int]
+    numeric: dict[str, int]
+    category: dict[str, int]
+    levels: int
+
+    @staticmethod
+    def of(contexts: Iterable[Context], levels: int) -> Encoder:
+        groups: set[str] = set()
+        domains: dict[str, Domain] = {}
+        for context in contexts:
+            groups.update(context.groups)
+            domains |= context.domains
+        named = sorted(domains)
+        category = [name for name in named if _is_category(domains[name])]
+        numeric = [name for name in named if name not in category]
+        return Encoder(_columns(sorted(groups)), _columns(numeric), _columns(category), levels)
+
+    def rows(self, context: Context, codes: Codes, trend: Floats) -> Rows:
+        """Rows of plans (n, groups) in one context. A group or category that does not apply has a
+        value of its own, a number the middle of its range."""
+        n = len(codes)
+        one_hot = np.zeros((n, len(self.groups), self.levels + 1), dtype=np.float32)
+        absent = np.ones(len(self.groups), dtype=bool)
+        for i, group in enumerate(context.groups):
+            if group in self.groups:
+                column = self.groups[group]
+                absent[column] = False
+                one_hot[np.arange(n), column, codes[:, i]] = 1.0
+        one_hot[:, absent, self.levels] = 1.0
+        numeric = np.full(len(self.numeric), 0.5)
+        category = np.full(len(self.category), -1, dtype=np.int64)
+        for name, value in context.params.items():
+            domain = context.domains[name]
+            if name in self.category and isinstance(domain, Choice):
+                category[self.category[name]] = domain.values.index(value)
+            elif name in self.numeric:
+                numeric[self.numeric[name]] = _unit(domain, value)
+        return Rows(
+            levels=one_hot.reshape(n, -1),
+            trend=trend,
+            numeric=np.repeat(numeric[None], n, 0),
+            category=np.repeat(category[None], n, 0),
+        )
+
+
+@dataclass
+class Atlas:
+    """The contexts of a space that were met so far, with their costs. Kept between asks."""
+
+    space: Space
+    costs: Sequence[str]
+    _contexts: dict[tuple[Any, ...], Context] = field(default_factory=dict)
+    _deltas: dict[tuple[Any, ...], list[tuple[Floats, Floats, Floats]]] = field(
+        default_factory=dict
+    )
+    _trials: dict[int, Known] = field(default_factory=dict)
+
+    @property
+    def levels(self) -> int:
+        return len(self.space.plan.levels) if isinstance(self.space.plan, FreePlan) else 1
+
+    def context(self, params: dict[str, Any], rng: random.Random | None = None) -> Context:
+        """The context of these parameters. Those that apply and are not given are drawn with `rng`,
+        or without it taken from the middle of their domains."""
+        chosen: dict[str, Any] = {}
+        domains: dict[str, Domain] = {}
+        groups: list[str] = []
+        free = self.space.plan if isinstance(self.space.plan, FreePlan) else None
+
+        def draw(name: str, domain: Domain) -> Any:
+            if free is not None and name.startswith("plan."):
+                groups.append(name)
+                return free.levels[0]
+            value = params.get(name)
+            if name not in params or not domain.contains(value):
+                value = middle(domain) if rng is None else random_value(domain, rng)
+            domains[name], chosen[name] = domain, value
+            return value
+
+        key = _key(params)
+        if key in self._contexts:
+            return self._contexts[key]
+        spec = self.space.walk(draw)
+        context = self._priced(spec, chosen, domains, tuple(groups))
+        return self._contexts.setdefault(context.key, context)
+
+    def _priced(
+        self,
+        spec: TrialSpec,
+        params: dict[str, Any],
+        domains: dict[str, Domain],
+        groups: tuple[str, ...],
+    ) -> Context:
+        free = self.space.plan
+        if not groups or not isinstance(free, FreePlan):
+            base = self._cost(spec)
+            return Context(_key(params), params, domains, (), (), base, np.zeros((0, 1, len(base))))
+        table = task_cost_table(spec.task)
+
+        def priced(codes: Sequence[int]) -> Floats:
+            letters = {g: free.levels[c] for g, c in zip(groups, codes, strict=True)}
+            plan = free.make(table, lambda name, domain: letters[name], spec.seed)
+            return self._cost(spec.model_copy(update={"plan": plan}))
+
+        zeros = [0] * len(groups)
+        base, other = priced(zeros), priced([len(free.levels) - 1] * len(groups))
+        # Most parameters do not change the cost: where two opposite plans cost what they cost in
+        # another context, all plans do.
+        kind = (spec.method, groups)
+        for known_base, known_other, deltas in self._deltas.get(kind, []):
+            if np.array_equal(known_base, base) and np.array_equal(known_other, other):
+                return Context(_key(params), params, domains, groups, free.levels, base, deltas)
+        deltas = np.zeros((len(groups), len(free.levels), len(base)))
+        for g in range(len(groups)):
+            for level in range(1, len(free.levels)):
+                codes = zeros.copy()
+                codes[g] = level
+                deltas[g, level] = priced(codes) - base
+        self._deltas.setdefault(kind, []).append((base, other, deltas))
+        return Context(_key(params), params, domains, groups, free.levels, base, deltas)
+
+    def _cost(self, spec: TrialSpec) -> Floats:
+        totals = self.space.costs(spec)
+        return np.array([totals[name] for name in self.costs])
+
+    def known(self, trial: Any) -> Known:
+        """The point of a trial."""
+        if trial.number not in self._trials:
+            free = isinstance(self.space.plan, FreePlan)
+            rest = {k: v for k, v in trial.params.items() if not (free and k.startswith("plan."))}
+            context = self.context(rest)
+            letters = [trial.params[group] for group in context.groups]
+            codes = np.array([context.levels.index(letter) for letter in letters], np.int64)
+            self._trials[trial.number] = Known(context, codes, context.costs(codes[None])[0])
+        return self._trials[trial.number]
+
+
+def mapped(context: Context, codes: Codes, other: Context, rng: np.random.Generator) -> Codes:
+    """The plan in another context: groups of the same name keep their level, others are drawn."""
+    if context.groups == other.groups:
+        return codes
+    known = dict(zip(context.groups, codes, strict=True))
+    levels = max(1, len(other.levels))
+    return np.array([known.get(g, rng.integers(levels)) for g in other.groups], np.int64)
+
+
+def nearby(domain: Domain, value: Any, rng: random.Random) -> Any:
+    """A random value near this one; of a category any value."""
+    if isinstance(domain, Choice):
+        if _is_category(domain):
+            return rng.choice(domain.values)
+        ranked = sorted(domain.values)
+        index = ranked.index(value) + rng.choice((-1, 1))
+        return ranked[min(max(index, 0), len(ranked) - 1)]
+    place = min(max(_unit(domain, value) + rng.gauss(0, 0.15), 0.0), 1.0)
+    low, high = float(domain.low), float(domain.high)
+    if domain.log:
+        moved = math.exp(math.log(low) + place * (math.log(high) - math.log(low)))
+    else:
+        moved = low + place * (high - low)
+    moved = min(max(moved, low), high)
+    if isinstance(domain, Int):
+        steps = round((moved - domain.low) / domain.step)
+        return min(domain.low + steps * domain.step, domain.high)
+    return moved
+
+
+def _columns(names: Iterable[str]) -> dict[str, int]:
+    return {name: column for column, name in enumerate(names)}
+
+
+def _key(params: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(sorted(params.items()))
+
+
+def _is_category(domain: Domain) -> bool:
+    """Whether values have no order. Three or more numbers have one."""
+    if not isinstance(domain, Choice):
+        return False
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in domain.values)
+    return not numbers or len(domain.values) < 3
+
+
+def _unit(domain: Domain, value: Any) -> float:
+    """A value's place in its domain, from 0 to 1."""
+    if isinstance(domain, Choice):
+        return sorted(domain.values).index(value) / max(1, len(domain.values) - 1)
+    low, high = float(domain.low), float(domain.high)
+    if domain.log:
+        low, high, value = math.log(low), math.log(high), math.log(value)
+    return (float(value) - low) / (high - low) if high > low else 0.5

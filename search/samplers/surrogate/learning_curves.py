@@ -1,0 +1,49 @@
+"""What a stopped trial would have come to, guessed from the learning curves of finished ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bitfront.search.samplers.surrogate.model import Floats
+
+
+@dataclass(frozen=True)
+class Extrapolation:
+    """The final quality as a linear function of the quality after some epochs, fitted to finished
+    trials:
+
+        end(v) = mean(ends) + b (v - mean(then)),   b = (n b_ls + 4) / (n + 4)
+
+    with the slope b_ls of least squares over n trials. Four pseudo-trials with slope 1 (differences
+    stay as they are) keep a line through few points from being steep by chance."""
+
+    then: float
+    """mean quality after that many epochs"""
+    ends: float
+    """mean final quality"""
+    slope: float
+    variance: float
+    """of the residuals"""
+
+    @staticmethod
+    def of(curves: Sequence[Floats], epochs: int) -> Extrapolation | None:
+        """Fitted to the curves that go on after that many epochs; None where they are fewer than
+        4."""
+        pairs = [(c[epochs - 1], c[-1]) for c in curves if len(c) > epochs] if epochs else []
+        if len(pairs) < 4:
+            return None
+        then, ends = np.array(pairs).T
+        spread = float(then.var())
+        slope = float(np.cov(then, ends, bias=True)[0, 1]) / spread if spread > 1e-12 else 0.0
+        slope = (len(pairs) * slope + 4.0) / (len(pairs) + 4)
+        residual = ends - ends.mean() - slope * (then - then.mean())
+        return Extrapolation(
+            float(then.mean()), float(ends.mean()), slope, float(residual.var()) + 1e-8
+        )
+
+    def end(self, value: float) -> float:
+        """The expected final quality of a trial that was stopped at `value`."""
+        return self.ends + self.slope * (value - self.then)

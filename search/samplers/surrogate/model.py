@@ -1,0 +1,265 @@
+"""The Gaussian process of `free-cost` over plans and hyperparameters. It models the quality of a
+point only, since the cost is known exactly. Arrays in, arrays out; what a point may add to a front
+is in `fronts.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+Floats = NDArray[np.float64]
+
+# The kernel's parameters are fitted to no more rows than this: they are few.
+FIT_ROWS = 120
+SWEEPS = 3
+JITTER = 1e-6
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Points as the model sees them, one per row."""
+
+    levels: NDArray[np.float32]
+    """(n, groups x levels) one-hot: the level of every group of the plan"""
+    trend: Floats
+    """(n, 2) in [0, 1]: the cost of the point, and the mean over its groups of the rank of its
+    level between the cheapest (0) and the dearest (1)"""
+    numeric: Floats
+    """(n, numeric parameters) in [0, 1]"""
+    category: NDArray[np.int64]
+    """(n, categorical parameters)"""
+
+    def __len__(self) -> int:
+        return len(self.trend)
+
+    def take(self, index: NDArray[np.intp] | slice) -> Rows:
+        return Rows(
+            self.levels[index], self.trend[index], self.numeric[index], self.category[index]
+        )
+
+    @staticmethod
+    def stack(parts: list[Rows]) -> Rows:
+        return Rows(
+            np.concatenate([p.levels for p in parts]),
+            np.concatenate([p.trend for p in parts]),
+            np.concatenate([p.numeric for p in parts]),
+            np.concatenate([p.category for p in parts]),
+        )
+
+
+@dataclass(frozen=True)
+class _Relations:
+    """What the kernel needs of every pair of points, apart from its parameters."""
+
+    trend: Floats
+    """2 t . t'"""
+    differing: Floats
+    """h: how many groups of the plan differ"""
+    distance: list[Floats]
+    """(u_i - u'_i)^2, an array per numeric parameter"""
+    mismatches: Floats
+    """m: how many categorical parameters differ"""
+
+
+@dataclass
+class _Scales:
+    """The logarithms of the kernel's parameters, each with a normal prior."""
+
+    names: list[str]
+    values: Floats
+    centre: Floats
+    spread: Floats
+
+    @staticmethod
+    def start(groups: int, numeric: int, categories: int) -> _Scales:
+        # name: (prior median, prior spread of the logarithm)
+        priors = {
+            "trend": (1.0, 1.5),
+            "layers": (1.0, 1.5),
+            "joint": (0.3, 1.5),
+            "reach": (max(groups, 4) / 4, 1.0),
+            "noise": (0.003, 2.0),
+        }
+        if numeric + categories:
+            priors["settings"] = (0.3, 1.5)
+        for i in range(numeric):
+            priors[f"length {i}"] = (0.5, 0.8)
+        if categories:
+            priors["mismatch"] = (0.7, 1.0)
+        centre = np.log([median for median, _ in priors.values()])
+        spread = np.array([spread for _, spread in priors.values()])
+        return _Scales(list(priors), centre.copy(), centre, spread)
+
+    def __getitem__(self, name: str) -> float:
+        return float(np.exp(self.values[self.names.index(name)]))
+
+    def moved(self, index: int, step: float) -> _Scales:
+        values = self.values.copy()
+        values[index] += step
+        return _Scales(self.names, values, self.centre, self.spread)
+
+    @property
+    def log_prior(self) -> float:
+        return float(-0.5 * np.sum(((self.values - self.centre) / self.spread) ** 2))
+
+
+class QualityModel:
+    """quality = constant + trend along the cost + a term per layer + a joint term + noise.
+
+    The quality, standardized, is a Gaussian process with the covariance
+
+        k(x, x') = 1 + 2 a_t t.t' + 4 a_l (1 - 1/L - h/G) + a_j exp(-h/r - s) + a_s exp(-s)
+        s(x, x') = sum_i (u_i - u'_i)^2 / (2 l_i^2) + q m
+
+    of two points x and x', where t is their place on the cost axis (`Rows.trend`), h the number of
+    the G groups of the plan in which they have different levels, L the number of levels of a group
+    in a row, u_i their numeric parameters and m the number of categorical parameters in which they
+    differ. The five terms: a constant; a linear trend; what each level of each layer contributes on
+    its own, centred over the levels (an additive kernel: Duvenaud, Nickisch and Rasmussen, 2011,
+    arXiv:1112.4394); all parameters jointly, decaying with the Hamming distance of the plans (the
+    overlap of categories: Ru et al., 2020, arXiv:1906.08878); and the hyperparameters alone. In
+    `_Scales`: a_t "trend", a_l "layers", a_j "joint", a_s "settings", r "reach", l_i "length i",
+    q "mismatch", and "noise" for the variance of a finished trial.
+
+    With y the observations, K their covariance and N the diagonal of their noise variances, mean
+    and variance at x are (Rasmussen and Williams, 2006, eq. 2.25 and 2.26)
+
+        mu(x) = k_x^T (K + N)^-1 y,    sigma^2(x) = k(x, x) - k_x^T (K + N)^-1 k_x
+
+    and the parameters maximize the logarithm of their posterior, the marginal likelihood (eq. 2.30)
+    with log-normal priors."""
+
+    def __init__(
+        self, rows: Rows, quality: Floats, extra_noise: Floats, rng: np.random.Generator
+    ) -> None:
+        """`extra_noise` is the variance of a row beyond that of a finished trial."""
+        self._groups = round(float(rows.levels[0].sum()))
+        self._levels = rows.levels.shape[1] // max(1, self._groups)
+        self._shift = float(quality.mean())
+        self._scale = float(quality.std()) or 1.0
+        self._rows = rows
+        self._y = (quality - self._shift) / self._scale
+        self._extra = extra_noise / self._scale**2
+        self._scales = self._fit(rng)
+        self._condition()
+
+    @property
+    def noise_sd(self) -> float:
+        """Standard deviation of a finished trial around its expectation: the effect of the seed."""
+        return float(np.sqrt(self._scales["noise"])) * self._scale
+
+    def predict(self, rows: Rows) -> tuple[Floats, Floats]:
+        """mu and sigma of the quality without noise."""
+        cross = self._kernel(self._relations(rows, self._rows), self._scales)
+        mean = cross @ self._weights
+        solved = solve_triangular(self._factor, cross.T, lower=True, check_finite=False)
+        own = self._own_variance(rows)
+        spread = np.sqrt(np.maximum(own - np.einsum("ij,ij->j", solved, solved), 1e-12))
+        return mean * self._scale + self._shift, spread * self._scale
+
+    def believe(self, rows: Rows) -> None:
+        """Add points that are being trained as if their expectation were their result, so that the
+        next proposal differs from them."""
+        mean, _ = self.predict(rows)
+        self._rows = Rows.stack([self._rows, rows])
+        self._y = np.append(self._y, (mean - self._shift) / self._scale)
+        self._extra = np.append(self._extra, np.zeros(len(rows)))
+        self._condition()
+
+    def _condition(self) -> None:
+        """Factor K + N and solve for (K + N)^-1 y."""
+        kernel = self._kernel(self._relations(self._rows, self._rows), self._scales)
+        self._factor = _cholesky(kernel, self._scales["noise"] + self._extra)
+        half = solve_triangular(self._factor, self._y, lower=True, check_finite=False)
+        self._weights = solve_triangular(self._factor.T, half, check_finite=False)
+
+    def _relations(self, a: Rows, b: Rows) -> _Relations:
+        same = (a.levels @ b.levels.T).astype(np.float64)
+        mismatches = np.zeros(same.shape)
+        for i in range(a.category.shape[1]):
+            mismatches += a.category[:, i, None] != b.category[None, :, i]
+        return _Relations(
+            trend=2 * (a.trend @ b.trend.T),
+            differing=self._groups - same,
+            distance=[
+                (a.numeric[:, i, None] - b.numeric[None, :, i]) ** 2
+                for i in range(a.numeric.shape[1])
+            ],
+            mismatches=mismatches,
+        )
+
+    def _kernel(self, relations: _Relations, scales: _Scales) -> Floats:
+        """k of every pair."""
+        joint = -relations.differing / scales["reach"]
+        settings: Floats | None = None
+        if "settings" in scales.names:
+            settings = np.zeros(joint.shape)
+            for i, distance in enumerate(relations.distance):
+                settings -= distance / (2 * scales[f"length {i}"] ** 2)
+            if "mismatch" in scales.names:
+                settings -= scales["mismatch"] * relations.mismatches
+            joint = joint + settings
+        kernel = 1.0 + scales["trend"] * relations.trend
+        if self._groups:
+            share = relations.differing / self._groups
+            kernel += 4 * scales["layers"] * (1 - 1 / self._levels - share)
+        kernel += scales["joint"] * np.exp(joint)
+        if settings is not None:
+            kernel += scales["settings"] * np.exp(settings)
+        return kernel
+
+    def _own_variance(self, rows: Rows) -> Floats:
+        """k(x, x) of every row."""
+        own = 1.0 + self._scales["joint"] + 2 * self._scales["trend"] * (rows.trend**2).sum(1)
+        if self._groups:
+            own += 4 * self._scales["layers"] * (1 - 1 / self._levels)
+        if "settings" in self._scales.names:
+            own += self._scales["settings"]
+        return np.asarray(own)
+
+    def _fit(self, rng: np.random.Generator) -> _Scales:
+        """The parameters by coordinate search: they are few, and a likelihood takes a
+        millisecond."""
+        rows, y, extra = self._rows, self._y, self._extra
+        if len(y) > FIT_ROWS:
+            chosen = np.sort(rng.choice(len(y), FIT_ROWS, replace=False))
+            rows, y, extra = rows.take(chosen), y[chosen], extra[chosen]
+        relations = self._relations(rows, rows)
+        scales = _Scales.start(self._groups, rows.numeric.shape[1], rows.category.shape[1])
+        best = self._likelihood(relations, y, extra, scales)
+        for sweep in range(SWEEPS):
+            for index in range(len(scales.names)):
+                step = 0.8 * float(scales.spread[index]) * 0.6**sweep
+                for signed in (step, -step):
+                    moved = scales.moved(index, signed)
+                    value = self._likelihood(relations, y, extra, moved)
+                    if value > best:
+                        scales, best = moved, value
+                        break
+        return scales
+
+    def _likelihood(
+        self, relations: _Relations, y: Floats, extra: Floats, scales: _Scales
+    ) -> float:
+        """The logarithm of the posterior of the parameters, but for a constant."""
+        factor = _cholesky(self._kernel(relations, scales), scales["noise"] + extra)
+        half = solve_triangular(factor, y, lower=True, check_finite=False)
+        return float(-0.5 * half @ half - np.log(np.diag(factor)).sum()) + scales.log_prior
+
+
+def _cholesky(kernel: Floats, noise: Floats | float) -> Floats:
+    """The Cholesky factor of kernel plus noise; where rounding makes that indefinite, of a little
+    more noise."""
+    diagonal = np.diag_indices_from(kernel)
+    size = float(np.abs(kernel[diagonal]).mean())
+    for more in (JITTER, 1e-4 * size, 1e-2 * size):
+        matrix = kernel.copy()
+        matrix[diagonal] += noise + more
+        try:
+            return np.asarray(np.linalg.cholesky(matrix))
+        except np.linalg.LinAlgError:
+            continue
+    raise ValueError("the kernel is not positive definite")

@@ -1,0 +1,15 @@
+"""Costs: counts of a planned network that are known before any training, a family per file. A new
+file in this folder is found by itself: configuration, figures and listings look costs up here. The
+table that applies them to a network is in `cost`."""
+
+from bitfront.trainables.costs.base import (
+    COSTS,
+    Cost,
+    LayerTrace,
+    PlannedLayer,
+    cost_labels,
+    cost_names,
+    summed,
+)
+
+__all__ = ["COSTS", "Cost", "LayerTrace", "PlannedLayer", "cost_labels", "cost_names", "summed"]

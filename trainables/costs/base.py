@@ -1,0 +1,95 @@
+"""What a cost declares: its name, its label, and the function that counts it per layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bitfront.trainables.plan import BY_LETTER, Level
+from bitfront.trainables.registry import Registry
+
+if TYPE_CHECKING:
+    from bitfront.trainables.cost import CostTable
+
+
+@dataclass(frozen=True)
+class LayerTrace:
+    """A convolution or linear layer of a network, or a product of two activations, as one forward
+    pass of one example used it: n MACs, e output elements."""
+
+    name: str
+    kind: str
+    macs: int
+    elements: int
+    weights: int
+    channels: int
+    inputs: int
+    planned: bool
+
+
+@dataclass(frozen=True)
+class PlannedLayer:
+    """A traced layer at a level of a plan. `scale`: how many scales a binary layer keeps; `shifts`:
+    whether layers with binary inputs keep one number per input channel; `kept`: the weights that
+    pruning leaves, None where the layer is not pruned."""
+
+    layer: LayerTrace
+    letter: str
+    scale: str = "none"
+    shifts: bool = False
+    kept: int | None = None
+
+    @property
+    def level(self) -> Level:
+        return BY_LETTER[self.letter]
+
+    @property
+    def weights(self) -> int:
+        """The weights that are left."""
+        return self.layer.weights if self.kept is None else self.kept
+
+    @property
+    def macs(self) -> float:
+        """n: a pruned layer does the share of its MACs that it keeps of its weights."""
+        if self.kept is None:
+            return self.layer.macs
+        return self.layer.macs * self.kept / self.layer.weights
+
+
+@dataclass(frozen=True)
+class Cost:
+    """A cost of a planned network: the sum of `of_layer` over its layers, plus `of_rest`, what it
+    has besides. A cost without `of_layer` is the same for every plan. `percent_of` makes it a
+    percentage: of the named cost, in a full-precision network that whoever compares points out."""
+
+    name: str
+    label: str
+    doc: str
+    of_layer: Callable[[PlannedLayer], float] | None = None
+    of_rest: Callable[[CostTable], float] | None = None
+    percent_of: str | None = None
+    place: int = 100
+    """where it stands in listings: the lowest first"""
+
+
+COSTS: Registry[Cost] = Registry("cost", package=__package__)
+
+
+def _in_place() -> list[Cost]:
+    return sorted((cost for _, cost in COSTS.items()), key=lambda cost: (cost.place, cost.name))
+
+
+def cost_names() -> tuple[str, ...]:
+    """All costs, in the order of listings."""
+    return tuple(cost.name for cost in _in_place())
+
+
+def cost_labels() -> dict[str, str]:
+    """What an axis of a figure says, by cost."""
+    return {cost.name: cost.label for cost in _in_place()}
+
+
+def summed() -> list[Cost]:
+    """The costs that are sums over layers, in the order of listings."""
+    return [cost for cost in _in_place() if cost.of_layer is not None]

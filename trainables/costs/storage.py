@@ -1,0 +1,32 @@
+"""Bytes of the packed checkpoint's tensors: 1 bit per binary weight, 4 bytes per scale and per
+number in full precision; of a pruned layer its mask (one bit per weight, or one index per kept
+weight where that is less) and the kept weights (docs/methods.md 5.11)."""
+
+from __future__ import annotations
+
+from bitfront.trainables.costs.base import COSTS, Cost, PlannedLayer
+from bitfront.trainables.layers.pruning import mask_bytes
+
+
+def stored_bytes(planned: PlannedLayer) -> int:
+    layer, level = planned.layer, planned.level
+    if level.weight_bits == 1:
+        floats = {"none": 0, "layer": 1}.get(planned.scale, layer.channels)
+        if planned.shifts and level.input_bits == 1:
+            floats += layer.inputs
+        size = (planned.weights + 7) // 8 + 4 * floats
+    else:
+        size = 4 * planned.weights
+    return size if planned.kept is None else size + mask_bytes(layer.weights, planned.kept)
+
+
+COSTS.register(
+    Cost(
+        "bytes",
+        label="bytes of the packed checkpoint",
+        doc="what the packed checkpoint's tensors take",
+        of_layer=stored_bytes,
+        of_rest=lambda table: table.other_bytes,
+        place=30,
+    )
+)

@@ -1,0 +1,14 @@
+from .base import clip_ as clip_
+from .bayesbinn import EDGE as EDGE
+from .bayesbinn import JITTER as JITTER
+from .bayesbinn import BayesBiNN as BayesBiNN
+from .bayesbinn import logistic_noise as logistic_noise
+from .bayesbinn import relaxed_scale as relaxed_scale
+from .bayesbinn import relaxed_weight as relaxed_weight
+from .bnew import BNEW as BNEW
+from .bnew import ClippedAdam as ClippedAdam
+from .bnew import Regulariser as Regulariser
+from .bnew import corner_step_ as corner_step_
+from .bop import Bop as Bop
+from .mirror import MirrorDescent as MirrorDescent
+from .mirror import mirror_step as mirror_step

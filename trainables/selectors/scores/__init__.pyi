@@ -1,0 +1,5 @@
+from .curvature import hawq_scores as hawq_scores
+from .curvature import second_moment_scores as second_moment_scores
+from .relaxation import full_precision_preference as full_precision_preference
+from .scoring import Scoring as Scoring
+from .scoring import run as run

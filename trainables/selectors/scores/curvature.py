@@ -1,0 +1,107 @@
+"""How much binary weights raise the loss, from its curvature at a full-precision network: the
+scores of HAWQ-V2 (Dong et al., NeurIPS 2020) and of loss-aware bit allocation (docs/methods.md
+4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from bitfront.trainables.data import in_order
+from bitfront.trainables.layers.quantizers import sign
+from bitfront.trainables.layers.weights import mean_magnitude
+from bitfront.trainables.progress import report
+from bitfront.trainables.selectors.scores.scoring import MeanLoss, Scoring
+
+# Second derivatives keep the graph of the first ones in memory, so that batches are small.
+HESSIAN_BATCH = 128
+
+
+def planned_weights(model: nn.Module, scoring: Scoring) -> list[Tensor]:
+    modules = dict(model.named_modules())
+    return [modules[layer.name].weight for layer in scoring.table.plan_layers]
+
+
+@torch.no_grad()
+def binary_error(w: Tensor) -> Tensor:
+    """Q(w) - w with Q(w) = mean |w| sign(w), the mean taken per output channel."""
+    scale = mean_magnitude(w, "channel")
+    assert scale is not None
+    return scale * sign(w) - w
+
+
+def hutchinson_traces(
+    model: nn.Module,
+    weights: Sequence[Tensor],
+    batches: Sequence[tuple[Any, Tensor]],
+    probes: int,
+    seed: int,
+    loss_of: MeanLoss = cross_entropy,
+) -> list[float]:
+    """tr(H_l) of the mean loss for the block of every weight, by Hutchinson: E[v^T H v] over random
+    signs v, drawn for all blocks at once, since terms between blocks have mean 0."""
+    generator = torch.Generator().manual_seed(seed)
+    examples = sum(len(y) for _, y in batches)
+    signs = [
+        [torch.randint(2, w.shape, generator=generator).to(w).mul_(2).sub_(1) for w in weights]
+        for _ in range(probes)
+    ]
+    traces = [0.0] * len(weights)
+    for place, (x, y) in enumerate(batches, 1):
+        report(f"curvature, batch {place} of {len(batches)}")
+        loss = loss_of(model(x), y) * len(y) / examples
+        gradients = torch.autograd.grad(loss, weights, create_graph=True)
+        for probe, vs in enumerate(signs):
+            products = torch.autograd.grad(gradients, weights, vs, retain_graph=probe + 1 < probes)
+            for i, (v, product) in enumerate(zip(vs, products, strict=True)):
+                traces[i] += float((v * product).sum()) / probes
+    return traces
+
+
+def hawq_scores(scoring: Scoring, probes: int, examples: int) -> list[float]:
+    """Omega_l = tr(H_l) / n_l ||Q(w_l) - w_l||_2^2 (HAWQ-V2; docs/methods.md 4.5)."""
+    model = scoring.full_precision()
+    weights = planned_weights(model, scoring)
+    images = scoring.examples(examples)
+    batches = list(in_order(images, HESSIAN_BATCH))
+    scoring.scored_examples += probes * len(images)
+    traces = hutchinson_traces(model, weights, batches, probes, scoring.spec.seed, scoring.loss)
+    return [
+        trace / w.numel() * float(binary_error(w.detach()).square().sum())
+        for trace, w in zip(traces, weights, strict=True)
+    ]
+
+
+def second_moments(
+    model: nn.Module,
+    weights: Sequence[Tensor],
+    batches: Iterable[tuple[Any, Tensor]],
+    loss_of: MeanLoss = cross_entropy,
+) -> list[Tensor]:
+    """The mean square of the gradients of batches, which Adam estimates as its second moment."""
+    totals = [torch.zeros_like(w) for w in weights]
+    count = 0
+    for x, y in batches:
+        gradients = torch.autograd.grad(loss_of(model(x), y), weights)
+        for total, gradient in zip(totals, gradients, strict=True):
+            total += gradient.square()
+        count += 1
+    return [total / max(1, count) for total in totals]
+
+
+def second_moment_scores(scoring: Scoring, examples: int) -> list[float]:
+    """0.5 sum_i h_i (Q(w)_i - w_i)^2 per layer, h the second moment (docs/methods.md 4.5)."""
+    model = scoring.full_precision()
+    weights = planned_weights(model, scoring)
+    images = scoring.examples(examples)
+    scoring.scored_examples += len(images)
+    batches = in_order(images, scoring.spec.task.batch_size)
+    moments = second_moments(model, weights, batches, scoring.loss)
+    return [
+        0.5 * float((h * binary_error(w.detach()).square()).sum())
+        for h, w in zip(moments, weights, strict=True)
+    ]

@@ -1,0 +1,288 @@
+"""The parts of a task as plain validated data: model, optimizer, learning rate, loss, teacher,
+pretraining, attacks. `task.Task` puts them together; nothing here knows torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from bitfront.trainables.attacks import EVALUATION_ATTACKS, TRAINING_ATTACKS
+from bitfront.trainables.errors import quoted
+from bitfront.trainables.numbers import refuse_truths
+from bitfront.trainables.text_files import LARGEST_INTEGER
+
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+Augmentation = Literal["default", "none", "crop-flip", "affine-flip", "resized-crop-flip"]
+
+
+class Strict(BaseModel):
+    """A pydantic model in which unknown keys are errors."""
+
+    # The validators are built at first use: a command needs few of them.
+    model_config = ConfigDict(
+        extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _true_is_no_number(cls, data: Any) -> Any:
+        refuse_truths(cls, data)
+        return data
+
+    @model_validator(mode="after")
+    def _integers_fit_64_bits(self) -> Self:
+        """Refuse larger integers, also where the digits stand in quotes: they could not be read
+        back."""
+        for name in self.model_fields_set:
+            value = getattr(self, name)
+            if type(value) is int and abs(value) > LARGEST_INTEGER:
+                raise ValueError(f"{name}: {quoted(str(value))} is too large a number")
+        return self
+
+
+class ModelSpec(BaseModel):
+    """A model by name and its parameters (`bitfront models` lists both)."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str
+    """one of `bitfront models`; its parameters are further keys here"""
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class OptimizerSpec(Strict):
+    """The optimizer of the latent weights and of everything that stays in full precision."""
+
+    name: Literal["adam", "adamw", "sgd"] = "adam"
+    """of latent weights and everything in full precision"""
+    lr: Annotated[float, Field(gt=0)] = 3e-3
+    """learning rate at its highest"""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    """on all parameters, latents included"""
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """of sgd"""
+    nesterov: bool = False
+    """of sgd: the momentum of Nesterov"""
+
+
+class LearningRateSpec(Strict):
+    """How the learning rate changes, in fractions of training."""
+
+    shape: Literal["constant", "linear", "cosine", "exponential", "steps"] = "cosine"
+    """how the learning rate falls; `schedule: cosine` is short for this key"""
+    warmup: Fraction = 0.0
+    """fraction of training over which it rises first"""
+    end_factor: Annotated[float, Field(ge=0)] = 0.0
+    """the last learning rate as a share of lr (linear, cosine; exponential needs one above 0)"""
+    at: list[Fraction] = Field(default_factory=lambda: [0.5, 0.75])
+    """fractions of training at which steps come"""
+    factor: Annotated[float, Field(gt=0)] = 0.1
+    """what each step multiplies with"""
+
+    @model_validator(mode="after")
+    def _exponential_decay_has_an_end(self) -> Self:
+        if self.shape == "exponential" and self.end_factor == 0:
+            raise ValueError("an exponential schedule needs an end_factor above 0")
+        return self
+
+
+Weight = Annotated[float, Field(ge=0)]
+
+
+# The teacher that pretraining gives; version 0.1 called it a stage.
+PRETRAINING, _STAGE = "pretraining", "stage"
+
+
+def _without_old_word(teacher: Any) -> Any:
+    return PRETRAINING if teacher == _STAGE else teacher
+
+
+def old_word(teacher: str) -> str:
+    """The teacher as version 0.1 wrote it, which is what ids of trials are made of."""
+    return _STAGE if teacher == PRETRAINING else teacher
+
+
+class DistillSpec(Strict):
+    """Learning from a teacher in full precision (docs/methods.md 1.11, protocol 4, and 3.4)."""
+
+    kind: Literal["none", "logits", "bibert"] = "none"
+    """logits: the teacher's soft targets; bibert: also Q, K, V similarities and hidden states of
+    a transformer, and labels; `distill: bibert` is short for this key"""
+    teacher: Annotated[str, BeforeValidator(_without_old_word)] = PRETRAINING
+    """pretraining: the full-precision network `pretrain` gives; else a file: a packed checkpoint, a
+    state dict of the same model, or a recipe, which is trained once and kept; or the name of a
+    ready-made recipe: wideresnet22-cifar10, wideresnet22-cifar100"""
+    sha256: str | None = None
+    """of the teacher's file; filled in when it is not given, so that another file is noticed"""
+    temperature: Annotated[float, Field(gt=0)] = 1.0
+    """of the soft targets"""
+    soft: Weight = 1.0
+    """weight of the teacher's soft targets"""
+    hard: Weight | None = None
+    """weight of the labels' cross-entropy; 0 for logits and 0.5 for bibert when not given"""
+    similarity: Weight = 1.0
+    """weight of the Q, K, V similarities of every attention (bibert)"""
+    hidden: Weight = 1.0
+    """weight of the hidden states: what enters the first block and leaves each (bibert)"""
+
+    @property
+    def hard_weight(self) -> float:
+        if self.hard is not None:
+            return self.hard
+        return 0.5 if self.kind == "bibert" else 0.0
+
+    @property
+    def teacher_file(self) -> str | None:
+        """The file of the teacher; None: the network that pretraining gives."""
+        return None if self.teacher == PRETRAINING else self.teacher
+
+
+class CrossEntropySpec(Strict):
+    """Cross-entropy with the labels."""
+
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """share of the target spread over all classes"""
+
+
+class LossSpec(CrossEntropySpec):
+    """Cross-entropy and its options."""
+
+    distill: DistillSpec = Field(default_factory=DistillSpec)
+    """learning from a teacher; no teacher when not given"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_stand_for_specs(cls, data: Any) -> Any:
+        return expanded(data, (("distill", "kind"),))
+
+
+# What pretraining takes from the task as it is written, unless it has its own.
+PRETRAINING_KEYS = ("batch_size", "optimizer", "schedule", "loss", "augmentation", "precision")
+
+
+class PretrainSpec(Strict):
+    """What a trial's training starts from: nothing (end-to-end), a full-precision network trained
+    first, a checkpoint, or a checkpoint trained further in full precision."""
+
+    epochs: Annotated[int, Field(ge=0)] = 0
+    """of full-precision training before the trial; done once, shared by all trials; 0: none"""
+    checkpoint: str | None = None
+    """weights to start from: a state dict (torch, safetensors) or `runs:/RUN/FILE` of MLflow"""
+    sha256: str | None = None
+    """of the checkpoint; filled in when it is not given, so that another file is noticed"""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """of pretraining, whatever the seed of the trial"""
+    binary_epochs: Annotated[int, Field(ge=0)] = 0
+    """of binary training between pretraining and the trial, with its method and plan but no
+    teacher (docs/methods.md 1.11, protocol 3); trials that share those share it"""
+    binary_dataset: str | None = None
+    """of the binary epochs, images of the same shape; the task's when not given"""
+    batch_size: Annotated[int, Field(ge=2)] | None = None
+    """of pretraining; this and the keys below: the task's as it is written, when not given"""
+    optimizer: OptimizerSpec | None = None
+    """of pretraining"""
+    schedule: LearningRateSpec | None = None
+    """of pretraining"""
+    loss: CrossEntropySpec | None = None
+    """of pretraining, which has no teacher"""
+    augmentation: Augmentation | None = None
+    """of pretraining"""
+    precision: Literal["fp32", "bf16"] | None = None
+    """of pretraining"""
+
+    @property
+    def active(self) -> bool:
+        return self.epochs > 0 or self.binary_epochs > 0 or self.checkpoint is not None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_stand_for_specs(cls, data: Any) -> Any:
+        return expanded(data, (("optimizer", "name"), ("schedule", "shape")))
+
+
+def _as_pixels(value: Any) -> Any:
+    """The number that `8/255` stands for; anything else as it is."""
+    if isinstance(value, str) and value.count("/") == 1:
+        above, _, below = value.partition("/")
+        try:
+            return float(above) / float(below)
+        except (ValueError, ZeroDivisionError):
+            return value
+    return value
+
+
+# A change of pixels in [0, 1].
+Pixels = Annotated[float, BeforeValidator(_as_pixels), Field(gt=0, le=1)]
+
+
+if TYPE_CHECKING:
+    TrainingAttack = str
+    Evaluation = str
+else:
+    TrainingAttack = Literal["none", *TRAINING_ATTACKS]
+    Evaluation = Literal[*EVALUATION_ATTACKS]
+
+
+NO_EPS = "eps is missing: how far a pixel in [0, 1] may be changed, for example 8/255"
+
+
+class AttackSpec(Strict):
+    """Attacks on the images (l_inf): those training is made robust against, and those robust
+    accuracy is measured under (docs/methods.md 5.5, 5.12)."""
+
+    eps: Pixels | None = None
+    """how far every pixel, in [0, 1], may be changed: 0.03 or 8/255; has no default"""
+    train: TrainingAttack = "none"
+    """none: clean training; pgd: on the worst images PGD finds; fgsm-atta: one step from the
+    perturbation of the visit before; trades: clean loss and agreement with the attacked image"""
+    steps: Annotated[int, Field(ge=1)] = 10
+    """of pgd and trades"""
+    step: Pixels | None = None
+    """of one step, in pixels; eps/4 when not given, eps/2 for fgsm-atta"""
+    iterate: Literal["last", "worst"] = "last"
+    """which image of pgd is trained on: the last one, or the one of greatest loss among those
+    whose loss was computed"""
+    norms: Literal["train", "eval"] = "train"
+    """batch norms while pgd and fgsm-atta look for the image: statistics of the batch, which are
+    kept too, or the running ones; trades always uses the running ones"""
+    beta: Annotated[float, Field(ge=0)] = 6.0
+    """weight of agreement in trades"""
+    soft_labels: bool = True
+    """fgsm-atta trains on labels averaged over its visits"""
+    shrink: Annotated[int, Field(ge=1, le=64)] = 1
+    """fgsm-atta keeps perturbations at this fraction of the resolution; 8 for large images"""
+    memory_mb: Annotated[float, Field(gt=0)] = 1024.0
+    """megabytes that perturbations may take: one byte per channel of every pixel, margins
+    included"""
+    evaluate: list[Evaluation] = Field(default_factory=list)
+    """robust accuracy under these: `val_robust_pgd20` and so on; autoattack only after the last
+    epoch; an objective is added to them"""
+    examples: Annotated[int, Field(ge=1)] = 1000
+    """of the validation part that are attacked; autoattack on all takes hours"""
+
+    @property
+    def active(self) -> bool:
+        return self.train != "none" or bool(self.evaluate)
+
+    @model_validator(mode="after")
+    def _eps_is_given(self) -> Self:
+        if self.active and self.eps is None:
+            raise ValueError(NO_EPS)
+        return self
+
+
+def expanded(data: Any, short: Sequence[tuple[str, str]]) -> Any:
+    """The mapping with every text under a key of `short` written as `{field: text}`."""
+    if not isinstance(data, dict):
+        return data
+    return {
+        **data,
+        **{k: {field: data[k]} for k, field in short if isinstance(data.get(k), str)},
+    }

@@ -1,0 +1,112 @@
+"""What is measured of a network while it is trained and when it is done: quality with hard weights,
+quality with the weights of training, the mean over draws, robust accuracy. When an epoch is
+measured is decided by the loop; the metrics of a kind of task are in `tasks`."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from bitfront.trainables.attacks import EVALUATION_ATTACKS
+from bitfront.trainables.data import Part
+from bitfront.trainables.tasks import KINDS
+from bitfront.trainables.training.norms import kept_statistics, recalibrate
+from bitfront.trainables.training.robustness import robust_accuracies
+from bitfront.trainables.training.run import Run
+from bitfront.trainables.training.schedules import phases
+
+# Before the end, the difference between the network as it is trained and the hard one is measured
+# on this many examples: it is a diagnostic.
+GAP_EXAMPLES = 1024
+
+
+def evaluate(model: nn.Module, part: Part, kind: str = "classification") -> dict[str, float]:
+    """The metrics of that kind of task, in evaluation mode."""
+    return KINDS.get(kind).evaluate(model, part)
+
+
+def measure(run: Run) -> dict[str, float]:
+    """Every metric of the epoch that has just been trained."""
+    return _validate(run) | _robustness(run) | run.method.diagnose()
+
+
+def evaluate_as_is(run: Run) -> dict[str, float]:
+    """Every metric of the network as it is, with nothing estimated anew: robust accuracies and the
+    mean over draws included."""
+    return _hard(run) | _mean_quality(run) | _robustness(run)
+
+
+def quality_in_training(run: Run) -> float | None:
+    """Accuracy of the network as it is trained, on some of its training examples: whether it
+    learns, where there is no validation part. The training does not depend on it."""
+    if run.done or run.kind.name != "classification":
+        return None  # other kinds take long, or measure several tasks
+    devices = [run.device] if run.device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        return _quality_as_trained(run, run.train.first(GAP_EXAMPLES))
+
+
+def deciding_metric(run: Run) -> str:
+    """The metric that epochs are compared by: robust accuracy where one is measured every epoch."""
+    attacks = [EVALUATION_ATTACKS.get(name) for name in run.spec.task.attack.evaluate]
+    return next((a.metric for a in attacks if a.every_epoch), run.kind.quality.name)
+
+
+def _validate(run: Run) -> dict[str, float]:
+    """Quality is always that of the hard-binarized network. Where training used softer weights,
+    batch-norm statistics are estimated anew for the hard ones first; the quality without that
+    (`_raw`) and the quality with the weights of training (`acc_soft`) are reported at the end
+    (docs/methods.md 6)."""
+    if not run.method.soft or not run.network.binary:
+        return _hard(run) | _mean_quality(run)
+    quality, batch_size = run.kind.quality.name, run.spec.task.batch_size
+    if run.done:
+        raw = run.kind.evaluate(run.model, run.validation)[quality]
+        soft = _quality_as_trained(run, run.validation)
+        recalibrate(run.model, run.train, batch_size)
+        hard = _hard(run)
+        gap = soft - hard[quality]
+        measured = {**hard, f"{quality}_raw": raw, "acc_soft": soft, "soft_gap": gap}
+        return measured | _mean_quality(run)
+    real = run.phases[phases.locate(run.phases, run.epochs_done - 1)[0]].real
+    some = run.validation if real else run.validation.first(GAP_EXAMPLES)
+    soft = _quality_as_trained(run, some)
+    with kept_statistics(run.model):
+        recalibrate(run.model, run.train, batch_size)
+        hard = _hard(run)
+        of_some = hard
+        if len(some) < len(run.validation):
+            of_some = run.kind.evaluate(run.model, some)
+    as_trained = {"acc_soft": soft} if real else {}
+    return {**hard, **as_trained, "soft_gap": soft - of_some[quality]}
+
+
+def _hard(run: Run) -> dict[str, float]:
+    run.method.before_evaluation()
+    return run.kind.evaluate(run.model, run.validation)
+
+
+def _quality_as_trained(run: Run, part: Part) -> float:
+    with run.method.as_trained():
+        return run.kind.evaluate(run.model, part)[run.kind.quality.name]
+
+
+def _mean_quality(run: Run) -> dict[str, float]:
+    """After the last epoch, the quality of the mean prediction over draws of the weights (`_mean`),
+    where the method draws weights."""
+    if not run.done:
+        return {}
+    mean = run.method.predictions(run.model, run.kind.combine, run.spec.seed)
+    if mean is None:
+        return {}
+    quality = run.kind.quality.name
+    return {f"{quality}_mean": run.kind.evaluate(mean, run.validation)[quality]}
+
+
+def _robustness(run: Run) -> dict[str, float]:
+    """Accuracy of the hard-binarized network under the attacks the task names."""
+    wanted = run.spec.task.attack.evaluate
+    now = [name for name in wanted if run.done or EVALUATION_ATTACKS.get(name).every_epoch]
+    if not now:
+        return {}
+    return robust_accuracies(run.model, run.validation, run.spec.task, now)

@@ -1,0 +1,59 @@
+"""A training run as the modules below the loop see it: what losses, pretraining and evaluation need
+of `loop.Training`, without importing it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from bitfront.trainables.data import Part
+    from bitfront.trainables.methods import Method
+    from bitfront.trainables.task import TrialSpec
+    from bitfront.trainables.tasks import Kind
+    from bitfront.trainables.training.network import Network
+    from bitfront.trainables.training.pretraining import PretrainedCache
+    from bitfront.trainables.training.schedules.phases import Phase
+
+
+class Run(Protocol):
+    """One training run: `epoch()` until `done`."""
+
+    spec: TrialSpec
+    device: torch.device
+    network: Network
+    model: nn.Module
+    method: Method
+    kind: Kind
+    train: Part
+    validation: Part
+    phases: Sequence[Phase]
+    epochs_done: int
+    history: list[dict[str, float]]
+    pretrained: PretrainedCache | None
+
+    @property
+    def done(self) -> bool: ...
+
+    def epoch(self) -> dict[str, float]: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class Start(Protocol):
+    """Whatever makes a run of a spec: `loop.Training` itself."""
+
+    def __call__(
+        self,
+        spec: TrialSpec,
+        train: Part,
+        validation: Part,
+        device: torch.device | str = "cpu",
+        validate_each_epoch: bool = True,
+        pretrained: PretrainedCache | None = None,
+    ) -> Run: ...
