@@ -84,7 +84,9 @@ def test_validate_says_what_was_checked_when_no_file_was_given(capsys):
     assert capsys.readouterr().out.startswith("quickstart: valid")
 
 
-@pytest.mark.parametrize(("seeds", "said"), [(1, "over 1 seed, "), (2, "over 2 seeds, ")])
+@pytest.mark.parametrize(
+    ("seeds", "said"), [(1, "over 1 seed, 3 epochs on "), (2, "over 2 seeds, 3 epochs on ")]
+)
 def test_a_final_training_counts_its_seeds(make_config, seeds, said):
     quality = make_config().quality
     trained = [
