@@ -22,12 +22,14 @@ def is_count(text: str) -> bool:
 
 class Registry(Generic[T]):
     """Names to items of one kind. The modules of `package`, in which items register themselves, are
-    found and imported at the first lookup: a new file there is enough. An item may carry `aliases`,
-    names of before that are still accepted and never listed."""
+    found and imported at the first lookup: a new file there is enough. With `nested`, those of its
+    sub-packages too. An item may carry `aliases`, names of before that are still accepted and never
+    listed."""
 
-    def __init__(self, kind: str, package: str | None = None) -> None:
+    def __init__(self, kind: str, package: str | None = None, nested: bool = False) -> None:
         self.kind = kind
         self._package = package
+        self._walk = pkgutil.walk_packages if nested else pkgutil.iter_modules
         self._items: dict[str, T] = {}
         self._aliases: dict[str, str] = {}
 
@@ -65,7 +67,7 @@ class Registry(Generic[T]):
         if package is not None:
             try:
                 path = importlib.import_module(package).__path__
-                for module in pkgutil.walk_packages(path, f"{package}."):
+                for module in self._walk(path, f"{package}."):
                     importlib.import_module(module.name)
             except BaseException:
                 self._package = package

@@ -43,4 +43,4 @@ class Figure(Protocol):
         """Write the figure as pdf, svg or png, by the name of the file."""
 
 
-FIGURES: Registry[type[Figure]] = Registry("figure", package="bitfront.dashboards.figures")
+FIGURES: Registry[type[Figure]] = Registry("figure", package=__name__, nested=True)
