@@ -20,6 +20,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from bitfront.search.ledger.disks import network_disk
+from bitfront.search.ledger.optuna_log import silence
 from bitfront.search.ledger.records import Record, drawn, query_of, read_records
 from bitfront.search.urls import sqlite_path, with_driver
 from bitfront.trainables.errors import UserError, first_line
@@ -27,6 +28,8 @@ from bitfront.trainables.errors import UserError, first_line
 if TYPE_CHECKING:
     from optuna.storages import BaseStorage
     from sqlalchemy.orm import Session
+
+silence()
 
 OPENING_ATTEMPTS = 50
 

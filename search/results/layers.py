@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from bitfront.search.results.results import Results
 from bitfront.search.results.view import Layer
-
-if TYPE_CHECKING:
-    from bitfront.trainables.plan import PlanLayer
-    from bitfront.trainables.task import Task
+from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.plan import PlanLayer
+from bitfront.trainables.task import Task
 
 
 def network_key(task: Task) -> str:
@@ -35,8 +33,5 @@ def networks(results: Results) -> dict[str, Sequence[Layer]]:
 @lru_cache(maxsize=256)
 def _layers(task: str) -> tuple[PlanLayer, ...]:
     """The planned layers of a task, given as JSON so that they can be cached."""
-    from bitfront.trainables.cost import task_cost_table
-    from bitfront.trainables.task import Task
-
     table = task_cost_table(Task.model_validate_json(task))
     return tuple(table.plan_layers)

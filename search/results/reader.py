@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bitfront.search.config.schema import SearchConfig
-from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.entry import Entry, training_seconds
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import LedgerReader
 from bitfront.search.results.figure_data import budgets, figure_labels, front_points
@@ -84,8 +84,6 @@ def _view(
 ) -> SearchView:
     config = results.config
     stopping = results.stopping
-    starts = [t.started for t in trials if t.started is not None]
-    ends = [t.ended for t in trials if t.ended is not None]
     return SearchView(
         name=config.name,
         description=config.description,
@@ -107,7 +105,7 @@ def _view(
         networks=networks(results),
         budget_of_trials=config.search.trials,
         epochs=config.task.epochs,
-        seconds=max(ends) - min(starts) if starts and ends else 0.0,
+        seconds=training_seconds(results.entries),
         rungs=config.search.early_stopping.rungs if config.search.early_stopping else (),
         stopping=stopping.sentence() if stopping is not None else None,
         yaml=yaml,
@@ -174,11 +172,6 @@ def _trial_view(entry: Entry, results: Results) -> TrialView:
         message=entry.message,
         started=entry.started,
         ended=entry.ended,
+        seconds=entry.seconds,
         settings=settings_of(entry),
     )
-
-
-# --- networks -----------------------------------------------------------------------------------
-
-
-# --- hypervolume over time ----------------------------------------------------------------------

@@ -88,18 +88,14 @@ class TrialView:
     ended: float | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     """`params` without the method: short names, values as text"""
+    seconds: float | None = None
+    """how long it was trained, without pauses; None while it runs"""
 
     @property
     def summary(self) -> str:
         """Id, method and settings in one line, without the plan."""
         settings = (f"{name}={text}" for name, text in self.settings.items())
         return " ".join([self.id, self.method, *settings])
-
-    @property
-    def seconds(self) -> float | None:
-        """From its start to its end; None while it runs."""
-        both = self.started is not None and self.ended is not None
-        return self.ended - self.started if both else None  # type: ignore[operator]
 
 
 class HypervolumeStep(NamedTuple):

@@ -132,7 +132,7 @@ def test_cost_prints_the_per_layer_table_and_the_totals(capsys):
     [
         (["cost", "cresnet2"], "did you mean 'cresnet20'"),
         (["cost", "cresnet20", "--plan", "FB"], "has 2 letters, the model has 18"),
-        (["cost", "cresnet20", "--plan", "fornt:3"], "did you mean 'front'"),
+        (["cost", "cresnet20", "--plan", "frist:3"], "did you mean 'first'"),
         (["cost", "cresnet", "--set", "widht=3"], "did you mean 'width'"),
         (["front", "nothing"], "unknown search 'nothing'"),
         (["run", "no-such.yaml"], "no such file"),
