@@ -42,7 +42,8 @@ def connect(address: str | None) -> bool:
         with held_back(), _without_handlers_of_ray(), apart:  # interrupted now, Ray aborts
             _init(address)
         if address is None:
-            head.remember_session(Path(ray._private.worker._global_node.get_session_dir_path()))
+            node: Any = ray._private.worker._global_node
+            head.remember_session(Path(node.get_session_dir_path()))
             head.watch(head.started)
         else:
             head.watch(head.joined(), head.JOINED_LOOK_SECONDS)

@@ -47,8 +47,8 @@ class Keeper:
     def save(self, name: str, content: bytes) -> None:
         write_atomically(self.folder / name, content)
 
-    def note(self, told: str | EpochReport) -> None:
-        self.notes.append(told)
+    def note(self, note: str | EpochReport) -> None:
+        self.notes.append(note)
 
     def take(self) -> list[str | EpochReport]:
         taken, self.notes = self.notes, []
@@ -133,11 +133,11 @@ def _pass_on(keeper: Any, view: SeedView, ended: threading.Event) -> None:
     last = False
     while not last:
         last = ended.wait(NOTE_SECONDS)
-        for told in ray.get(keeper.take.remote()):
-            if isinstance(told, str):
-                view.note(told)
+        for note in ray.get(keeper.take.remote()):
+            if isinstance(note, str):
+                view.note(note)
             else:
-                view.epoch(told)
+                view.epoch(note)
 
 
 def _worker(config: dict[str, Any]) -> None:
