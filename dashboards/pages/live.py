@@ -79,10 +79,11 @@ def live_app(
     add_callbacks(app, source)
     refuse_unknown_callbacks(app)
 
-    @app.server.after_request
     def with_policy(response: Any) -> Any:
         response.headers["Content-Security-Policy"] = POLICY
         return response
+
+    app.server.after_request(with_policy)
 
     app.server.wsgi_app = guarded(app.server.wsgi_app, host, names)
     return app

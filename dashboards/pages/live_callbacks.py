@@ -166,9 +166,10 @@ def _in_the_browser(app: Dash) -> None:
     """Let `live.js` draw the figures, in the colours of a light or a dark screen."""
     from dash import ClientsideFunction, Input, Output, State
 
+    untyped: Any = app  # Dash gives this method no types
     for name in (*(f"{i}" for i in SLOT_NUMBERS), "curve"):
         graph = name if name == "curve" else f"figure-{name}"
-        app.clientside_callback(
+        untyped.clientside_callback(
             ClientsideFunction("bitfront", "coloured"),
             Output(graph, "figure"),
             Output(graph, "style"),
@@ -176,7 +177,7 @@ def _in_the_browser(app: Dash) -> None:
             Input("dark", "data"),
             State("dark-colours", "data"),
         )
-    app.clientside_callback(
+    untyped.clientside_callback(
         ClientsideFunction("bitfront", "isDark"),
         Output("dark", "data"),
         Input("dark-colours", "data"),

@@ -16,12 +16,13 @@ def refuse_unknown_callbacks(app: Dash) -> None:
     """Answer 400 to a request for a callback that the app does not have as requested."""
     from flask import Response, request
 
-    @app.server.before_request
     def checked() -> Response | None:
         if request.path != CALLBACK or request.method != "POST":
             return None
         fault = _fault(request.get_json(silent=True), app.callback_map)
         return None if fault is None else Response(f"{fault}\n", 400, mimetype="text/plain")
+
+    app.server.before_request(checked)
 
 
 def _fault(body: Any, callbacks: Mapping[str, Mapping[str, Any]]) -> str | None:

@@ -70,7 +70,8 @@ def mask_image(mask: NDArray[np.bool_], title: str, path: str | Path) -> Path:
 
 def kernel_shares(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The share of every kernel that is kept, as (output channels, input channels)."""
-    return mask.reshape(*mask.shape[:2], -1).mean(2)
+    shares: NDArray[np.float64] = mask.reshape(*mask.shape[:2], -1).mean(2)
+    return shares
 
 
 def masks_image(masks: Mapping[str, NDArray[np.bool_]], title: str, path: str | Path) -> Path:
