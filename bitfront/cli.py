@@ -11,7 +11,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from importlib import metadata
 
 from bitfront.parser import CommandParser
 from bitfront.search import named
@@ -55,6 +54,8 @@ def _answer(argv: Sequence[str]) -> int:
         _complain(error)
         return 2
     if args.version:
+        from importlib import metadata  # a fifth of the time that help takes
+
         print(f"bitfront {metadata.version('bitfront')}")
         return 0
     if args.verb is None:

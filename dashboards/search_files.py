@@ -28,7 +28,6 @@ from bitfront.dashboards.figures.trials.heatmap import (
 from bitfront.dashboards.pages.report import report_of
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import write_atomically
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.pictures import Pictures
 from bitfront.search.results.reader import view_of
@@ -37,7 +36,7 @@ from bitfront.search.results.view import SearchView
 from bitfront.search.tracking.notes import REPORT, SMALL_FRONT
 from bitfront.spaces.space import OnlyPlan
 from bitfront.trainables.cost import task_cost_table
-from bitfront.trainables.files import replacing
+from bitfront.trainables.files import replacing, write_atomically
 from bitfront.trainables.methods import build_method
 
 

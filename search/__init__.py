@@ -1,4 +1,5 @@
-"""Searches: the ledger, Ray Tune, MLflow, fronts, recipes and the command line."""
+"""A search, from its YAML to a front: configuration, ledger, samplers, Ray Tune, MLflow and
+recipes. Knows no layer, no quantizer and no figure."""
 
 import os
 

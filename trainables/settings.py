@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from bitfront.trainables.attacks import EVALUATION_ATTACKS, TRAINING_ATTACKS
+from bitfront.trainables.data.augmentations import AUGMENTATIONS
 from bitfront.trainables.errors import quoted
 from bitfront.trainables.numbers import refuse_truths
 from bitfront.trainables.text_files import LARGEST_INTEGER
 
+if TYPE_CHECKING:
+    Augmentation = str
+else:
+    Augmentation = Literal["default", *AUGMENTATIONS]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
-
-
-Augmentation = Literal["default", "none", "crop-flip", "affine-flip", "resized-crop-flip"]
 
 
 class Strict(BaseModel):
@@ -226,6 +228,7 @@ if TYPE_CHECKING:
     TrainingAttack = str
     Evaluation = str
 else:
+    # The names that are declared, for validation and for the reference of keys.
     TrainingAttack = Literal["none", *TRAINING_ATTACKS]
     Evaluation = Literal[*EVALUATION_ATTACKS]
 

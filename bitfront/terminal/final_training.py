@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bitfront.search.recipes.final_training import FinalResult
 from bitfront.search.recipes.recipe import Recipe
-from bitfront.terminal.tables import count, filled, short, table
+from bitfront.terminal.tables import count, filled, several, short, table
 
 
 def result_text(recipe: Recipe, result: FinalResult) -> str:
@@ -23,11 +23,11 @@ def result_text(recipe: Recipe, result: FinalResult) -> str:
     ]
     heads = ["seed", *(f"test {short(m)}" for m in metrics), "bytes", "packed checkpoint"]
     spread = f" ± {quality.number(result.spread)}" if len(result.seeds) > 1 else ""
-    seeds = "1 seed" if len(result.seeds) == 1 else f"{len(result.seeds)} seeds"
     expected = quality.text(recipe.expected.get(quality.name))
     known = f" (validation {quality.label} in the search: {expected})" if expected != "-" else ""
     sentence = (
-        f"test {quality.label} {quality.number(result.mean)}{spread}{quality.unit} over {seeds}, "
-        f"{result.epochs} epochs on {result.train_examples} examples{known}"
+        f"test {quality.label} {quality.number(result.mean)}{spread}{quality.unit} over "
+        f"{several(len(result.seeds), 'seed')}, {several(result.epochs, 'epoch')} on "
+        f"{result.train_examples} examples{known}"
     )
     return "\n".join(["", table(heads, rows), "", filled(sentence)])

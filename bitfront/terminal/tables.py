@@ -56,6 +56,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def several(number: int, what: str) -> str:
+    """A number of things in words, `1 seed` or `3 seeds`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def filled(text: str, indent: str = "  ") -> str:
     """Wrapped at the terminal's width between words, paths and names whole; lines that follow are
     indented by that much more than the first."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
-from bitfront.search.recipes.training_progress import EpochTold
+from bitfront.search.recipes.training_progress import EpochReport
 from bitfront.search.session.status_line import duration
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class TrainingProgress:
         self.say = say
         self.out = out
         self.heed = heed
-        self.last: EpochTold | None = None
+        self.last: EpochReport | None = None
         self._seeds = 0
         self._expected = ""
         self._began: dict[int, int] = {}
@@ -70,20 +70,20 @@ class TrainingProgress:
         else:
             self.say(text)
 
-    def epoch(self, told: EpochTold) -> None:
-        self.last = told
-        if told.seed not in self._began:  # what was trained before says nothing about the pace
-            self._began[told.seed] = told.done
+    def epoch(self, report: EpochReport) -> None:
+        self.last = report
+        if report.seed not in self._began:  # what was trained before says nothing about the pace
+            self._began[report.seed] = report.done
             if len(self._began) == 1:
                 self._started = time.monotonic()
         else:
             self._epochs += 1
         eta = self.eta()
         if self._bar is None:
-            if told.loss is not None:
-                self.say(told.text() + (f", ETA {duration(eta)}" if eta else ""))
+            if report.loss is not None:
+                self.say(report.text() + (f", ETA {duration(eta)}" if eta else ""))
         else:
-            self._show(told, eta)
+            self._show(report, eta)
         self.heed()
 
     def eta(self) -> float | None:
@@ -94,25 +94,29 @@ class TrainingProgress:
         left = self.last.epochs - self.last.done + max(0, later)
         return (time.monotonic() - self._started) / self._epochs * left
 
-    def _show(self, told: EpochTold, eta: float | None) -> None:
+    def _show(self, report: EpochReport, eta: float | None) -> None:
         assert self._bar is not None
-        parts = [] if told.loss is None else [f"loss {told.loss:.3f}"]
-        if told.accuracy is not None:
-            parts.append(f"train acc {100 * told.accuracy:.1f} %")
+        parts = [] if report.loss is None else [f"loss {report.loss:.3f}"]
+        if report.accuracy is not None:
+            parts.append(f"train acc {100 * report.accuracy:.1f} %")
         parts.append(f"ETA {duration(eta)}")
         place = f" ({len(self._began)} of {self._seeds})" if self._seeds > 1 else ""
         self._bar.update(
             self._task,
-            description=f"seed {told.seed}{place}",
-            completed=told.done,
-            total=told.epochs,
+            description=f"seed {report.seed}{place}",
+            completed=report.done,
+            total=report.epochs,
             told="  ".join(parts),
         )
 
     def kept(self) -> str:
         """What an interrupted training has kept, and how it goes on."""
-        told = self.last
-        done = f"seed {told.seed} after epoch {told.done} of {told.epochs}" if told else "nothing"
+        report = self.last
+        done = (
+            f"seed {report.seed} after epoch {report.done} of {report.epochs}"
+            if report
+            else "nothing"
+        )
         return f"{done}; the same command goes on from there"
 
     def stop(self) -> None:

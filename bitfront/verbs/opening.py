@@ -23,8 +23,8 @@ from bitfront.verbs.options import QUICKSTART
 
 
 def search_of(args: Namespace) -> tuple[SearchConfig, Space]:
-    """The search that `options.search_yaml` describes. What the user may not have meant is
-    said on standard error: output for machines stays as it is."""
+    """The search that `options.search_yaml` describes, and its space. What the user may not have
+    meant is said on standard error: output for machines stays as it is."""
     assignments = list(args.set or [])
     if args.data_dir:
         assignments.append(f"task.data_dir={whole_path(args.data_dir)}")

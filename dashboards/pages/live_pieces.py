@@ -7,11 +7,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from bitfront.dashboards.figures.networks.layers import LEVELS
 from bitfront.dashboards.pages.source import Source
 from bitfront.dashboards.pages.tiles import tiles
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.view import SearchView, TrialView
+from bitfront.trainables.plan import LEVELS
 
 MOST_ROWS = 40
 # CSS classes of the table of trials: id, state, method, settings, quality, cost, time, plan.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bitfront.dashboards.figures.networks.layers import LEVELS
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.points import FrontPoint
 from bitfront.search.results.view import Axis, SearchView, TrialView
+from bitfront.trainables.plan import LEVELS
 
 # A click on a trial beyond these shows nothing: the page would grow too large.
 MOST_TRIALS = 1500

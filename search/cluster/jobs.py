@@ -15,10 +15,10 @@ import tempfile
 import time
 from argparse import Namespace
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import bitfront
 from bitfront.search.urls import has_secret, know, redacted, sqlite_path
 from bitfront.spaces.ready_made import search_file
 from bitfront.trainables.errors import UserError, did_you_mean, first_line
@@ -43,7 +43,7 @@ def is_remote(address: str | None) -> bool:
 
 def shipped_code() -> list[str]:
     """The folder of the installed package, for Ray's `py_modules`."""
-    return [str(Path(bitfront.__file__).parent)]
+    return [str(resources.files("bitfront"))]
 
 
 class Head:

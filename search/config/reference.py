@@ -55,7 +55,7 @@ and activations, A with narrow accumulators too |
 | `B` | one letter for every layer |
 | `{per: layer, levels: [F, B]}` | a level drawn for every `layer`, `block`, `stage` or `model` |
 | `{only: block, level: W}` | one `layer`, `block` or `stage` binary, drawn; all others not |
-| `{selector: first, budget: [80, 40], rule: at_least}` | by a selector, for % of the flops |
+| `{selector: mixbin-grad, budget: [80, 40], rule: at_least}` | by a selector, for % of the flops |
 
 A selected plan has these keys
 

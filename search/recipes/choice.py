@@ -1,5 +1,5 @@
 """Which point of a front becomes a recipe: the best within a budget, the cheapest that reaches a
-quality, the knee. What is made of it is in `recipe`."""
+quality, the knee. The recipe is made in export.py."""
 
 from __future__ import annotations
 

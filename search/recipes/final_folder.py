@@ -1,5 +1,6 @@
-"""To which recipe a folder of final training belongs. What was trained is never overwritten: a
-folder holds the seeds of one network, trained in one way, and another one gets its own folder."""
+"""The folder of a final training and the recipe it belongs to. What was trained is never
+overwritten: a folder holds the seeds of one network, trained in one way; another training gets its
+own folder."""
 
 from __future__ import annotations
 
@@ -13,28 +14,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bitfront.search.recipes.recipe import Recipe
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.text_files import read_json
 
-if TYPE_CHECKING:
-    from bitfront.search.recipes.recipe import Recipe
-
 FILE = "training.json"
 FORMAT = 1
 RESULT = "result.json"
-# What the files of a seed are called.
+# Names of the files of a seed.
 SEED_FILE = re.compile(r"seed(\d+)(?:-(?P<identity>.+)\.state|\.json|\.safetensors)")
-# Where flock is not to be had, as on some network disks.
+# Errors of flock on disks that have no locks, such as some network disks.
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS)
 
 
 @dataclass(frozen=True)
 class Owner:
-    """What a folder was made for."""
+    """The training a folder was made for."""
 
     identity: str
     recipe: str
@@ -48,26 +47,27 @@ class Owner:
 
 
 def final_spec(recipe: Recipe, seed: int) -> TrialSpec:
-    """What is trained with one seed."""
+    """The specification of the training with one seed."""
     task = recipe.spec.task.model_copy(update={"epochs": recipe.final.epochs})
     return recipe.spec.model_copy(update={"task": task, "seed": seed})
 
 
 def seed_identity(recipe: Recipe, seed: int, length: int = 8) -> str:
-    """The network, how it is trained with this seed, and how it is stored."""
+    """A hash of the network, its training with this seed, and how it is stored."""
     rest = recipe.final.rest
     identity = final_spec(recipe, seed).fingerprint(length=length)
     return identity + ("" if rest == "float32" else f"-{rest}")
 
 
 def owner_of(recipe: Recipe) -> Owner:
-    """The recipe by its content: its name, its seeds and where it came from are no part of it."""
+    """The owner a recipe makes of a folder. Its identity is made of what is trained: not of the
+    recipe's name, its seeds or its origin."""
     identity = seed_identity(recipe, seed=0, length=16)
     return Owner(identity, recipe.name, recipe.final.epochs, recipe.final.rest)
 
 
 def other_owner(folder: Path, recipe: Recipe) -> str | None:
-    """What the folder holds, where that is not of this recipe."""
+    """What the folder holds, unless that is of this recipe or nothing."""
     stored = _stored_owner(folder)
     if stored is not None:
         return None if stored.identity == owner_of(recipe).identity else stored.text()
@@ -79,8 +79,8 @@ def other_owner(folder: Path, recipe: Recipe) -> str | None:
 
 
 def folder_for(recipe: Recipe, file: Path) -> tuple[Path, str | None]:
-    """Where a recipe is trained when nobody says: RECIPE-trained, or beside it where that holds
-    another training; with what there is to say about it. The same recipe finds its own again."""
+    """The default folder of a recipe's training and a note about it: RECIPE-trained, or one beside
+    it where that holds another training. The same recipe always gets the same folder."""
     usual = file.with_name(f"{file.stem}-trained")
     other = other_owner(usual, recipe)
     if other is None:
@@ -92,6 +92,7 @@ def folder_for(recipe: Recipe, file: Path) -> tuple[Path, str | None]:
 
 
 def refuse_other(folder: Path, recipe: Recipe) -> None:
+    """Raise where the folder holds something else than this recipe's training."""
     other = other_owner(folder, recipe)
     if other is not None:
         raise UserError(
@@ -102,7 +103,7 @@ def refuse_other(folder: Path, recipe: Recipe) -> None:
 
 @contextmanager
 def claimed(folder: Path, recipe: Recipe) -> Iterator[None]:
-    """The folder is this recipe's from now on, and this process the only one that trains in it."""
+    """Make the folder this recipe's, and this process the only one that trains in it."""
     refuse_other(folder, recipe)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -127,8 +128,9 @@ def claimed(folder: Path, recipe: Recipe) -> Iterator[None]:
 
 
 def check_free(recipe: Recipe, folder: Path, seed: int) -> None:
-    """Nothing that was trained is where a seed that is not finished would be written. A packed
-    network beside its state was cut off just before its result: it is written again, the same."""
+    """Raise where training an unfinished seed would overwrite a result or a network. A packed
+    network with its state beside it was interrupted just before its result: it is written again,
+    the same."""
     result, packed = (folder / f"seed{seed}{end}" for end in (".json", ".safetensors"))
     state = folder / f"seed{seed}-{seed_identity(recipe, seed)}.state"
     if result.exists() or (packed.exists() and not state.exists()):
@@ -141,13 +143,13 @@ def check_free(recipe: Recipe, folder: Path, seed: int) -> None:
 
 
 def trained_seeds(folder: Path) -> list[int]:
-    """Seeds with a result in the folder."""
+    """The seeds that have a result in the folder."""
     found = (re.fullmatch(r"seed(\d+)\.json", file.name) for file in _entries(folder))
     return sorted(int(match[1]) for match in found if match)
 
 
 def _is_of(recipe: Recipe, folder: Path, match: re.Match[str]) -> bool:
-    """Of a folder that says nothing itself, as version 0.1 made them: a seed's own file tells."""
+    """Whether a seed's file is of this recipe, for folders of version 0.1 that name no owner."""
     seed, name = int(match[1]), match[0]
     if match["identity"] is not None:
         return match["identity"] == seed_identity(recipe, seed)
@@ -182,7 +184,7 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _sign(folder: Path, recipe: Recipe) -> None:
-    """Of two that come at once only one signs."""
+    """Write the owner into the folder. Of two processes at once only one succeeds."""
     file = folder / FILE
     if file.exists() and _stored_owner(folder) is not None:
         return

@@ -19,7 +19,7 @@ from bitfront.search.recipes.final_folder import (
 )
 from bitfront.search.recipes.recipe import Recipe
 from bitfront.search.recipes.seed_training import SeedJob, SeedResult, train_seed
-from bitfront.search.recipes.training_progress import Lines, ShownTraining
+from bitfront.search.recipes.training_progress import Lines, TrainingView
 from bitfront.trainables.data import missing_test
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
@@ -84,7 +84,7 @@ def train_recipe(
     stages: Path | None = None,
     workers: int | None = None,
     address: str | None = None,
-    progress: ShownTraining | None = None,
+    progress: TrainingView | None = None,
 ) -> FinalResult:
     """Train every seed on train + validation data, test it, and write its packed network to `out`.
 

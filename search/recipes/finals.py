@@ -1,4 +1,5 @@
-"""Final trainings of the points of a search, noted in its folder by `bitfront train`."""
+"""The record of final trainings in the folder of the search their recipes came from, written by
+`bitfront train`."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ FILE = "finals.jsonl"
 
 @dataclass(frozen=True)
 class FinalTraining:
-    """One seed of one recipe."""
+    """The final training of one seed of a recipe."""
 
     recipe: str
     trial: str
@@ -32,7 +33,7 @@ class FinalTraining:
     metrics: dict[str, float] = field(default_factory=dict)
     """on the test set"""
     rest: str = "float32"
-    """how the packed checkpoint stores what is not binary"""
+    """how the packed checkpoint stores values that are not binary"""
 
     @property
     def key(self) -> str:
@@ -41,7 +42,7 @@ class FinalTraining:
 
 
 def final_trainings(folder: SearchFolder, skip_damaged: bool = False) -> list[FinalTraining]:
-    """The latest of every recipe and seed. A damaged line is an error, or left out."""
+    """The latest training of every recipe and seed. A damaged line raises, or is left out."""
     path = folder.path / FILE
     try:
         text = read_text(path, stored=True)
@@ -51,7 +52,7 @@ def final_trainings(folder: SearchFolder, skip_damaged: bool = False) -> list[Fi
         raise
     check = TypeAdapter(FinalTraining)
     found = []
-    # What follows the last end of a line was cut off while it was written.
+    # What follows the last line end was interrupted while it was written.
     for number, line in enumerate(text.split("\n")[:-1], 1):
         if not line.strip():
             continue
@@ -69,7 +70,8 @@ def final_trainings(folder: SearchFolder, skip_damaged: bool = False) -> list[Fi
 
 
 def note_finals(folder: SearchFolder, finals: list[FinalTraining]) -> Path:
-    """Add them; the same one twice is kept twice and read once."""
+    """Append trainings to the record and return its file. One that is there already is read
+    once."""
     path = folder.path / FILE
     _drop_half_a_line(path)
     with opened(path) as out:
@@ -79,7 +81,8 @@ def note_finals(folder: SearchFolder, finals: list[FinalTraining]) -> Path:
 
 
 def _drop_half_a_line(path: Path) -> None:
-    """The next line must not be glued to one that was cut off when a disk was full."""
+    """Remove an incomplete last line, left by a full disk, so that the next line begins a new
+    one."""
     if not path.exists():
         return
     with path.open("r+b") as file:

@@ -1,5 +1,5 @@
-"""The search a recipe came from: where that is here, its final trainings are noted with it and in
-MLflow."""
+"""The search a recipe came from: where its folder is here, final trainings are recorded in it and
+in MLflow."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from bitfront.search.recipes.final_folder import seed_identity
 from bitfront.search.recipes.recipe import Recipe
-from bitfront.search.recipes.training_progress import EpochTold, Shown
+from bitfront.search.recipes.training_progress import EpochReport, SeedView
 from bitfront.trainables import packed
 from bitfront.trainables.data import load_test, load_train
 from bitfront.trainables.errors import UserError
@@ -113,7 +113,7 @@ def finished_seed(file: Path, checkpoint: Path, identity: str) -> SeedResult | N
 def train_seed(
     job: SeedJob,
     gpus: float,
-    view: Shown,
+    view: SeedView,
     peers: Peers | None = None,
     saved: Saved = lambda file: None,
 ) -> None:
@@ -164,7 +164,7 @@ def train_seed(
     view.note(f"seed {job.spec.seed}: {reached} test {quality.label}{drawn}")
 
 
-def _train_epochs(job: SeedJob, training: Training, view: Shown, saved: Saved | None) -> None:
+def _train_epochs(job: SeedJob, training: Training, view: SeedView, saved: Saved | None) -> None:
     """Train to the last epoch, from the stored state where there is one. Only the worker that is
     given `saved` writes states and reports epochs."""
     seed, epochs = job.spec.seed, job.spec.task.epochs
@@ -172,14 +172,14 @@ def _train_epochs(job: SeedJob, training: Training, view: Shown, saved: Saved | 
     if saved is not None:
         if resumed:
             view.note(f"seed {seed}: continued after epoch {training.epochs_done}")
-        view.epoch(EpochTold(seed, training.epochs_done, epochs))
+        view.epoch(EpochReport(seed, training.epochs_done, epochs))
     while not training.done:
         metrics = training.epoch()
         if saved is not None:
             save_state(training, job.state)
             saved(job.state)
             reached, loss = training.quality_in_training(), metrics["train_loss"]
-            view.epoch(EpochTold(seed, int(metrics["epoch"]), epochs, loss, reached))
+            view.epoch(EpochReport(seed, int(metrics["epoch"]), epochs, loss, reached))
 
 
 def _test(job: SeedJob, training: Training) -> dict[str, float]:

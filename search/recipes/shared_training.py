@@ -21,7 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from bitfront.search.cluster import connection
 from bitfront.search.cluster.resources import amounts_text
 from bitfront.search.recipes.seed_training import SeedJob, train_seed
-from bitfront.search.recipes.training_progress import EpochTold, Shown
+from bitfront.search.recipes.training_progress import EpochReport, SeedView
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.training.peers import Peers, check_shareable
@@ -38,7 +38,7 @@ class Keeper:
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
-        self.notes: list[str | EpochTold] = []
+        self.notes: list[str | EpochReport] = []
 
     def load(self, name: str) -> bytes | None:
         file = self.folder / name
@@ -47,10 +47,10 @@ class Keeper:
     def save(self, name: str, content: bytes) -> None:
         write_atomically(self.folder / name, content)
 
-    def note(self, told: str | EpochTold) -> None:
+    def note(self, told: str | EpochReport) -> None:
         self.notes.append(told)
 
-    def take(self) -> list[str | EpochTold]:
+    def take(self) -> list[str | EpochReport]:
         taken, self.notes = self.notes, []
         return taken
 
@@ -60,7 +60,7 @@ def train_shared(
     workers: int,
     address: str | None,
     gpus: float,
-    view: Shown,
+    view: SeedView,
 ) -> None:
     """Train the seeds one after another, each with all workers together."""
     for job in jobs:
@@ -86,7 +86,7 @@ def train_shared(
             connection.leave()
 
 
-def _train(job: SeedJob, workers: int, need: dict[str, float], view: Shown) -> None:
+def _train(job: SeedJob, workers: int, need: dict[str, float], view: SeedView) -> None:
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     folder = str(Path(job.out).resolve())
     keeper: Any = ray.remote(num_cpus=0)(Keeper).options(scheduling_strategy=here).remote(folder)
@@ -124,11 +124,11 @@ class _Sender:
     def note(self, text: str) -> None:
         self.keeper.note.remote(text)
 
-    def epoch(self, told: EpochTold) -> None:
-        self.keeper.note.remote(told)
+    def epoch(self, report: EpochReport) -> None:
+        self.keeper.note.remote(report)
 
 
-def _pass_on(keeper: Any, view: Shown, ended: threading.Event) -> None:
+def _pass_on(keeper: Any, view: SeedView, ended: threading.Event) -> None:
     """Give the view what the workers sent, until they have ended."""
     last = False
     while not last:

@@ -1,44 +1,43 @@
-"""What a final training reports while it works: its epochs, and notes. What a person sees of them
-is in `bitfront.terminal.training_progress`."""
+"""What a final training reports while it runs: its epochs, and notes. How a terminal shows them is
+in `bitfront.terminal.training_progress`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from bitfront.search.recipes.recipe import Recipe
+from bitfront.search.recipes.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class EpochTold:
-    """Where a seed is after an epoch; with none done, where it begins."""
+class EpochReport:
+    """The state of a seed after an epoch, or before its first one here."""
 
     seed: int
     done: int
     epochs: int
     loss: float | None = None
     accuracy: float | None = None
-    """on some of the examples it trains on: final training has no validation part"""
+    """on a part of the training examples: final training has no validation part"""
 
     def text(self) -> str:
-        told = f"seed {self.seed}: epoch {self.done}/{self.epochs}, loss {self.loss:.4f}"
+        text = f"seed {self.seed}: epoch {self.done}/{self.epochs}, loss {self.loss:.4f}"
         if self.accuracy is not None:
-            told += f", train accuracy {100 * self.accuracy:.1f} %"
-        return told
+            text += f", train accuracy {100 * self.accuracy:.1f} %"
+        return text
 
 
-class Shown(Protocol):
-    """Who is told how a seed gets on."""
+class SeedView(Protocol):
+    """Receives the epochs and notes of one seed."""
 
     def note(self, text: str) -> None: ...
 
-    def epoch(self, told: EpochTold) -> None: ...
+    def epoch(self, report: EpochReport) -> None: ...
 
 
-class ShownTraining(Shown, Protocol):
-    """Who is told how all seeds of a recipe get on."""
+class TrainingView(SeedView, Protocol):
+    """Receives the epochs and notes of all seeds of a recipe."""
 
     def start(self, recipe: Recipe, seeds: int) -> None: ...
 
@@ -52,14 +51,14 @@ class Lines:
         self.say = say
 
     def start(self, recipe: Recipe, seeds: int) -> None:
-        """Nothing is said before the first epoch."""
+        """Do nothing: the first line is that of the first epoch."""
 
     def note(self, text: str) -> None:
         self.say(text)
 
-    def epoch(self, told: EpochTold) -> None:
-        if told.loss is not None:
-            self.say(told.text())
+    def epoch(self, report: EpochReport) -> None:
+        if report.loss is not None:
+            self.say(report.text())
 
     def stop(self) -> None:
-        """Nothing is left to say."""
+        """Do nothing: there is no bar to remove."""

@@ -21,6 +21,8 @@ BUDGETS = (100, 80, 60, 40, 20, 10)
 
 @dataclass
 class Comparison:
+    """Two searches with the same objectives, measured from one reference point."""
+
     a: Results
     b: Results
 
@@ -37,16 +39,17 @@ class Comparison:
 
     @property
     def objectives(self) -> list[Objective]:
+        """The objectives of both."""
         return self.a.config.front_objectives
 
     @property
     def reference(self) -> list[float]:
-        """The worse of both references, so that neither search is cut short."""
+        """The worse value of every objective of both references: all points count."""
         pairs = zip(self.objectives, self.a.reference, self.b.reference, strict=True)
         return [min(x, y) if o.maximize else max(x, y) for o, x, y in pairs]
 
     def joint_front(self) -> list[tuple[str, str]]:
-        """(search, trial) of every point on the front of both together."""
+        """(`a` or `b`, trial) of every point of the joint front."""
         front = Front(self.objectives)
         for side, results in (("a", self.a), ("b", self.b)):
             for entry in results.front:
@@ -55,12 +58,13 @@ class Comparison:
 
     @property
     def full_flops(self) -> float | None:
-        """The flops that budgets of both are percentages of: the dearest full-precision network of
-        either search. None where neither has a trial."""
+        """The flops of the dearest full-precision network of both, the reference of budgets; None
+        where neither has a trial."""
         known = [results.full_flops for results in (self.a, self.b) if results.entries]
         return max(known, default=None)
 
     def best_at(self, results: Results, budget: float) -> float | None:
+        """The best quality within a budget, in percent of `full_flops`; None where none fits."""
         if self.full_flops is None:
             return None
         points, both = results.quality_and("flops")
@@ -68,6 +72,7 @@ class Comparison:
         return None if index is None else points[index][0]
 
     def as_json(self) -> dict[str, Any]:
+        """The comparison as `bitfront compare --json` prints it."""
         ideal = ideal_point(self.a.config)
         joint = self.joint_front()
         sides = {}

@@ -1,5 +1,5 @@
-"""A search beside the rows of the paper it follows: for each printed row the trial of ours that
-answers it, with data and epochs of both sides stated."""
+"""A search beside the rows of the paper it follows: for each printed row the trial of the search
+that answers it, with data and epochs of both. How it is printed is in `bitfront.terminal`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.labels import OWN_SHARE
 from bitfront.search.results.results import Results
+from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.models import MODELS
 
-# Further apart in cost, two networks are not compared: ours is shown without a difference.
+# In points of percent: networks whose costs differ by more are shown without a difference.
 SAME_COST = 5.0
 
 
 @dataclass
 class PaperComparison:
+    """A search and the rows of a paper that its YAML has."""
+
     ours: Results
 
     def __post_init__(self) -> None:
@@ -32,17 +35,19 @@ class PaperComparison:
 
     @property
     def paper(self) -> PaperSpec:
+        """The `paper` section of the YAML."""
         paper = self.ours.config.paper
         assert paper is not None
         return paper
 
     @property
     def metric(self) -> Metric:
+        """The metric in which rows are compared."""
         return self.ours.config.kind.metric(self.paper.metric)
 
     def answer(self, row: PaperRow) -> Entry | None:
-        """Our trial nearest in cost, by the share of its own network as papers state it; of equally
-        near ones, or without a cost, the best."""
+        """The trial that matches the row and is nearest in cost, in percent of its own network, as
+        papers state it; the best of equally near ones, or where the row has no cost."""
         pool = self.ours.front
         if row.where:
             pool = [e for e in self.ours.entries if e.state == TrialState.COMPLETE]
@@ -62,9 +67,9 @@ class PaperComparison:
         return min(matching, key=rank, default=None)
 
     def value(self, entry: Entry, key: str) -> Any:
-        """What a trial has at a key. What is the same for all was drawn for none of them, and in
-        full precision, which is one method in the ledger, methods that train against attacks
-        still differ."""
+        """The value of a key in a trial. A key with one value is not sampled, so it is looked up in
+        the space. In full precision the ledger knows one method only; the sampled one still says
+        how the trial was trained against attacks."""
         space = self.ours.config.space
         plan = space.get("plan")
         if key == "method" and plan == "F":
@@ -76,15 +81,16 @@ class PaperComparison:
         return found
 
     def rows(self) -> list[dict[str, Any]]:
+        """Every row of the paper, the trial that answers it, and the difference."""
         return [self._row(row) for row in self.paper.rows]
 
     def _row(self, row: PaperRow) -> dict[str, Any]:
-        told: dict[str, Any] = {"paper": row.model_dump(mode="json"), "ours": None}
-        told["difference"] = None
+        compared: dict[str, Any] = {"paper": row.model_dump(mode="json"), "ours": None}
+        compared["difference"] = None
         entry = self.answer(row)
         if entry is not None:
             value, cost = entry.metrics[self.paper.metric], entry.costs[OWN_SHARE]
-            told["ours"] = {
+            compared["ours"] = {
                 "trial": entry.id,
                 "method": entry.spec.method,
                 "plan": entry.spec.plan,
@@ -95,10 +101,11 @@ class PaperComparison:
             }
             near = row.flops_pct is None or abs(cost - row.flops_pct) <= SAME_COST
             if near and row.value is not None:
-                told["difference"] = value - row.value
-        return told
+                compared["difference"] = value - row.value
+        return compared
 
     def as_json(self) -> dict[str, Any]:
+        """The comparison as `bitfront compare NAME --paper --json` prints it."""
         config, paper = self.ours.config, self.paper
         return {
             "search": config.name,
@@ -116,17 +123,15 @@ class PaperComparison:
 
 
 def _only(given: Any) -> Any:
-    """The one value of a key of the space; None where there are several."""
+    """The only value of a key of the space; None where there are several."""
     if isinstance(given, list):
         return given[0] if len(given) == 1 else None
     return None if isinstance(given, dict) else given
 
 
 def train_examples(config: SearchConfig) -> int | None:
-    """How many examples a trial trains on, validation taken off; None: the declaration of a user's
-    own data does not say."""
-    from bitfront.trainables.data import DATASETS
-
+    """The number of examples a trial trains on, without those for validation; None where the
+    dataset does not declare its size."""
     task = config.task
     size = DATASETS.get(task.dataset).train_size
     if not size:
@@ -136,7 +141,7 @@ def train_examples(config: SearchConfig) -> int | None:
 
 
 def trial_value(entry: Entry, key: str) -> Any:
-    """What a trial has at a key of the space; None where the key does not concern it."""
+    """The value of a key of the space in a trial; None where the trial does not have it."""
     spec = entry.spec
     if key in ("method", "plan"):
         return getattr(spec, key)

@@ -1,4 +1,5 @@
-"""The runs of one search in MLflow, brought up to date: one parent, and a child for every trial."""
+"""The mirror of one search in MLflow: a parent run, and a child run for every trial. Called by the
+tracker's thread (tracker.py) only."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ STATUS = {
 
 @dataclass
 class Child:
-    """What MLflow has of one trial."""
+    """What MLflow has of one trial's run."""
 
     run_id: str | None = None
     last_epoch: int = 0
@@ -49,18 +50,19 @@ class Child:
     ended: bool = False
     pareto: bool | None = None
     of_front: dict[str, float] = field(default_factory=dict)
-    """what MLflow has of the point it stands for"""
+    """the metrics of its point of the front"""
     restated: bool = True
-    """whether its percentages are of the search's dearest network"""
+    """whether its percentages are of the dearest network of the search"""
 
     def worth(self) -> tuple[bool, bool, int, str]:
-        """Of two runs of one trial the one with more of it is kept."""
+        """The order by which one of two runs of a trial is kept: the more complete one."""
         return self.ended, self.described, self.last_epoch, str(self.run_id)
 
 
 class Mirror:
-    """A connection, and what MLflow has of the search. Whatever is called may raise what a store
-    that is away makes MLflow say; another mirror then looks again at what is there."""
+    """A connection, and what MLflow has of the search. Every method may raise any error of MLflow
+    where the store is away; the tracker then makes another mirror, which reads again what is
+    there."""
 
     def __init__(self, config: SearchConfig, identity: str, home: Path, uri: str) -> None:
         self.config = config
@@ -78,13 +80,13 @@ class Mirror:
         return keeps_artifacts(self.client, run_id, self.uri, self.home)
 
     def has_ended(self, trial_id: str) -> bool:
-        """Whether MLflow has all of a trial."""
+        """Whether MLflow has the complete run of a trial."""
         child = self.children.get(trial_id)
         return child is not None and child.ended
 
     def _make_database(self, client: Any) -> None:
-        """A new SQLite store, whole or not at all: MLflow creates its tables in many steps, and a
-        driver killed between two of them would leave a file that nothing can open."""
+        """Make a new SQLite store, whole or not at all: MLflow creates its tables in many steps,
+        and a driver killed between two of them would leave a file that nothing can open."""
         path = sqlite_path(self.uri)
         if path is None or path.exists():
             return
@@ -116,12 +118,12 @@ class Mirror:
         return made
 
     def _runs(self, kind: str) -> list[Any]:
-        """All of the search's runs of that kind."""
+        """All runs of the search of that kind."""
         return find_runs(self.client, [self.experiment_id], self.identity, kind)
 
     def _discard(self, run_id: str) -> None:
-        """A run that is there twice: the answer to its making was lost on the way, or came to be
-        made after nobody waited for it any more."""
+        """Delete a run that exists twice: the reply to its creation was lost, or the server created
+        it after the request had been given up."""
         self.client.set_terminated(run_id, "KILLED")
         self.client.delete_run(run_id)
 
@@ -132,7 +134,7 @@ class Mirror:
         if found is not None:
             run_id = str(found.info.run_id)
             self.client.update_run(run_id, status="RUNNING")
-            if not _described(found):  # whoever made it was cut off
+            if not _described(found):  # the driver that made it was killed
                 self._describe_parent(run_id)
             return run_id
         tags = {
@@ -187,7 +189,7 @@ class Mirror:
         return children
 
     def _discard_spares(self) -> None:
-        """What a server made of requests that nobody waited for any more."""
+        """Delete runs that the server made of requests that had been given up."""
         known = {self.parent_id, *(child.run_id for child in self.children.values())}
         for kind in ("search", "trial"):
             for run in self._runs(kind):
@@ -195,7 +197,7 @@ class Mirror:
                     self._discard(run.info.run_id)
 
     def deliver(self, entry: Entry, rows: list[dict[str, float]]) -> None:
-        """Bring the trial's run up to date. Sending the same twice changes nothing."""
+        """Bring the trial's run up to date. Delivering the same twice changes nothing."""
         child = self.children.setdefault(entry.id, Child())
         if not child.restated:
             self._restate(entry, child)
@@ -225,7 +227,7 @@ class Mirror:
             child.run_id = run.info.run_id
             tags = {}
         now = int(time.time() * 1000)
-        # An epoch may have been told twice, by two workers one after the other.
+        # An epoch may be reported twice, by two workers one after the other.
         once = {row.get("epoch"): row for row in rows}
         history = entry.history if ended and entry.history else list(once.values())
         metrics = [
@@ -249,7 +251,7 @@ class Mirror:
             child.ended = True
 
     def _restate(self, entry: Entry, child: Child) -> None:
-        """A run of version 0.1 has another name, and shares of its own network's flops."""
+        """Correct a run of version 0.1: its name, and percentages of its own network's flops."""
         now = int(time.time() * 1000)
         costs = [(name, float(value), now, 0) for name, value in entry.costs.items()]
         self.log(child.run_id, costs, tags={"mlflow.runName": run_name(entry)})
@@ -262,7 +264,8 @@ class Mirror:
         params: dict[str, str] | None = None,
         tags: dict[str, str] | None = None,
     ) -> None:
-        """As few requests as MLflow's limits allow: 1,000 metrics, 100 parameters, 100 tags."""
+        """Log to a run with as few requests as MLflow's limits allow: 1,000 metrics, 100
+        parameters, 100 tags."""
         from mlflow.entities import Metric, Param, RunTag
 
         measured = [Metric(*m) for m in metrics or []]
@@ -278,13 +281,14 @@ class Mirror:
             self.client.log_batch(run_id, params=named[start : start + 100])
 
     def tag_front(self, front: FrontMetrics) -> None:
-        """Tags, and on the front the means over seeds: the metrics of a run are of one trial."""
+        """Tag the runs of the front, and log the means over seeds there: all other metrics of a run
+        are of one trial."""
         now = int(time.time() * 1000)
         for trial_id, child in self.children.items():
             on_front = trial_id in front
             told = front.get(trial_id, child.of_front)
             if child.run_id is not None and child.of_front != told:
-                # The latest is the one with most seeds.
+                # MLflow shows the last step: the mean over most seeds.
                 step = int(told[f"{FRONT}seeds"])
                 self.log(child.run_id, [(name, v, now, step) for name, v in told.items()])
                 child.of_front = told
@@ -315,7 +319,7 @@ class Mirror:
                     self.client.log_artifact(run_id, str(file))
 
     def describe(self, entries: Collection[Entry], front: set[str], share: float | None) -> None:
-        """Keep the parent's description in step with the front."""
+        """Update the parent run's description with the front."""
         points = merged(entries, self.config.front_objectives)
         members = sorted(
             (e for e in points if e.id in front), key=lambda e: e.costs.get("flops", 0.0)
@@ -352,15 +356,15 @@ def _described(parent: Any) -> bool:
 
 
 def _seniority(parent: Any) -> tuple[bool, int, str]:
-    """Of several parents every driver takes the same one: that which was completed, else the first
-    that was asked for."""
+    """The order by which every driver keeps the same one of several parent runs: the one with
+    parameters, else the oldest."""
     return not _described(parent), parent.info.start_time or 0, parent.info.run_id
 
 
 def _quiet_client() -> Any:
-    """MLflow's client, which is slow to import."""
-    # A server that is away must not hold a thread for minutes: the tracker tries again itself.
-    # (A request that is repeated by the HTTP library could make a second run.)
+    """MLflow's client, imported here since that is slow, with its messages silenced."""
+    # A server that is away must not block the thread for minutes: the tracker repeats requests
+    # itself. (The HTTP library's repetition of a request could make a second run.)
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
     from mlflow import MlflowClient
@@ -368,6 +372,6 @@ def _quiet_client() -> Any:
     # After the import, which sets levels of its own.
     for name in ("alembic", "mlflow"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    # A traceback for every statement that a full disk refuses; we say once what is wrong.
+    # It logs a traceback for every statement that a full disk refuses; we say it once.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     return MlflowClient

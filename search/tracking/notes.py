@@ -1,4 +1,5 @@
-"""The description of a search's parent run in MLflow: the front at a glance, in Markdown."""
+"""The description of a search's parent run in MLflow: its front as Markdown. mirror.py writes
+it."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from bitfront.search.ledger.entry import Entry
 from bitfront.search.results.settings import settings_of, varying
 
 MOST_ROWS = 25
-# Stands for the id of the parent run, which the tracker knows.
+# Replaced by the id of the parent run, which the tracker knows.
 RUN = "{parent run}"
-# Before the name of a metric: of a point of the front, the mean over its seeds.
+# Prefix of metrics of a point of the front: means over its seeds.
 FRONT = "front_"
-# Where an MLflow server gives out a file of a run.
+# Files of the parent run, and the address at which an MLflow server has them.
 REPORT = "report.html"
 SMALL_FRONT = "front-small.png"
 IMAGE = f"![front](get-artifact?path={SMALL_FRONT}&run_uuid={RUN})"
@@ -27,15 +28,16 @@ def note_of(
     hypervolume_share: float | None,
     picture: bool = False,
 ) -> str:
-    """`picture`: the small front is among the files of the parent run."""
+    """The description, in Markdown. `picture` says that the parent run has the small front as a
+    file."""
     counts = Counter(entry.state for entry in entries)
-    told = ", ".join(f"{n} {state}" for state, n in counts.items()) or "none yet"
+    states = ", ".join(f"{n} {state}" for state, n in counts.items()) or "none yet"
     grown = "" if hypervolume_share is None else f", hypervolume {100 * hypervolume_share:.2f} %"
-    # MLflow shows the first lines, the rest after a click.
+    # MLflow shows the first lines at once, the others after a click.
     lines = [
         f"**{config.name}**" + (f": {config.description}" if config.description else ""),
         "",
-        f"Trials: {told} of {config.search.trials}; {len(front)} on the front{grown}. The whole "
+        f"Trials: {states} of {config.search.trials}; {len(front)} on the front{grown}. The whole "
         "story is the artifact `report.html`.",
         "",
         *([IMAGE, ""] if picture else []),
@@ -52,7 +54,8 @@ def note_of(
 
 
 def front_rows(front: Sequence[Entry], config: SearchConfig) -> list[str]:
-    """A table, cheapest first; `front` has means over seeds. Shares are of the dearest network."""
+    """A Markdown table of the front, whose entries have means over seeds, cheapest first.
+    Percentages are of the dearest network."""
     if not front:
         return ["No trial is complete yet."]
     quality, shown = config.quality, front[:MOST_ROWS]
@@ -77,6 +80,7 @@ def front_rows(front: Sequence[Entry], config: SearchConfig) -> list[str]:
 
 
 def next_lines(name: str) -> list[str]:
+    """The commands to go on with."""
     return [
         "```",
         f"bitfront front {name} --plot",

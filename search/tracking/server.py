@@ -30,7 +30,7 @@ from bitfront.search.urls import without_secrets
 from bitfront.trainables.errors import UserError
 
 START_SECONDS = 180
-# For servers: a database of somebody else may say that files of its runs are at one.
+# Not passed on: a database made by somebody else may name a server that would be sent these.
 LOGIN = ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN")
 END_SECONDS = 10
 
@@ -76,13 +76,13 @@ def serve(
 
 @contextmanager
 def _server(uri: str, host: str, port: int) -> Iterator[Server]:
-    """MLflow, with all the processes it starts. They hear no ctrl-C: we end them, and where we are
-    killed the guard does."""
+    """An MLflow server. A ctrl-C does not reach its processes: they are ended here, or by the guard
+    where this process is killed."""
     environment = {
-        # Runners of jobs are for language models: a dozen processes that take a core to start.
+        # Its job runners are for language models: a dozen processes that take a core to start.
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
         **{k: v for k, v in os.environ.items() if k not in LOGIN},
-        # Not an option: the list of processes would show a password.
+        # Not as an option: the list of processes would show a password.
         "MLFLOW_BACKEND_STORE_URI": uri,
     }
     guard = Guard()
@@ -112,7 +112,7 @@ def _command(host: str, port: int) -> list[str]:
 
 
 class Server(subprocess.Popen[bytes]):
-    """A process and what it says of itself."""
+    """The process of an MLflow server, with its standard error."""
 
     said: IO[bytes]
 
@@ -123,7 +123,7 @@ class Server(subprocess.Popen[bytes]):
 
 
 def _end(process: Server) -> None:
-    """Ask it to end; what does not is left to the guard."""
+    """Ask the server to end; the guard kills what does not."""
     with contextlib.suppress(OSError):
         os.killpg(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):  # a busy machine
@@ -131,7 +131,7 @@ def _end(process: Server) -> None:
 
 
 def run_path(uri: str, folder: SearchFolder) -> str:
-    """The page of the search's parent run: its report where there is one."""
+    """The path of the parent run's page, or of its report where there is one."""
     from mlflow import MlflowClient
 
     client = MlflowClient(uri)
@@ -163,7 +163,7 @@ def _wait_until_up(base: str, port: int, process: Server) -> None:
             raise UserError(f"the MLflow server did not start: {process.last_line()}")
         try:
             with urllib.request.urlopen(f"{base}/health", timeout=2):
-                # Whoever took the port since we looked answers too.
+                # Another program that took the port meanwhile would answer too.
                 if listens_in_session(process.pid, port) is not False:
                     return
         except (urllib.error.URLError, OSError):

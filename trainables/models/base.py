@@ -70,7 +70,8 @@ class ModelRegistry(Registry[ModelInfo]):
             def checked(shape: Shape, classes: int, **values: Value) -> nn.Module:
                 if image and len(shape) != 3:
                     raise UserError(f"model.name: {name} takes images, not inputs of shape {shape}")
-                return build(shape, classes, **values)  # type: ignore[no-any-return]
+                network: nn.Module = build(shape, classes, **values)
+                return network
 
             self.add(name, ModelInfo(name, doc, checked, params, image, kind))
             return build

@@ -30,12 +30,12 @@ def action(args: Namespace) -> int:
 def show_preview(args: Namespace, rehearsed: bool = False) -> int:
     """Print the preview of a search; the exit code. `run --dry-run` does this too."""
     config, space = search_of(args)  # a mistake in the YAML is found before torch is imported
-    from bitfront.search.session.preview import preview_search
-    from bitfront.terminal.previews import preview_text, rehearsal_progress
+    from bitfront.search.session.preview import preview_search  # torch
+    from bitfront.terminal.previews import preview_text, rehearsal_progress  # torch
 
     report = preview_search(config, space, timed=not rehearsed)
     if rehearsed:
-        from bitfront.search.session.rehearsal import rehearse
+        from bitfront.search.session.rehearsal import rehearse  # torch
 
         with rehearsal_progress(config.search.trials) as ended:
             report.rehearsal = rehearse(config, space, ended=ended)

@@ -33,7 +33,7 @@ def action(args: Namespace) -> int:
 def resumed(config: SearchConfig, folder: SearchFolder, args: Namespace, line: StatusLine) -> int:
     """Run what is left of a stored search, which is checked as if it were read from its file; the
     exit code."""
-    from bitfront.search.session.preparation import check_places, check_start
+    from bitfront.search.session.preparation import check_places, check_start  # torch
     from bitfront.verbs.launch import launch
 
     config, space = load_text(config.dump())

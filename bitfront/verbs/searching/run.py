@@ -40,7 +40,7 @@ def action(args: Namespace) -> int:
         if warm is not None and warm.folder.path == root / config.name:
             raise UserError(f"--warm-start {args.warm_start}: a search cannot start from itself")
         # A mistake so far is found before torch is imported.
-        from bitfront.search.session.preparation import check_start, fetched, prepare
+        from bitfront.search.session.preparation import check_start, fetched, prepare  # torch
         from bitfront.verbs.launch import launch
 
         config, space = fetched(config, space, root)

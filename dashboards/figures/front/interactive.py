@@ -108,9 +108,10 @@ def _hover(dot: Dot, chart: Chart) -> str:
     if point.cost_pct is not None:
         _, _, network = chart.x_label.partition(PERCENT)
         rows.append((f"cost{PERCENT}{network or 'FP'}", f"{point.cost_pct:.2f}"))
+    extra = dict(point.extra)
     if point.spread is not None:
-        rows.append(("spread over seeds", f"{chart.scale * point.spread:.3g}"))
-    rows += sorted(point.extra.items())
+        extra["spread"] = f"{chart.scale * point.spread:{'.2f' if chart.scale > 1 else '.4g'}}"
+    rows += sorted(extra.items())
     lines = [f"<b>{markup(point.trial)}</b>"]
     lines += [markup(f"{name}: {text}") for name, text in rows]
     return "<br>".join(lines)

@@ -22,17 +22,11 @@ from bitfront.dashboards.figures.style import (
     words,
 )
 from bitfront.search.results.view import Layer, SearchView, TrialView
+from bitfront.trainables.plan import LEVELS
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-LEVELS = {
-    "F": "full precision",
-    "S": "full precision, pruned",
-    "W": "binary weights",
-    "B": "binary weights and activations",
-    "A": "the same, narrow accumulators",
-}
 ORDER = "".join(LEVELS)
 EMPTY = "no front yet"
 # With more rows or columns there is no room for letters and names.

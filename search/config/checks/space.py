@@ -25,6 +25,7 @@ from bitfront.trainables.parameters import Choice
 from bitfront.trainables.plan import check_plan
 from bitfront.trainables.selectors import SELECTORS
 from bitfront.trainables.task import Task, TrialSpec, with_overrides
+from bitfront.trainables.training.adversarial import check_attack
 
 # Keys that decide whether and how a trial is trained against attacks.
 ATTACK_DECIDERS = (
@@ -114,8 +115,6 @@ def _check_pruning(config: SearchConfig, space: Space) -> None:
 
 def _check_attacks(space: Space) -> None:
     """Each method with each attack: some methods train against attacks whatever the task says."""
-    from bitfront.trainables.training.adversarial import check_attack
-
     changed = {k: ends(d) for k, d in space.overrides.items() if k in ATTACK_DECIDERS}
     for each in itertools.product(*changed.values()):
         try:

@@ -21,7 +21,7 @@ from bitfront.search.recipes import final_folder
 from bitfront.search.recipes.export import may_save, save_beside
 from bitfront.search.recipes.final_training import train_recipe
 from bitfront.search.recipes.recipe import FinalSettings, Recipe, save_recipe
-from bitfront.search.recipes.training_progress import EpochTold
+from bitfront.search.recipes.training_progress import EpochReport
 from bitfront.terminal.training_progress import TrainingProgress
 from bitfront.trainables import files, packed
 from bitfront.trainables.data import load_test, load_train
@@ -309,8 +309,8 @@ def test_a_terminal_shows_a_bar_over_epochs(monkeypatch):
     out, lines = Terminal(), []
     view = TrainingProgress(lines.append, out)
     view.start(recipe(), seeds=2)
-    view.epoch(EpochTold(0, 0, 4))
-    view.epoch(EpochTold(0, 1, 4, loss=0.5, accuracy=0.75))
+    view.epoch(EpochReport(0, 0, 4))
+    view.epoch(EpochReport(0, 1, 4, loss=0.5, accuracy=0.75))
     view.note("seed 0: 88.00 % test accuracy")
     view.stop()
     shown = re.sub(r"\033\[[0-9;?]*[a-zA-Z]", "", out.getvalue())
@@ -327,15 +327,15 @@ def test_the_eta_counts_the_seeds_to_come_and_not_what_was_there(monkeypatch):
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     view = TrainingProgress(lambda text: None)
     view.start(recipe(), seeds=2)
-    view.epoch(EpochTold(0, 6, 10))  # taken up after six epochs
+    view.epoch(EpochReport(0, 6, 10))  # taken up after six epochs
     assert view.eta() is None
     clock[0] += 3.0
-    view.epoch(EpochTold(0, 7, 10, loss=1.0))
+    view.epoch(EpochReport(0, 7, 10, loss=1.0))
     assert view.eta() == pytest.approx(3.0 * (3 + 10))
     clock[0] += 9.0
     for epoch in (8, 9, 10):
-        view.epoch(EpochTold(0, epoch, 10, loss=1.0))
-    view.epoch(EpochTold(1, 0, 10))
+        view.epoch(EpochReport(0, epoch, 10, loss=1.0))
+    view.epoch(EpochReport(1, 0, 10))
     assert view.eta() == pytest.approx(3.0 * 10)
 
 

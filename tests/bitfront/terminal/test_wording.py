@@ -1,0 +1,113 @@
+"""Sentences that say what is meant: which best, how many seeds, what was checked."""
+
+import io
+import json
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from bitfront.cli import build_parser, main
+from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.results.results import Results
+from bitfront.search.session.session import Session
+from bitfront.search.tracking import server
+from bitfront.terminal.final_training import result_text
+from bitfront.terminal.progress import Progress
+from bitfront.terminal.status import STATUS_HEADERS, status_row
+from bitfront.trainables.errors import UserError
+
+
+@pytest.fixture
+def tiny(make_space, tmp_path, monkeypatch):
+    """The parts of a search, and its folder where verbs look for it."""
+    monkeypatch.setenv("BITFRONT_HOME", str(tmp_path))
+    config, space = make_space("search.trials=10", "search.confirm=0.5", "search.sampler=free-cost")
+    folder = SearchFolder(tmp_path / config.name)
+    write_atomically(folder.config_file, config.dump())
+    return config, space, folder
+
+
+def test_the_best_is_the_best_mean_over_seeds_everywhere(tiny, capsys):
+    """A lucky seed of a point that was repeated is no result."""
+    config, _, folder = tiny
+    session = Session(*tiny, None, progress=partial(Progress, quiet=True))
+    while (entry := session.ask()) is not None:
+        accuracy = 0.5 + 0.05 * entry.spec.plan.count("F") - 0.2 * (entry.spec.seed > 0)
+        session.finish(entry.id, {"epoch": 3, "val_accuracy": accuracy, "val_loss": 1.0})
+    results = Results.of(folder)
+    lucky = max(e.metrics["val_accuracy"] for e in results.entries)
+    best = max(e.metrics["val_accuracy"] for e in results.front)
+    assert best < lucky
+    assert session.best == results.best == pytest.approx(best)
+    shown = config.quality.number(best, 1)
+    assert f"best {shown} %" in session.progress.line()
+    assert status_row(results)[STATUS_HEADERS.index("best")] == shown
+    main(["status", config.name, "--json"])
+    assert json.loads(capsys.readouterr().out)["best_accuracy"] == pytest.approx(best)
+
+
+def test_no_trial_runs_without_a_driver(tiny):
+    _, _, folder = tiny
+    session = Session(*tiny, None)
+    session.ask()
+    with folder.locked():
+        assert Results.of(folder).status_json()["trials"]["running"] == 1
+    report = Results.of(folder).status_json()
+    assert report["state"] == "interrupted"
+    assert (report["trials"]["running"], report["trials"]["waiting"]) == (0, 1)
+    assert status_row(Results.of(folder))[STATUS_HEADERS.index("run")] == "0"
+
+
+def test_the_trials_of_a_resumed_search_are_not_called_the_first(tiny):
+    out = io.StringIO()
+    session = Session(*tiny, None, progress=partial(Progress, out=out))
+    session.progress.start()
+    assert session.progress.line().startswith("first trial: ")
+    entry = session.ask()
+    session.finish(entry.id, {"epoch": 3, "val_accuracy": 0.9, "val_loss": 1.0})
+    session.progress.stop()
+    session.progress.status.close()
+    again = Session(*tiny, None, progress=partial(Progress, out=out))
+    again.progress.start()
+    assert again.progress.line().startswith("next trials: ")
+    again.progress.stop()
+    again.progress.status.close()
+
+
+def test_validate_says_what_was_checked_when_no_file_was_given(capsys):
+    assert main(["validate"]) == 0
+    assert "no file was given, so the ready-made quickstart was checked" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    assert main(["validate", "quickstart"]) == 0
+    assert capsys.readouterr().out.startswith("quickstart: valid")
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"), [(1, "over 1 seed, 3 epochs on "), (2, "over 2 seeds, 3 epochs on ")]
+)
+def test_a_final_training_counts_its_seeds(make_config, seeds, said):
+    quality = make_config().quality
+    trained = [
+        SimpleNamespace(seed=n, bytes=100, checkpoint="x", metrics={"test_accuracy": 0.9})
+        for n in range(seeds)
+    ]
+    recipe = SimpleNamespace(quality=quality, kind=make_config().kind, expected={})
+    result = SimpleNamespace(seeds=trained, mean=0.9, spread=0.0, epochs=3, train_examples=9)
+    assert said in " ".join(result_text(recipe, result).split())
+
+
+def test_the_help_of_csv_says_that_rows_are_points():
+    text = " ".join(build_parser().verb_parser("front").format_help().split())
+    assert "all points with a complete trial as CSV, a row per point: means over its seeds" in text
+
+
+def test_the_ui_says_that_mlflow_starts_before_it_waits_for_it(tiny, monkeypatch, capsys):
+    def run_path(uri, folder):
+        assert "starting MLflow ..." in capsys.readouterr().out
+        raise UserError("seen")
+
+    monkeypatch.setattr(server, "run_path", run_path)
+    assert main(["ui", tiny[0].name]) == 2
+    assert "seen" in capsys.readouterr().err
