@@ -25,9 +25,10 @@ class Registry(Generic[T]):
     found and imported at the first lookup: a new file there is enough. An item may carry `aliases`,
     names of before that are still accepted and never listed."""
 
-    def __init__(self, kind: str, package: str | None = None) -> None:
+    def __init__(self, kind: str, package: str | None = None, nested: bool = False) -> None:
         self.kind = kind
         self._package = package
+        self._nested = nested  # whether folders of the package hold items too
         self._items: dict[str, T] = {}
         self._aliases: dict[str, str] = {}
 
@@ -65,7 +66,8 @@ class Registry(Generic[T]):
         if package is not None:
             try:
                 path = importlib.import_module(package).__path__
-                for module in pkgutil.walk_packages(path, f"{package}."):
+                listed = pkgutil.walk_packages if self._nested else pkgutil.iter_modules
+                for module in listed(path, f"{package}."):
                     importlib.import_module(module.name)
             except BaseException:
                 self._package = package

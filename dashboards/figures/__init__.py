@@ -43,4 +43,6 @@ class Figure(Protocol):
         """Write the figure as pdf, svg or png, by the name of the file."""
 
 
-FIGURES: Registry[type[Figure]] = Registry("figure", package="bitfront.dashboards.figures")
+FIGURES: Registry[type[Figure]] = Registry(
+    "figure", package="bitfront.dashboards.figures", nested=True
+)
