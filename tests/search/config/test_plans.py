@@ -17,7 +17,7 @@ from bitfront.trainables.errors import UserError
         ("{selector: front, budget: 101}", "not a percentage"),
         ("{selector: front, budget: 50, rule: neerest}", "did you mean 'nearest'"),
         ("{selector: front, budget: 50, seeds: [a]}", "give a list of whole numbers"),
-        ("{selector: frnt, budget: 50}", "unknown selector 'frnt', did you mean 'front'"),
+        ("{selector: frst, budget: 50}", "unknown selector 'frst', did you mean 'first'"),
         ("{selector: [front, front], budget: 50}", "give each selector once"),
         ("[F, B]", "give letters"),
     ],
