@@ -39,7 +39,7 @@ def connect(address: str | None) -> bool:
         return False
     try:
         apart = head.own_sessions() if address is None else nullcontext()
-        with held_back(), _without_handlers_of_ray(), apart:  # Ray aborts if interrupted
+        with held_back(), _without_handlers_of_ray(), apart:  # else an interrupt makes Ray abort
             _init(address)
         if address is None:
             node: Any = ray._private.worker._global_node
