@@ -1,5 +1,5 @@
-"""The interface through which the live page reads searches. `server.HomeSource` is the real one;
-tests have others."""
+"""The interface through which the live page reads searches. `server.HomeSource` implements it for
+the searches of a home."""
 
 from __future__ import annotations
 
