@@ -1,2 +1,3 @@
-"""What people touch: the command and the Python API. In a checkout the other rooms lie beside this
-folder, in an installed package inside it."""
+"""The `bitfront` command: its verbs, and what a terminal shows. The other rooms are imported as
+`bitfront.search`, `bitfront.spaces` and so on: in a checkout they are folders beside this one,
+linked into it; an installed package has them inside."""

@@ -31,7 +31,7 @@ with their defaults and ranges are in [yaml.md](yaml.md), equations and papers i
 the terminal.
 """
 
-# What has no registry, because it has no name that a YAML could use.
+# Abilities that have no registry, since no single name in a YAML stands for them.
 ABILITIES = {
     "levels of a layer": "`F` full precision, `S` that but pruned, `W` binary weights, `B` binary "
     "weights and activations, `A` with wrapping accumulators of any width too",
@@ -146,7 +146,7 @@ def _attacks() -> str:
 
 
 def _costs() -> str:
-    """The names as any network has them."""
+    """The section with the names of all costs, taken from the cost table of a small network."""
     table = cost_table("mlp", {}, (1, 8, 8), 10)
     names = _words(table.totals("F" * len(table.plan_layers)))
     return (

@@ -27,15 +27,16 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code: 0 done, 1 not what was hoped for, 2 a mistake in the input, 130 ctrl-C (or
-    SIGTERM, or a terminal that closed)."""
+    """Run the command and return its exit code: 0 for success, 1 for a negative result (no front, a
+    failed check) or an internal error, 2 for a mistake of the user, 130 after an interrupt (ctrl-C,
+    SIGTERM, a closed terminal)."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # The name of a file may hold bytes that are no text: better shown somehow than not at all.
+        # The name of a file may hold bytes that are not valid text: they are printed escaped.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with ending_gently():
             code = _answer(sys.argv[1:] if argv is None else argv)
-    except KeyboardInterrupt:  # when everything was said already
+    except KeyboardInterrupt:  # outside of `_call`, which prints a message
         code = INTERRUPTED
     if lost() is not None:
         leave_without_ray(code)
@@ -54,7 +55,7 @@ def _answer(argv: Sequence[str]) -> int:
         _complain(error)
         return 2
     if args.version:
-        from importlib import metadata  # a fifth of the time that help takes
+        from importlib import metadata  # importing it takes a fifth of the time of --help
 
         print(f"bitfront {metadata.version('bitfront')}")
         return 0
@@ -66,7 +67,8 @@ def _answer(argv: Sequence[str]) -> int:
 
 
 def _call(action: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> int:
-    """The exit code of a verb; errors become a line on standard error."""
+    """Run the action of a verb and return its exit code; an error becomes a line on standard
+    error."""
     settle()
     try:
         _trust_servers(args)
@@ -91,7 +93,7 @@ def _call(action: Callable[[argparse.Namespace], int], args: argparse.Namespace)
             place = f" ({error.filename})" if error.filename else ""
             print(f"error: {error.strerror}{place}", file=sys.stderr)
             return 2
-        # A bug; but its traceback may quote an address.
+        # A bug: its traceback is printed without the secrets of addresses it may quote.
         print(redacted(traceback.format_exc()), end="", file=sys.stderr)
         return 1
 
@@ -105,7 +107,7 @@ def _trust_servers(args: argparse.Namespace) -> None:
 
 
 def _complain(error: UserError) -> None:
-    """Print the message and its hint; on a terminal no word of them is split."""
+    """Print the message of an error and its hint, on a terminal wrapped between words."""
     lines = f"error: {redacted(str(error))}".split("\n")
     if sys.stderr.isatty():
         lines = [filled(line) for line in lines]

@@ -49,7 +49,7 @@ class CommandParser(Parser):
             self._added.add_parser(verb.name, description=verb.summary)
 
     def verb_parser(self, name: str) -> argparse.ArgumentParser:
-        """The parser of one verb with its options, which imports the verb's file."""
+        """The parser of one verb with its options; the first call imports the verb's file."""
         parser: argparse.ArgumentParser = self._added.choices[name]
         if name not in self._loaded:
             self._loaded.add(name)
@@ -62,7 +62,7 @@ class CommandParser(Parser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """As argparse does, with the options of the verb that the words name."""
+        """Parse like argparse, after adding the options of the verb that `args` name."""
         words = list(args or ())
         named = next((word for word in words if not word.startswith("-")), None)
         if named is not None and named in self.verbs:
@@ -70,7 +70,8 @@ class CommandParser(Parser):
         return super().parse_known_args(words, namespace)
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
-        """The arguments; the error for an unknown option names the nearest one of its verb."""
+        """The parsed arguments; the error for an unknown option names the nearest option of the
+        verb."""
         args, unknown = self.parse_known_args(words)
         if not unknown:
             return args

@@ -44,7 +44,8 @@ def write_figures(results: Results) -> dict[str, str | Path]:
     """Write report.html, front.html, front.png and front.csv beside the ledger and return all
     written files by name; heatmap.* where the plan has one binary part, pairs.* for more than two
     objectives, kept.* and curves.* where trials prune."""
-    # Plotly uses pandas where that is imported; the tracker's thread may be halfway through it.
+    # Plotly uses pandas where `sys.modules` has it. The tracker's thread may be importing it just
+    # now: this import waits until it is complete.
     import pandas  # noqa: F401
 
     # The driver that calls this is about to end.
@@ -75,8 +76,9 @@ def _write_pairs(out: Path, view: SearchView) -> list[str]:
 
 
 def _write_pruning(results: Results, view: SearchView) -> list[str]:
-    """The weights that layers keep and the learning curves, by exponent p of the pruning rate: of
-    the trials with the highest rate, the best one of each p."""
+    """Write the weights that layers keep (kept.*) and learning curves (curves.*) by exponent p of
+    the pruning rate: of the trials with the highest rate, the best one of each p. Returns the names
+    of the files, none where no trial prunes."""
     quality = results.figure_quality
     pruned = [
         e
@@ -115,7 +117,8 @@ def _write_pruning(results: Results, view: SearchView) -> list[str]:
 
 
 def _write_heat_map(results: Results, view: SearchView) -> list[str]:
-    """The quality by method and by the only binary part of the network."""
+    """Write the quality by method and by the only binary part of the network (heatmap.*); returns
+    the names of the files, none where plans are not of this kind."""
     plan = results.config.space.get("plan")
     if not isinstance(plan, dict) or "only" not in plan:
         return []

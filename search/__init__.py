@@ -3,8 +3,8 @@ recipes. Knows no layer, no quantizer and no figure."""
 
 import os
 
-# Read by MLflow and Ray when they are imported, and inherited by every process we start. Neither
-# tells its makers how it is used unless the user asks for that.
+# Read by MLflow and Ray when they are imported, and inherited by every process we start. No usage
+# statistics are sent unless the user asks for that.
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 # MLflow prints the address of every run that ends, with the password in it.

@@ -80,8 +80,7 @@ def hypervolume_share(
 ) -> float:
     """Hypervolume as a share of the box between `reference` and `ideal`.
 
-    It passes 1 only when a point is better than the ideal.
-    """
+    It exceeds 1 only where a point is better than the ideal."""
     limit = _finite_losses(reference, objectives, "reference")
     best = _finite_losses(ideal, objectives, "ideal")
     if not _strictly_better(best, limit):
@@ -114,13 +113,12 @@ def contributions(
 
 
 def knee(points: Sequence[Sequence[float]], objectives: Sequence[Objective]) -> int:
-    """Index of the point where paying more starts to buy little.
+    """Index of the knee: the point beyond which a higher cost buys little quality.
 
     Objectives are normalised to [0, 1] over the front. Two objectives: the front point farthest
     above the line through both extremes (a front that nowhere rises above it has its knee at the
-    cheap end). More objectives: the front point closest to the ideal. A front of one or two
-    points: the best in the first objective. Ties: the cheaper.
-    """
+    cheap end). More objectives: the front point closest to the ideal. A front of one or two points:
+    the best in the first objective. Ties: the cheaper."""
     losses = [_losses(point, objectives) for point in points]
     front = [i for i in sorted(_front(losses)) if all(map(math.isfinite, losses[i]))]
     if not front:
@@ -170,10 +168,9 @@ def cheapest_reaching(
 
 
 class Front:
-    """A front that grows point by point and never looks back at the points it has refused.
+    """A front that grows point by point; points that it refuses are not stored.
 
-    It equals `non_dominated` of everything added so far, in the order of adding.
-    """
+    It equals `non_dominated` of everything added so far, in the order of adding."""
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
         if not objectives:
@@ -278,7 +275,7 @@ def _has_nan(losses: Values) -> bool:
 
 
 def _covers(a: Values, b: Values) -> bool:
-    """At least as good everywhere: a dominates b or equals it."""
+    """Whether `a` is at least as good as `b` in everything: it dominates `b` or equals it."""
     return all(map(operator.le, a, b))
 
 
@@ -325,7 +322,8 @@ def _volume(losses: Sequence[Values], limit: Values) -> float:
 
 
 def _contributions_2d(losses: Sequence[Values], limit: Values) -> list[float]:
-    """A member owns the box up to its two neighbours, minus what dominated points still cover."""
+    """Exclusive hypervolume of each point for two objectives: for a member of the front, the box
+    between it and its two neighbours, minus the part that dominated points cover too."""
     front = _front(losses)
     xs = [losses[i][0] for i in front]
     corners = [

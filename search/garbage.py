@@ -1,4 +1,5 @@
-"""Python's garbage collector, switched off where it costs time and frees nothing."""
+"""Python's garbage collector, switched off where it costs time and frees nothing: while a ledger is
+read, and in commands that end soon."""
 
 import atexit
 import gc
@@ -8,8 +9,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Disable garbage collection, for code that makes many objects which all stay in use: it would
-    take half of the time."""
+    """Disable garbage collection while many objects are made that all stay in use: collecting would
+    take as long as making them."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -21,7 +22,8 @@ def uncollected() -> Iterator[None]:
 
 @contextmanager
 def ending_soon() -> Iterator[None]:
-    """Disable garbage collection in a process that ends soon, also the last one at exit."""
+    """Disable garbage collection in a process that ends soon, including the collection at its
+    exit."""
     atexit.register(gc.freeze)
     with uncollected():
         yield

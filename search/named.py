@@ -17,7 +17,7 @@ from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
 
 Kind = Literal["ledger", "tracking", "storage"]
-# Environment variables that name one for all searches.
+# Environment variables that name a server or storage for all searches.
 VARIABLES: dict[Kind, str] = {
     "ledger": "BITFRONT_LEDGER",
     "tracking": "MLFLOW_TRACKING_URI",
@@ -42,8 +42,8 @@ def file() -> Path:
 
 
 def remember(kind: Kind, url: str | None) -> None:
-    """Keep that the user has named this server; where the file cannot be written, for this command
-    only."""
+    """Store that the user has named this server; where the file cannot be written, that counts for
+    this command only."""
     # A text that is no URL may hold a password that cannot be recognized.
     if url is None or (kind != "storage" and "://" not in url):
         return
@@ -59,7 +59,7 @@ def remember(kind: Kind, url: str | None) -> None:
 
 
 def give(kind: Kind, url: str) -> None:
-    """Take the address of an option."""
+    """Take the address that an option of this command gives, and store its server as named."""
     know(url)
     _given[kind] = canonical(url)
     remember(kind, url)

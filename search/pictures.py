@@ -1,5 +1,6 @@
-"""The functions that draw what a search hands to its folder and to MLflow. `search` draws nothing:
-whoever starts a search passes them in (`dashboards.search_files.PICTURES`)."""
+"""The functions that draw what a search writes into its folder and sends to MLflow. `search` draws
+nothing itself: the caller that starts a search passes them in
+(`dashboards.search_files.PICTURES`)."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def _no_pictures(rows: Sequence[Mapping[str, Any]], title: str, label: str, stem
 
 @dataclass(frozen=True)
 class Pictures:
-    """Who draws what; by default nobody."""
+    """The functions that draw; by default nothing is drawn."""
 
     of_search: SearchFiles = _no_files
     of_selection: SelectionPictures = _no_pictures

@@ -1,4 +1,5 @@
-"""Ports for our web pages: whether one is free, and which process listens on it."""
+"""Ports for our web pages: whether one is free, and which process listens on it. The servers are in
+`dashboards.pages.server` and `search.tracking.server`."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ LISTENING = "0A"
 
 
 def check_free(host: str, port: int) -> None:
-    """Raise UserError where the address is taken, with a port that is free."""
+    """Raise UserError where the address is taken; its hint names a port that is free."""
     try:
         _bind(host, port)
     except (OSError, OverflowError) as error:

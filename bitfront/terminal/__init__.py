@@ -1,1 +1,2 @@
-"""What a person at a terminal sees: tables, plans, progress."""
+"""What a terminal shows: tables, plans, progress, sentences. The numbers come from
+`bitfront.search`; which verb prints what is in `bitfront.verbs`."""

@@ -1,4 +1,5 @@
-"""What a planned network costs, as a table per layer and one of totals."""
+"""The costs of a planned network as text: a table per layer and one of totals. They are computed in
+`bitfront.trainables.cost`."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class PlannedNetwork:
 
 
 def cost_text(network: PlannedNetwork) -> str:
-    """Both tables, and the conventions costs are counted by."""
+    """The table of layers, the table of totals, and the conventions by which costs are counted."""
     totals, full = network.totals, network.full
     shown = "x".join(map(str, network.shape))
     pruned = [] if network.kept is None else ["weights kept"]

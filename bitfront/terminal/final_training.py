@@ -1,4 +1,5 @@
-"""The result of a final training as a table and a sentence."""
+"""The result of a final training as a table and a sentence. The training itself is in
+`bitfront.search.recipes`."""
 
 from __future__ import annotations
 

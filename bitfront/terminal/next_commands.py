@@ -1,5 +1,6 @@
-"""The commands that come next: what the terminal suggests after a search, an export, a submission
-or where something is missing. The only place where they are written."""
+"""The commands that the terminal suggests next: after a search, an export or a submission, or where
+something is missing. Pages and MLflow have suggestions of their own (`search.results.reader`,
+`search.tracking.notes`)."""
 
 from __future__ import annotations
 
@@ -64,13 +65,13 @@ def resume(name: str) -> str:
 
 
 def run_first(root: str | os.PathLike[str]) -> str:
-    """What is said where there is no search at all."""
+    """The message for a home without any search."""
     return f"no search has been run in {os.fspath(root)}; start one: bitfront run"
 
 
 def _listed(commands: list[tuple[str, str]]) -> str:
     longest = max(len(command) for command, _ in commands)
     lines = [f"  {command.ljust(longest)}   {what}" for command, what in commands]
-    if max(map(len, lines)) > width():  # a command is there to be copied
+    if max(map(len, lines)) > width():  # a command must fit to be copied: without explanations
         lines = [filled(f"  {command}") for command, _ in commands]
     return "\n".join(["Next:", *lines])

@@ -1,4 +1,5 @@
-"""A preview and a rehearsal of a search as text, and how far a rehearsal is."""
+"""A preview and a rehearsal of a search as text, and the progress of a rehearsal. Both are computed
+in `bitfront.search.session`."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from bitfront.search.session.status_line import duration
 from bitfront.terminal.progress import LINE_SECONDS
 from bitfront.terminal.tables import count, filled, table, width
 
-# Between two changes of the line of a rehearsal on a terminal.
+# Seconds between two updates of the progress of a rehearsal on a terminal.
 TERMINAL_SECONDS = 0.5
 
 
 def preview_text(preview: Preview) -> str:
-    """Size of the space, the range of every cost, how long it takes."""
+    """The size of the space, the range of every cost, and the expected time."""
     size = "infinite" if preview.points is None else count(preview.points)
     rows = [
         [
@@ -105,9 +106,9 @@ def _wrapped(line: str) -> str:
 
 @contextmanager
 def rehearsal_progress(trials: int) -> Iterator[Callable[[Session], None]]:
-    """A function to be called after every trial of a rehearsal. Where that takes long, it says how
-    far it is: on one line of a terminal, elsewhere a line now and then. On standard error, since
-    the output may be JSON."""
+    """Yield a function to call after every trial of a rehearsal. From time to time it prints how
+    many trials are done: on a terminal by rewriting one line, elsewhere as a new line. It prints on
+    standard error, since the output may be JSON."""
     out = sys.stderr
     shown, since = out.isatty(), time.monotonic()
 

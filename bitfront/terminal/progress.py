@@ -1,5 +1,5 @@
-"""What a person sees while trials run: a bar and how long it will take, trials that end as lines
-above it; plain lines where the output is no terminal. How long it takes is estimated in
+"""The progress of a running search: on a terminal a bar with the estimated time left and a line per
+ended trial above it, elsewhere lines only. The time is estimated in
 `bitfront.search.session.eta`."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bitfront.terminal.plans import FORMS, by_stage
 if TYPE_CHECKING:
     from bitfront.search.session.session import Session
 
-# Between two lines about the whole search, where every trial has its own.
+# Seconds between two lines about the whole search; every ended trial has a line besides.
 LINE_SECONDS = 10.0
 BAR_WIDTH = 24
 PLAN_WIDTH = 20
@@ -24,7 +24,8 @@ METHOD_WIDTH = 9
 
 
 class Progress:
-    """The progress of a session: it is called on every change and decides when to show it."""
+    """Shows the progress of a session. It is called on every change, and decides what is
+    printed."""
 
     def __init__(
         self,
@@ -43,8 +44,8 @@ class Progress:
         self._facts = self._look()
 
     def _look(self) -> tuple[str, int, float]:
-        """Best, front and hypervolume, looked at when a trial ends: the line is drawn by a thread
-        of its own, which must not meet a front that is changing."""
+        """Best quality, size of the front and hypervolume. They are read when a trial ends and
+        kept: the thread that draws the bar must not read a front that is being changed."""
         s = self.session
         return s.config.quality.text(s.best, 1), len(s.front), 100 * s.hypervolume_share
 
@@ -65,7 +66,7 @@ class Progress:
         self.status.wait(text)
 
     def expect(self, trial_seconds: float | None, slots: int) -> None:
-        """How long a trial is expected to take, and how many run at once."""
+        """Set the expected seconds per trial, and how many trials run at once."""
         self.eta_model.expect(trial_seconds, slots)
 
     def changed(
@@ -73,12 +74,12 @@ class Progress:
         ended: Entry | None = None,
         reported: tuple[Entry, dict[str, Any]] | None = None,
     ) -> None:
-        """A trial ended, or reported an epoch."""
+        """Show that a trial ended, or that one reported an epoch."""
         now = time.monotonic()
         self._reported = True
         if self.eta_model.trial_seconds is None and reported is not None:
             entry, result = reported
-            if "seconds" in result:  # nobody could say before how long a trial takes
+            if "seconds" in result:  # there was no estimate: make one from this epoch
                 whole = result["seconds"] * entry.spec.task.epochs
                 self.eta_model.expect(whole, self.session.running)
         self.eta_model.report(now, self.session.done)
@@ -91,7 +92,7 @@ class Progress:
             self.status.say(self.line())
 
     def say(self, text: str) -> None:
-        """Something to know once, above the bar."""
+        """Print a message above the bar."""
         self.status.say(text)
 
     def stop(self) -> None:
@@ -103,7 +104,7 @@ class Progress:
         return self.eta_model.seconds(time.monotonic(), self._started, s.done, s.budget)
 
     def trial_line(self, entry: Entry) -> str:
-        """A trial that ended, within 80 columns."""
+        """The line of an ended trial, in 80 columns."""
         quality = self.session.config.quality
         told = f"stopped {entry.costs['flops_pct']:7.1f} % flops"
         if entry.state == TrialState.FAILED:
@@ -116,7 +117,7 @@ class Progress:
         return f"{start}  {told}  {_short(entry.seconds):>8}".rstrip()
 
     def _plan(self, entry: Entry) -> str:
-        """In the longest form that fits."""
+        """The plan of a trial in the longest form that fits its column."""
         groups = by_stage(entry.spec.plan, self.session.ledger.networks.stages(entry.spec.task))
         forms = [form(groups) for form in FORMS]
         return next((f for f in forms if len(f) <= PLAN_WIDTH), forms[-1][:PLAN_WIDTH])
@@ -134,7 +135,7 @@ class Progress:
         )
 
     def _first(self) -> str:
-        """What the first report of this turn will be about."""
+        """What this turn is waiting for: the first trial of the search, or its next ones."""
         return "next trials" if self.session.ended else "first trial"
 
     def _waiting(self) -> str:

@@ -1,4 +1,5 @@
-"""States of searches as a table: trials, failures, the best of them, the hypervolume."""
+"""The states of searches as a table: trials, failures, best quality, hypervolume. They are read in
+`bitfront.search.results`; the front of a search is in `summary`."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from bitfront.terminal import tables as terminal
 from bitfront.trainables.errors import UserError
 
 STATUS_HEADERS = ["search", "state", "trials", "run", "failed", "best", "front", "hv %", "time"]
-# Left out first where the names of searches are long.
+# Columns that are left out, in this order, where the table is too wide for the terminal.
 STATUS_OPTIONAL = (3, 6, 8)
 
 
 def status_row(results: Results) -> list[str]:
-    """The cells of one search. `best` is the best mean over the seeds of a point, as in its front;
-    trials of a driver that is gone do not run."""
+    """The cells of one search. `best` is the best mean over the seeds of a point, as in the front;
+    trials that a dead driver left behind do not count as running."""
     s = results.status_json()
     trials = s["trials"]
     seconds = training_seconds(results.entries)
@@ -36,7 +37,8 @@ def status_row(results: Results) -> list[str]:
 
 
 def failure_lines(results: Results, most: int = 3) -> list[str]:
-    """How many trials failed for what, and the last ones with their messages."""
+    """Lines on failed trials: how many failed for which reason, and the last ones with their
+    messages."""
     failed = [e for e in results.entries if e.state == TrialState.FAILED]
     if not failed:
         return []
@@ -49,7 +51,8 @@ def failure_lines(results: Results, most: int = 3) -> list[str]:
 
 
 def status_table(found: list[tuple[str, Results | UserError]], colours: bool = False) -> str:
-    """A row a search; a search that cannot be read has a sentence below."""
+    """A table with a row per search. Below it stand the error of every search that cannot be read,
+    and the failed trials of the others."""
     dashes = ["-"] * (len(STATUS_HEADERS) - 2)
     rows = [
         [name, "broken", *dashes] if isinstance(each, UserError) else status_row(each)

@@ -1,5 +1,5 @@
-"""The front of a search as a table with what it was measured against. Every line fits the width;
-the states of searches are in `status`."""
+"""The front of a search as text: a table that fits the terminal, the reference of its hypervolume
+and the meaning of its columns. The states of searches are in `status`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bitfront.terminal.tables import count, measured, short
 from bitfront.trainables.metrics import Metric
 
 COST_HEADS = {"flops_pct": "flops %", "flops_own_pct": "own %"}
-# Left out last where there is no room: they tell points apart.
+# `Column.optional` of sampled settings, which are left out last: they distinguish the points.
 SETTINGS = 10
 
 
@@ -25,7 +25,8 @@ class Column:
     head: str
     cells: list[str]
     optional: int | None = None
-    """left out where there is no room, the lowest first"""
+    """the order in which columns are left out on a narrow terminal, the lowest first; None:
+    never"""
 
     @property
     def width(self) -> int:
@@ -33,7 +34,8 @@ class Column:
 
 
 def front_table(results: Results, wide: bool = False, colours: bool = False) -> str:
-    """`wide`: everything, however long the lines become."""
+    """The front as a table; with `wide` all columns and whole plans, however long the lines
+    become."""
     if not results.front:
         return "(none)"
     return _shown(_columns(results, wide), wide, colours)
@@ -51,12 +53,12 @@ def _wide(results: Results) -> list[Column]:
 
 
 def _narrow(results: Results) -> list[Column]:
-    """What fits: first columns that are no objective go, then the plan gets shorter, in the end
-    settings go, of the network last."""
+    """The columns that fit the terminal. First columns that are no objective are left out, then the
+    plan is shortened, then settings are left out, those of the network last."""
     entries, groups = results.front, _groups(results)
     told = varying([settings_of(e) for e in entries])
     settings = [Column(head, cells, SETTINGS) for head, cells in told.items()]
-    # Where what tells these points apart is not the plan, the plan is told above the table.
+    # A plan that all points share is printed above the table.
     same = _shares_plan(results)
     plans = [[]] if same else [[Column("plan", [form(g) for g in groups])] for form in FORMS]
     first, last = _first(entries), _numbers(results)
@@ -81,7 +83,7 @@ def _groups(results: Results) -> list[list[str]]:
 
 
 def _numbers(results: Results) -> list[Column]:
-    """What is optimized first, then how sure that is and the other costs."""
+    """The columns of metrics, then the confidence, then the costs."""
     config, entries = results.config, results.front
     metrics = {m.name: m for m in config.kind.metrics}
     found = [
@@ -103,7 +105,7 @@ def _numbers(results: Results) -> list[Column]:
 
 
 def _metric(entry: Entry, metric: Metric, results: Results) -> str:
-    """The first one has a spread."""
+    """A metric of a point as text; the quality also has its spread over seeds."""
     if metric.name == results.config.quality.name:
         return measured(entry, metric)
     return metric.number(entry.metrics.get(metric.name))
@@ -112,13 +114,14 @@ def _metric(entry: Entry, metric: Metric, results: Results) -> str:
 def _costs(values: list[float], name: str) -> list[str]:
     if not name.endswith("_pct"):
         return list(map(count, values))
-    # Small networks of a space with large ones take a few percent of those.
+    # A small network may cost only a few percent of the dearest one.
     digits = 1 if min(values) >= 10 else 2
     return [f"{value:.{digits}f}" for value in values]
 
 
 def _fitting(columns: list[Column]) -> list[Column] | None:
-    """Without as many of the columns that are no objective as it takes; None: not even then."""
+    """The columns that are left after leaving out as many optional ones, settings excepted, as
+    needed to fit the terminal; None where that is not enough."""
     by_rank = sorted(
         (c for c in columns if c.optional is not None and c.optional < SETTINGS),
         key=lambda c: c.optional or 0,
@@ -135,13 +138,14 @@ def _shown(columns: list[Column], wide: bool, colours: bool) -> str:
     rows = list(zip(*(c.cells for c in columns), strict=True))
     plan = next((i for i, c in enumerate(columns) if c.head == "plan"), 1)
     paint = {plan: terminal.painted_plan} if colours and columns[plan].head == "plan" else {}
-    # Something gives way on a terminal too narrow for the least there is to say.
+    # On a terminal too narrow even for these columns the plan, or else the method, is cut.
     flexible = -1 if wide else plan
     return terminal.table([c.head for c in columns], rows, flexible=flexible, paint=paint)
 
 
 def front_summary(results: Results, wide: bool = False, colours: bool = False) -> str:
-    """The front with what it was measured against."""
+    """The table of the front, with the reference of the hypervolume and the meaning of the
+    columns."""
     config = results.config
     reference = ", ".join(
         f"{name} {value:.4g}"
@@ -169,7 +173,7 @@ def front_summary(results: Results, wide: bool = False, colours: bool = False) -
 
 
 def _meanings(results: Results, wide: bool) -> list[str]:
-    """What the columns are."""
+    """Sentences that explain the columns."""
     if not results.front:
         return []
     shown = {column.head for column in _columns(results, wide)}
@@ -194,13 +198,13 @@ def _meanings(results: Results, wide: bool) -> list[str]:
 
 
 def _shares_plan(results: Results) -> bool:
-    """Whether what tells the points apart is not the plan."""
+    """Whether all points have the same plan and sampled settings distinguish them."""
     drawn = [settings_of(e) for e in results.front]
     return len({e.spec.plan for e in results.front}) == 1 and any(drawn)
 
 
 def _shared(results: Results, wide: bool) -> list[str]:
-    """What all points have in common and the table has no column for."""
+    """Lines on what all points share and the table has no column for."""
     if wide or not results.front:
         return []
     found = []
@@ -218,7 +222,7 @@ def _filled(text: str) -> str:
 
 
 def show_end(results: Results, complete: bool) -> None:
-    """Print how a turn at a search ended: its front, what failed, the commands that come next."""
+    """Print the end of a turn at a search: its front, failed trials and the next commands."""
     terminal.show("")
     if not complete:
         terminal.show("Interrupted: running trials keep their last checkpoint.")
@@ -234,7 +238,8 @@ def show_end(results: Results, complete: bool) -> None:
 
 
 def exhausted_text(results: Results) -> str:
-    """That nothing new is left in the space, and how many trials there are, where that is known."""
+    """The sentence for a search that ended because no new point was left, with the number of
+    different trials where that is known."""
     count = results.different_trials
     if count is None:
         return "No other point of the space that satisfies the limits was found."

@@ -1,4 +1,5 @@
-"""Tables, numbers and lines for people at a terminal."""
+"""Tables, numbers and wrapped lines for a terminal. What is in them is decided in the modules
+beside this one."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def width() -> int:
 
 
 def show(text: str) -> None:
-    """Print a text as it is, without secrets, and at once wherever the output goes."""
+    """Print a text unchanged except for its secrets, and flush the output."""
     print(redacted(text), flush=True)
 
 
@@ -49,7 +50,7 @@ def percent(fraction: float | None, digits: int = 1) -> str:
 
 
 def count(value: float) -> str:
-    """12,345 in full; millions and more with three digits."""
+    """A count as text: `12,345` in full, from a million on with three digits, `4.56 M`."""
     for limit, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if value >= limit:
             return f"{value / limit:.3g} {suffix}"
@@ -62,8 +63,8 @@ def several(number: int, what: str) -> str:
 
 
 def filled(text: str, indent: str = "  ") -> str:
-    """Wrapped at the terminal's width between words, paths and names whole; lines that follow are
-    indented by that much more than the first."""
+    """The text wrapped at the terminal's width. Words are never split, so that paths and names stay
+    whole; later lines are indented by `indent` more than the first."""
     first = text[: len(text) - len(text.lstrip())]
     return textwrap.fill(
         text.lstrip(),
@@ -76,7 +77,8 @@ def filled(text: str, indent: str = "  ") -> str:
 
 
 def shortened(text: str, room: int) -> str:
-    """Without what has no room: whole words, unless one alone is too long."""
+    """The text cut to `room` characters and ended by an ellipsis: after a whole word, unless the
+    first word is too long."""
     if len(text) <= room:
         return text
     cut = text[: max(1, room - 1)]
@@ -93,9 +95,9 @@ def table(
     paint: Mapping[int, Callable[[str], str]] = MappingProxyType({}),
     prose: Sequence[int] = (),
 ) -> str:
-    """Aligned columns, numbers to the right. Where the terminal is too narrow the `optional`
-    columns are left out, first ones first, then the `flexible` one gives way; cells of the `prose`
-    columns take several lines then, broken between words. `paint` colours the cells of a column."""
+    """A table with aligned columns, numbers to the right. On a narrow terminal the `optional`
+    columns are left out in their order, then the `flexible` column is cut; cells of `prose` columns
+    are wrapped instead. `paint` colours the cells of a column."""
     if not rows:
         return "(none)"
     cells = [list(map(str, row)) for row in rows]
@@ -128,7 +130,8 @@ def _prose_table(
     right: list[bool],
     prose: Sequence[int],
 ) -> str:
-    """Columns of words share what the others leave, each as much of it as it needs of all."""
+    """A table whose `prose` columns share the width that the others leave, in proportion to the
+    width they would need."""
     taken = total_width(widths) - sum(widths[i] for i in prose)
     room, needed = max(16 * len(prose), width() - taken), sum(widths[i] for i in prose)
     if needed > room:
@@ -154,13 +157,14 @@ def _prose_table(
 
 
 def _broken(text: str, room: int) -> list[str]:
-    """Between words, and at hyphens only where a word has no room for itself."""
+    """The lines of a cell: broken between words, and at hyphens only in a word longer than
+    `room`."""
     words = " ".join(_at_hyphens(word, room) for word in text.split())
     return textwrap.wrap(words, room, break_on_hyphens=False, break_long_words=False) or [""]
 
 
 def _at_hyphens(word: str, room: int) -> str:
-    """A word that is too long, with a space where a line ends."""
+    """The word with spaces after some hyphens, so that each part fits into `room`."""
     if len(word) <= room:
         return word
     lines = [""]
@@ -180,7 +184,8 @@ def total_width(widths: Sequence[int]) -> int:
 
 
 def kept_columns(widths: Sequence[int], optional: Sequence[int]) -> list[int]:
-    """All columns if they fit; else without as many of the optional ones as it takes."""
+    """The indices of the columns that are shown: all if they fit, else without as many of the
+    optional ones as needed."""
     kept = list(range(len(widths)))
     for column in optional:
         if total_width([widths[i] for i in kept]) <= width():
@@ -190,7 +195,7 @@ def kept_columns(widths: Sequence[int], optional: Sequence[int]) -> list[int]:
 
 
 def coloured() -> bool:
-    """Whether people look at it through a terminal that shows colours (no-color.org)."""
+    """Whether the output is a terminal with colours; NO_COLOR switches them off (no-color.org)."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return sys.stdout.isatty() and not plain
 
@@ -200,7 +205,7 @@ def painted(text: str, colour: str) -> str:
 
 
 def painted_plan(text: str) -> str:
-    """Letters in the colours of their levels; the numbers behind or before them as they are."""
+    """A plan with its letters in the colours of their levels; digits stay plain."""
     return "".join(painted(c, LEVEL_COLOURS[c]) if c in LEVEL_COLOURS else c for c in text)
 
 
@@ -210,13 +215,13 @@ def painted_state(text: str) -> str:
 
 
 def short(quality: Metric) -> str:
-    """A metric at the head of a column."""
+    """The heading of a metric's column: `acc %`."""
     bare = quality.bare.removeprefix("robust_")
     return {"accuracy": "acc"}.get(bare, bare) + quality.unit
 
 
 def measured(entry: Entry, quality: Metric) -> str:
-    """With the spread over its own seeds and their number where there are several."""
+    """The quality of a point as text, with spread and number of its seeds where it has several."""
     mean = quality.number(entry.metrics.get(quality.name))
     if entry.own_spread is None:
         return mean
@@ -241,5 +246,5 @@ def expectation(entry: Entry, quality: Metric, noise: float | None) -> str:
 
 
 def defaults(params: Mapping[str, Mapping[str, Any]]) -> str:
-    """Described parameters in a line, `depth=20, width=16`."""
+    """Parameters and their defaults in a line: `depth=20, width=16`."""
     return ", ".join(f"{name}={described['default']}" for name, described in params.items())

@@ -1,5 +1,5 @@
-"""What a person sees while `bitfront train` works: a bar over the epochs, or plain lines where the
-output is no terminal."""
+"""The progress of `bitfront train`: a bar over the epochs on a terminal, plain lines elsewhere.
+What is reported is defined in `bitfront.search.recipes.training_progress`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class TrainingProgress:
-    """Told of every epoch; shows them as a bar on a terminal, else as lines given to `say`."""
+    """Shows the epochs of a final training as a bar on a terminal, else as lines passed to
+    `say`."""
 
     def __init__(
         self,
@@ -25,8 +26,8 @@ class TrainingProgress:
         out: TextIO | None = None,
         heed: Callable[[], None] = lambda: None,
     ) -> None:
-        """With `out`, a terminal, there is a bar. `heed` is called after every epoch, and may
-        raise a KeyboardInterrupt that got lost."""
+        """There is a bar where `out` is a terminal. `heed` is called after every epoch, and may
+        raise a KeyboardInterrupt that was lost before (`search.session.interrupts.obey`)."""
         self.say = say
         self.out = out
         self.heed = heed
@@ -40,7 +41,7 @@ class TrainingProgress:
         self._task: Any = None
 
     def start(self, recipe: Recipe, seeds: int) -> None:
-        """`seeds` seeds are to be trained."""
+        """Begin to show the training of `seeds` seeds."""
         self._seeds = seeds
         reached = recipe.expected.get(recipe.quality.name)
         if reached is not None:
@@ -64,7 +65,7 @@ class TrainingProgress:
         self._bar.start()
 
     def note(self, text: str) -> None:
-        """Something to know once, above the bar."""
+        """Print a message above the bar."""
         if self._bar is not None:
             self._bar.console.print(text, highlight=False, markup=False)
         else:
@@ -72,7 +73,7 @@ class TrainingProgress:
 
     def epoch(self, report: EpochReport) -> None:
         self.last = report
-        if report.seed not in self._began:  # what was trained before says nothing about the pace
+        if report.seed not in self._began:  # epochs of an earlier run say nothing about the speed
             self._began[report.seed] = report.done
             if len(self._began) == 1:
                 self._started = time.monotonic()
@@ -87,7 +88,7 @@ class TrainingProgress:
         self.heed()
 
     def eta(self) -> float | None:
-        """Seconds until all seeds are trained, by the pace so far; None before the first epoch."""
+        """Seconds until all seeds are trained, at the speed so far; None before the first epoch."""
         if not self._epochs or self.last is None:
             return None
         later = (self._seeds - len(self._began)) * self.last.epochs
@@ -110,7 +111,7 @@ class TrainingProgress:
         )
 
     def kept(self) -> str:
-        """What an interrupted training has kept, and how it goes on."""
+        """The sentence after an interrupt: what is kept, and how to continue."""
         report = self.last
         done = (
             f"seed {report.seed} after epoch {report.done} of {report.epochs}"

@@ -1,5 +1,5 @@
-"""A turn at a search as a person at a terminal sees it, for `run`, `resume` and `extend`. What
-happens in it is in `bitfront.search.session.launch`."""
+"""A turn at a search as a terminal shows it, for `run`, `resume` and `extend`. What happens in a
+turn is in `bitfront.search.session.launch`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ def launch(
     warm_start: Results | None = None,
     line: StatusLine | None = None,
 ) -> int:
-    """Run what the ledger says is left; print the front and what comes next. The exit code."""
+    """Run the trials that the ledger says are left, print the front and the next commands, and
+    return the exit code."""
     return session_launch.launch(
         config, space, folder, address, shown_on(line or StatusLine(quiet), quiet), warm_start
     )
 
 
 def shown_on(line: StatusLine, quiet: bool) -> Shown:
-    """A turn shown on this line and below it; `quiet`: errors only."""
+    """The functions that show a turn: its progress on `line`, its end below; with `quiet` errors
+    only."""
     return Shown(
         line=line,
         progress=partial(Progress, line=line),

@@ -15,8 +15,8 @@ PLACES = ("tracking", "storage", "ledger")
 
 
 def on_head(args: Namespace, names: Sequence[str], more: Sequence[str] = ()) -> int:
-    """Run the same verb with the same options on the head; its exit code. `names` are the searches
-    it is about, `more` are options it gets besides."""
+    """Run the same verb with the same options on the head and return its exit code. `names` are the
+    searches it is about, `more` are further options."""
     head = head_at(args.address)
     home = args.home or head.home_of(names[0] if names else None)
     flags = [f"--{flag}" for flag in FLAGS if getattr(args, flag, False)]

@@ -1,5 +1,5 @@
-"""What verbs open before they work: the configuration a YAML and options give, a search that was
-run, the line that says what is being done."""
+"""What verbs open before they work: the configuration that a YAML and options give, the folder or
+results of a search, the status line."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from bitfront.verbs.options import QUICKSTART
 
 
 def search_of(args: Namespace) -> tuple[SearchConfig, Space]:
-    """The search that `options.search_yaml` describes, and its space. What the user may not have
-    meant is said on standard error: output for machines stays as it is."""
+    """The search that `options.search_yaml` describes, and its space. Warnings are printed on
+    standard error, so that JSON on the output stays valid."""
     assignments = list(args.set or [])
     if args.data_dir:
         assignments.append(f"task.data_dir={whole_path(args.data_dir)}")
@@ -42,13 +42,13 @@ def folder_of(args: Namespace, name: str) -> SearchFolder:
 
 
 def results_of(args: Namespace, name: str) -> Results:
-    """A search that was run, with its trials."""
+    """The results of a search that was run."""
     return Results.of(folder_of(args, name))
 
 
 @contextmanager
 def status_line(args: Namespace) -> Iterator[StatusLine]:
-    """Says what is being done from now on, and answers a ctrl-C at once."""
+    """Yield a status line that shows what is being done and acknowledges a ctrl-C at once."""
     with StatusLine(args.quiet) as line, acknowledged(line.interrupted):
         line.wait(f"reading {args.search}")
         yield line

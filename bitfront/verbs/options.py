@@ -47,7 +47,7 @@ def data_dir(parser: ArgumentParser) -> None:
 
 
 def search_yaml(parser: ArgumentParser) -> None:
-    """A search as a file or by its name, with what is changed in it."""
+    """Options for a search given as a file or by name, and for changes to it."""
     parser.add_argument(
         "search",
         nargs="?",
@@ -66,7 +66,7 @@ def search_yaml(parser: ArgumentParser) -> None:
 
 
 def running(parser: ArgumentParser) -> None:
-    """Where trials run, and whether anything is printed meanwhile."""
+    """Options for where trials run, and whether anything is printed meanwhile."""
     parser.add_argument("--address", help="a Ray cluster: auto, HOST:PORT or ray://HOST:10001")
     parser.add_argument("--quiet", action="store_true", help="print errors only")
 
@@ -81,7 +81,7 @@ def head_address(parser: ArgumentParser, required: bool = False) -> None:
 
 
 def served(parser: ArgumentParser, default_port: int) -> None:
-    """Where a page is served, and whether a browser opens on it."""
+    """Options for where a page is served, and whether a browser opens on it."""
     parser.add_argument("search", nargs="?", help="its name (default: the newest)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=port, default=default_port, help="0: any free one")
@@ -91,8 +91,8 @@ def served(parser: ArgumentParser, default_port: int) -> None:
 
 
 def trusted(parser: ArgumentParser, *places: str) -> None:
-    """Servers that only the stored folder of a search names are not reached before the user names
-    them too, by these options."""
+    """Options by which the user trusts a server that only the stored folder of a search names; it
+    is not contacted without them."""
     for place in places:
         parser.add_argument(
             f"--{place}",

@@ -22,8 +22,9 @@ EMBEDDED = "digits"
 
 
 def parse_plan(text: str, table: CostTable, selected: Callable[[str], Selection]) -> str:
-    """The plan that a text means: letters, one letter for all layers, `front:7` or `rear:7` (a
-    number of layers), or `SELECTOR@40%` (a budget). `selected` does a trained selector's work."""
+    """The plan that a text means: letters, one letter for all layers, `first:7` or `last:7` (a
+    number of layers), or `SELECTOR@40%` (a budget). `selected` runs a selector that trains a
+    network."""
     n = len(table.plan_layers)
     mark = next((m for m in (":", "@") if m in text), None)
     if mark is None:
@@ -57,8 +58,8 @@ def _percentage(text: str, number: str) -> float:
 
 
 def selected_here(args: Namespace, params: dict[str, Any]) -> Callable[[str], Selection]:
-    """A function that does a trained selector's work on --dataset, or on the embedded digits, and
-    says so."""
+    """A function that runs a selector which trains a network, on --dataset or on the embedded
+    digits, and prints what it does."""
 
     def selected(name: str) -> Selection:
         task = Task.model_validate(

@@ -1,1 +1,2 @@
-"""The report and the live page."""
+"""The report and the live page: layout, server, scripts and styles. Single pictures are in
+`dashboards.figures`."""

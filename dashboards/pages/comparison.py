@@ -1,4 +1,5 @@
-"""The report of several searches side by side."""
+"""The report of several searches side by side, as one page. The picture of their fronts is in
+`figures.front.overlay`."""
 
 from __future__ import annotations
 

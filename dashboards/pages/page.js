@@ -35,7 +35,7 @@ function element(kind, text, className) {
   return made;
 }
 
-// The plan on the network: a box a layer, the boxes of a stage together.
+// The plan on the network: a box per layer, the boxes of a stage together.
 function planBoxes(trial) {
   const boxes = element("div", undefined, "plan");
   const layers = pageData.networks[trial.network] || [];

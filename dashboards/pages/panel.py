@@ -1,4 +1,5 @@
-"""What a click on a point shows of its trial, in the report and on the live page."""
+"""What a click on a point shows of its trial, as data for the report and the live page. How it
+looks is in `page.js` and `live_pieces`."""
 
 from __future__ import annotations
 

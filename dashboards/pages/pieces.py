@@ -1,4 +1,5 @@
-"""Pieces of HTML that the report and the comparison share: sections, tables, captions."""
+"""Pieces of HTML that the report and the comparison share: sections, tables, captions. The page
+around them is made in `page`."""
 
 from __future__ import annotations
 

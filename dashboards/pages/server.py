@@ -94,7 +94,7 @@ def serve(
     *,
     say: Callable[[str], None],
 ) -> int:
-    """Serve the live page until ctrl-C. `say` shows a line; the exit code."""
+    """Serve the live page until ctrl-C and return the exit code. `say` prints a line."""
     if name is not None:
         home.find(root, name)
     app = live_app(HomeSource(root), name, host=host, names=names)
@@ -110,7 +110,7 @@ def serve_optuna(
     *,
     say: Callable[[str], None],
 ) -> int:
-    """Serve a ledger in optuna-dashboard, which cannot write to it either. The exit code."""
+    """Serve a ledger in optuna-dashboard, which can only read it, and return the exit code."""
     try:
         import optuna_dashboard
     except ImportError:

@@ -1,4 +1,5 @@
-"""Where the live page reads searches from, as an interface; `server.HomeSource` is the real one."""
+"""The interface through which the live page reads searches. `server.HomeSource` implements it for
+the searches of a home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A search at a glance: the numbers at the top of the report and of the live page."""
+"""A search at a glance: the numbers at the top of the report and of the live page, as text. Their
+HTML is made there."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ Importing anything of this package sets the variables below, before Ray can be i
 import os
 
 # Read by Ray when it is imported. Its own loggers, snapshots and progress tables cost time per
-# trial and tell nothing the ledger does not know.
+# trial and show nothing that the ledger does not have.
 os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
 os.environ.setdefault("TUNE_GLOBAL_CHECKPOINT_S", "1000000000")
 os.environ.setdefault("TUNE_WARN_THRESHOLD_S", "1000")

@@ -39,7 +39,7 @@ def connect(address: str | None) -> bool:
         return False
     try:
         apart = head.own_sessions() if address is None else nullcontext()
-        with held_back(), _without_handlers_of_ray(), apart:  # interrupted now, Ray aborts
+        with held_back(), _without_handlers_of_ray(), apart:  # else an interrupt makes Ray abort
             _init(address)
         if address is None:
             node: Any = ray._private.worker._global_node
@@ -54,8 +54,8 @@ def connect(address: str | None) -> bool:
 
 
 def leave() -> None:
-    """Disconnect, and stop a Ray that `connect` started. Garbage is not collected meanwhile: a
-    reference to an object of Ray's that another thread frees now would abort the process."""
+    """Disconnect, and stop a Ray that `connect` started. Garbage collection is off meanwhile:
+    freeing a reference to a Ray object during the shutdown would abort the process."""
     head.unwatch()
     if not head.lost():  # without its head Ray would try to reach it, and then end the process
         with uncollected():
@@ -164,8 +164,8 @@ def look() -> Cluster:
 
 
 def offers_gpus() -> bool:
-    """Whether the cluster has GPUs, or may add nodes that have some. One that has just been started
-    does not report yet whether it grows, which is waited for."""
+    """Whether the cluster has GPUs, or may add nodes that have some. A cluster that has just been
+    started does not report at once whether it grows: this waits for it, up to REPORT_SECONDS."""
     deadline = time.monotonic() + REPORT_SECONDS
     while True:
         there = look()
@@ -201,8 +201,8 @@ def _autoscales() -> bool:
 
 @contextmanager
 def quiet_ray() -> Iterator[None]:
-    """Silence Ray's warnings about failed trials, which the ledger has with their reasons; and its
-    usage count of callbacks, which would import MLflow before the first trial."""
+    """Silence Ray's warnings about failed trials, since the ledger has their reasons, and its usage
+    count of callbacks, which would import MLflow before the first trial."""
     from ray.air._internal import usage
 
     loggers = [logging.getLogger(name) for name in ("ray.tune", "ray.train", "ray")]

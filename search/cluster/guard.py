@@ -1,6 +1,6 @@
-"""A guard that ends the processes we started when we end, however that happens: a process of its
-own waits for our end and then kills what is left. The processes it guards run in sessions of their
-own, so that signals for us and our process group do not reach them."""
+"""A guard that kills the processes we started once we have ended, in whatever way: it is a process
+of its own that waits for our end. The processes it guards run in sessions of their own, so that
+signals for us and our process group do not reach them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-# How long the end of what is left may take on a busy machine.
+# Seconds that killing the guarded processes may take on a busy machine.
 END_SECONDS = 20.0
 
 
@@ -43,7 +43,7 @@ class Guard:
         self._line.close()
         try:
             self._process.wait(END_SECONDS)
-        except TimeoutExpired:  # it goes on without us
+        except TimeoutExpired:  # the guard goes on without us
             return
 
 

@@ -33,7 +33,8 @@ JOINED_LOOK_SECONDS = 2.0
 CONNECT_SECONDS = 5.0
 # After so many refused connections in a row a process counts as gone.
 REFUSALS = 3
-# What ends the head of a cluster may send us a signal too: wait for it, since it takes precedence.
+# Whatever killed the head of a cluster may send us a signal too. It is waited for, since ending on
+# request takes precedence over a lost head.
 SIGNAL_SECONDS = 0.5
 # How long the main thread may take to react: it cannot while it waits in Ray's C++.
 REACTION_SECONDS = 5.0
@@ -46,8 +47,9 @@ Look = Callable[[], "str | None"]
 
 
 class HeadLostError(KeyboardInterrupt):
-    """Ray's head is gone. It is not an Exception, after which Tune would ask Ray to clean up. Where
-    Ray's C++ turns it into a plain KeyboardInterrupt, `lost` still returns it."""
+    """Ray's head is gone. A KeyboardInterrupt and no Exception: after an Exception Tune would ask
+    Ray to clean up. Where Ray's C++ turns it into a plain KeyboardInterrupt, `lost` still returns
+    it."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -92,7 +94,7 @@ def own_sessions() -> Iterator[None]:
             _head.processes.append(self)
 
         def terminate(self) -> None:
-            self.kill()  # Ray has been left by then; the guard ends what they started
+            self.kill()  # this process has left Ray by then; the guard kills what they started
 
     with mock.patch.object(services, "ConsolePopen", Apart):
         yield

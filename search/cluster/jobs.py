@@ -192,7 +192,8 @@ def _client(address: str) -> JobSubmissionClient:
 
 
 def secret_free(words: list[str]) -> list[str]:
-    """The words, unless one has a secret in it: Ray's dashboard shows the command of a job."""
+    """The words themselves; UserError where one contains a secret, since Ray's dashboard shows the
+    command of a job."""
     for word in words:
         know(word)
         if redacted(word) != word or has_secret(word):

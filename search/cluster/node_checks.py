@@ -81,7 +81,8 @@ def _answer(reference: Any, deadline: float) -> Any:
 
 
 def _clock_difference(probe: Any) -> float | None:
-    """Seconds the node's clock is ahead of ours; 0 where the request took longer than that."""
+    """Seconds that the node's clock is ahead of ours; 0 where the difference is less than half the
+    duration of the request, which is its uncertainty."""
     before = time.time()
     theirs = _answer(probe.now.remote(), time.monotonic() + 10)
     after = time.time()

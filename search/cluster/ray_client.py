@@ -98,8 +98,8 @@ def run_there(args: Namespace) -> int:
 
 
 def _connect(address: str, code: dict[str, Any]) -> None:
-    """Connect, with a few attempts: Ray starts a process per client, which a busy head may fail
-    to."""
+    """Connect, in at most ATTEMPTS attempts: Ray starts a process per client, which may fail on a
+    busy head."""
     import ray
 
     for attempt in range(ATTEMPTS):

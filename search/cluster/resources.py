@@ -15,9 +15,10 @@ from bitfront.trainables.errors import UserError
 ACCELERATOR = "accelerator_type:"
 # Ray counts resources in steps of this size; the rest is lost to rounding.
 STEP = 1e-4
-# How much of an accelerator type a trial asks for: nodes have 1 of theirs, which is not used up.
+# How much of an accelerator type a trial asks for. A node has 1 of its type, which so small amounts
+# never use up.
 TOUCH = 0.001
-# A trial larger than the one that was measured must fit too.
+# Factor on the measured memory of a trial, so that a somewhat larger trial fits too.
 MARGIN = 1.2
 MOST_ON_ONE_GPU = 16
 
@@ -67,8 +68,8 @@ class Cluster:
         return sum(fitting(node, need) for node in self.nodes)
 
     def room(self, need: Amounts) -> int:
-        """How many trials are worth asking for: those that fit, and while the cluster may grow as
-        many as another node would take."""
+        """How many trials may be asked for: those that fit and, while the cluster may grow, as many
+        as another node would take."""
         waiting = max((fitting(node, need) for node in self.nodes), default=0) if self.grows else 0
         return max(1, self.slots(need) + waiting)
 
@@ -120,8 +121,8 @@ def check_here(resources: ResourceSpec) -> None:
 
 
 def fitting(node: Amounts, need: Amounts) -> int:
-    """How many trials fit on a node. A fraction of a GPU is a fraction of one GPU: what is left of
-    two GPUs does not add up."""
+    """How many trials fit on a node. A fraction of a GPU must come from one GPU: what is left of
+    two GPUs cannot be combined."""
     counts = []
     for name, amount in need.items():
         have = node.get(name, 0.0)

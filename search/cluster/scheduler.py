@@ -1,4 +1,5 @@
-"""The scheduler that carries out early stopping in Ray Tune. The rule itself is the session's."""
+"""The scheduler that carries out early stopping in Ray Tune. The rule itself is in
+`search.session.early_stopping`."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class FrontScheduler(FIFOScheduler):
         self.session = session
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing: the Tuner pickles its scheduler for a restore that is never used."""
+        """An empty state: the Tuner pickles its scheduler for a restore that is never used."""
         return {}
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:

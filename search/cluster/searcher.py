@@ -31,16 +31,16 @@ def ending_all_when_lost() -> Iterator[None]:
 
 
 class Room:
-    """Decides whether there is room for another trial. One that is asked for too early would wait,
-    chosen without the results of those that end meanwhile."""
+    """Decides whether there is room for another trial. A trial asked for too early would wait in
+    Ray's queue, chosen without the results of trials that end meanwhile."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self._seen, self._until = look(), 0.0
 
     def free(self, running: Iterable[float]) -> bool:
-        """Whether another trial fits. `running` has the GPUs of every running trial: one with a
-        whole GPU, where others share one, takes the place of several."""
+        """Whether another trial fits. `running` has the number of GPUs of every running trial:
+        where trials share a GPU, one that has a whole GPU counts as several."""
         taken = list(running)
         resources, gpus = self.session.config.resources, self.session.gpus
         if resources.concurrent is not None and len(taken) >= resources.concurrent:
@@ -76,8 +76,9 @@ class LedgerSearcher(Searcher):
             with ending_all_when_lost():
                 entry = self.session.ask()
         if entry is None:
-            # A running trial may be interrupted and return, or deserve another seed once it has
-            # ended: the session is asked again then, and the search ends when no trial runs.
+            # There may be a trial later: a running one may be interrupted and come back, or its
+            # point may get another seed once it has ended. The session is asked again when a trial
+            # has ended; the search ends when no trial runs.
             self._dry_at = ended
             return None if self.trials else Searcher.FINISHED
         self.trials[trial_id] = entry.id
@@ -97,7 +98,7 @@ class LedgerSearcher(Searcher):
                 self.session.finish(self.trials.pop(trial_id), result)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nothing: the Tuner pickles its searcher for a restore that is never used."""
+        """An empty state: the Tuner pickles its searcher for a restore that is never used."""
         return {}
 
     def save(self, checkpoint_path: str) -> None:

@@ -114,7 +114,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
             ),
         )
         session.progress.start()
-        # Spare every collection of garbage the million objects of torch, Ray and MLflow.
+        # Exclude the million objects of torch, Ray and MLflow from every garbage collection.
         gc.freeze()
         try:
             with handlers_restored(), connection.quiet_ray():

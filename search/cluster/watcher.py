@@ -13,7 +13,8 @@ from ray.tune import Callback
 from bitfront.search.cluster import head
 from bitfront.search.cluster.searcher import LedgerSearcher, ending_all_when_lost
 
-# A driver that was blocked this long (its database was away) did not receive reports meanwhile.
+# A driver that was blocked this long, since its database was away, received no reports meanwhile:
+# that time does not count against its workers.
 HELD_UP_SECONDS = 5.0
 
 

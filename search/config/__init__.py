@@ -1,1 +1,2 @@
-"""From a search YAML to a checked configuration and its space."""
+"""From a search YAML to a checked configuration and its space. Nothing is trained or started
+here."""

@@ -25,7 +25,7 @@ from bitfront.search.urls import know, with_secrets
 from bitfront.spaces.space import Space
 from bitfront.trainables.text_files import check_format
 
-# What a single value may stand for, by its key; a limit has a name of its own.
+# Sections that may be written as a single value, and what that is; `*` is the name of a limit.
 _SHORT = {
     ("limits", "*"): "a number",
     ("task", "model"): "a name",
@@ -94,7 +94,8 @@ def _refuse(problems: Problems, source: Source) -> None:
 
 
 def _place(given: Any, known: str | None) -> Any:
-    """Where checkpoints go: what the YAML says, with the secrets that are stored nowhere."""
+    """The storage of checkpoints: what the YAML says, with the secrets of `known` where it is the
+    same place; `known` itself where the YAML says nothing."""
     if given is None:
         return known or None
     return with_secrets(given, known) if isinstance(given, str) else given

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from bitfront.search.config.errors import KeyPath, KeyProblem
 from bitfront.trainables.errors import did_you_mean
 
-# Of a wrong value at most this much is repeated.
+# The most characters of a wrong value that a message repeats.
 MOST_SHOWN = 60
 MAPPING = "keys and values"
 UNKNOWN = "unknown key"
@@ -69,9 +69,9 @@ def mistakes(
     keys_at: Callable[[KeyPath], Sequence[str]] = lambda path: (),
     short_at: Callable[[KeyPath], str] = lambda path: "",
 ) -> list[tuple[KeyPath, str]]:
-    """(key, what is wrong with it) for everything wrong with `data`. `keys_at` knows the keys below
-    a path, `short_at` what a single value there may be short for. Where a value may be of several
-    types, one message names them all."""
+    """(key, what is wrong with it) for everything wrong with `data`. `keys_at` returns the keys
+    below a path, `short_at` what may be written there as a single value. Where a value may be of
+    several types, one message names them all."""
     together: dict[KeyPath, list[Any]] = {}
     for item in error.errors(include_url=False):
         path = _written(item["loc"], data)
@@ -197,7 +197,8 @@ def _choices(item: Any) -> list[str]:
 
 
 def _hint(given: Any, wanted: Sequence[str]) -> str:
-    """People write numbers with a unit or a comma, and names that look like numbers."""
+    """Advice for a number with a unit or a comma, and for a name that looks like a number; else
+    ''."""
     if "text" in wanted and isinstance(given, bool | int | float):
         return ": put it in quotes"
     if not isinstance(given, str) or not any("number" in w for w in wanted):

@@ -23,7 +23,7 @@ from bitfront.trainables.text_files import dump_yaml, whole_path
 from bitfront.trainables.worker.log import LOG_MB
 from bitfront.trainables.worker.storage import is_url
 
-# Of search.yaml; version 0.1 wrote none.
+# The format of search.yaml; version 0.1 wrote none.
 SEARCH_FORMAT = 1
 
 
@@ -244,7 +244,7 @@ class SearchConfig(Strict):
     @model_validator(mode="before")
     @classmethod
     def _quality_and_flops(cls, data: Any) -> Any:
-        """Fill in what is optimized when the search does not say."""
+        """Fill in the default objectives where the search names none."""
         if isinstance(data, dict) and "objectives" not in data:
             task = data.get("task")
             dataset = task.get("dataset") if isinstance(task, dict) else None

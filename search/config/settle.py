@@ -27,7 +27,8 @@ def is_file(checkpoint: str | None) -> bool:
 
 
 def settled(config: SearchConfig, problems: Problems) -> SearchConfig:
-    """The configuration as trials see it; what cannot be settled is noted and stays as it is."""
+    """The configuration as trials get it; a part that cannot be settled is noted in `problems` and
+    stays as it is."""
     task = _with_whole_paths(config.task, problems)
     task = _with_counted_data(task, problems)
     task = _with_measured_attacks(task, config)
@@ -41,7 +42,7 @@ def settled(config: SearchConfig, problems: Problems) -> SearchConfig:
 
 
 def _with_whole_paths(task: Task, problems: Problems) -> Task:
-    """Workers run in folders of their own: paths of files start at the root."""
+    """The task with absolute paths of its files: workers run in folders of their own."""
     pretrain, distill = task.pretrain, task.loss.distill
     if is_file(pretrain.checkpoint):
         with problems.at("task", "pretrain", "checkpoint"):
@@ -56,7 +57,7 @@ def _with_whole_paths(task: Task, problems: Problems) -> Task:
 
 
 def _with_counted_data(task: Task, problems: Problems) -> Task:
-    """The names of a user's own datasets say how many classes they have: they are counted here,
+    """The task with the number of classes in the names of the user's own datasets, counted here
     once."""
     with problems.at("task", "dataset"):
         dataset = _counted(task.dataset, task.data_dir)
@@ -77,7 +78,8 @@ def _counted(dataset: str, data_dir: str | None) -> str:
 
 
 def _with_measured_attacks(task: Task, config: SearchConfig) -> Task:
-    """Robust accuracy that is optimized or compared with a paper is measured."""
+    """The task that also measures robust accuracy under the attacks that an objective or the metric
+    of a paper needs."""
     names = {*config.objectives, *([config.paper.metric] if config.paper is not None else [])}
     measured = task.attack.evaluate
     missing = [a for metric, a in attacks().items() if metric in names and a not in measured]

@@ -17,7 +17,7 @@ from bitfront.trainables.text_files import MOST_YAML_BYTES, TooLargeError, load_
 EXAMPLES = "a search needs at least task.dataset and task.model; docs/yaml.md has every key"
 
 
-# Keys that a single word may stand for, and what the word is then.
+# Sections that may be written as a single word, and the key that the word is the value of.
 _SHORT_FOR = {
     "model": "name",
     "optimizer": "name",

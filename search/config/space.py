@@ -27,9 +27,9 @@ from bitfront.trainables.settings import (
 )
 from bitfront.trainables.task import with_overrides
 
-# Which file a teacher is, is not for a search to choose.
+# Keys of `distill` that a search may not vary: they name the file of the teacher.
 DISTILL_FILE = ("teacher", "sha256")
-# What robust accuracy means is the same for all trials.
+# Keys of `attack` that a search may not vary: robust accuracy means the same for all trials.
 MEASURED_ATTACK = ("evaluate", "examples", "memory_mb")
 # Parts of the task a search may change, besides the parameters of its model.
 TASK_KEYS = (

@@ -61,7 +61,7 @@ class Entry:
 
     @property
     def spec(self) -> TrialSpec:
-        """The spec, parsed and checked when it is first read: of thousands of trials few are."""
+        """The spec, parsed and checked when it is first read: a command needs few of thousands."""
         if not isinstance(self.stored, TrialSpec):
             as_text = isinstance(self.stored, str)
             check = TrialSpec.model_validate_json if as_text else TrialSpec.model_validate

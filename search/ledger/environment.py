@@ -1,4 +1,5 @@
-"""The versions of Python and packages that a search ran with: they may change its results."""
+"""The versions of Python and packages that a search ran with, which may change its results.
+Versions on the nodes of a cluster are checked in `search.cluster.node_checks`."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ DEFAULT_HOME = "bitfront-runs"
 # The environment variable with the URL of the ledger's database, and perhaps its password.
 LEDGER = "BITFRONT_LEDGER"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-# What else lies in a home, beside the searches: none of them may be called so.
+# Other files and folders of a home: no search may have one of these names.
 HOME_FILES = ("mlartifacts", "mlflow.db", "pretrained", "selections")
 
 
@@ -50,12 +50,12 @@ def home(given: str | os.PathLike[str] | None = None) -> Path:
 
 
 def stages_folder(root: Path) -> Path:
-    """Where pretrained networks are kept, for all searches of a home."""
+    """The folder of pretrained networks, which all searches of a home share."""
     return within(root, root / "pretrained")
 
 
 def selections_folder(root: Path) -> Path:
-    """Where the results of selectors are kept, for all searches of a home."""
+    """The folder of the results of selectors, which all searches of a home share."""
     return within(root, root / "selections")
 
 

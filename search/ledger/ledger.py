@@ -36,7 +36,8 @@ from bitfront.trainables.errors import UserError
 
 
 class Ledger:
-    """Opened by one driver at a time; readers use `reader.read_entries`."""
+    """The ledger of a search as its driver writes it; a search has one driver at a time. Other
+    processes read it with `reader.LedgerReader`."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Ledger:
         )
         """the copy of the study that samplers see"""
         self.entries: dict[str, Entry] = {}
-        # Kept up to date rather than counted: a long search asks for them at every turn.
+        # Kept up to date rather than counted anew: every ask needs them.
         self._counts: Counter[TrialState] = Counter()
         self._open: dict[str, Entry] = {}
         self.explored = 0
@@ -89,11 +90,11 @@ class Ledger:
         self._check_percentages()
 
     def _arranged(self, values: Sequence[float]) -> list[float]:
-        """Values on disk, in the order of the configuration."""
+        """The values, given in the order on disk, in the order of the configuration."""
         return arranged(values, self._order, self.config.objectives)
 
     def _remember(self, trial: FrozenTrial) -> None:
-        """Take over a trial from disk."""
+        """Add a trial that is on disk to the entries and to the copy in memory."""
         if trial.values is not None:
             trial = copy(trial)
             trial.values = self._arranged(trial.values)
@@ -138,7 +139,7 @@ class Ledger:
         return persistently(write, say=self.say, place=self._file.place)
 
     def _enter(self, entry: Entry) -> None:
-        """Count a trial that is new here."""
+        """Add a trial to the entries and to all counts."""
         self.entries[entry.id] = entry
         self._counts[entry.state] += 1
         self.explored += entry.spec.seed == self.config.search.seed
@@ -150,7 +151,7 @@ class Ledger:
         return [e for e in self._open.values() if e.id not in self._handed_out]
 
     def hand_back(self, trial_id: str) -> None:
-        """Make the trial, which no worker trains any more, the next one to be asked for."""
+        """Hand a trial that no worker trains any more back, so that the next ask returns it."""
         self._handed_out.discard(trial_id)
 
     def count(self, *states: TrialState) -> int:
@@ -269,7 +270,7 @@ class Ledger:
     def _ended(
         self, disk: int, state: OptunaState, values: list[float] | None, result: dict[str, Any]
     ) -> None:
-        """Write the end of a trial; does nothing where an earlier attempt came through."""
+        """Write the end of a trial to disk; does nothing where an earlier attempt succeeded."""
         with suppress(UpdateFinishedTrialError):
             self.storage.set_trial_user_attr(disk, "result", result)
             self.storage.set_trial_state_values(disk, state, values)

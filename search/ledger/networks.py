@@ -1,5 +1,5 @@
 """The layers that a plan decides, stored in the ledger, so that a plan can be shown without
-building its network, which takes torch."""
+building its network: that would import torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bitfront.trainables.task import Task
 
 @dataclass
 class Networks:
-    """The layers of each network of a search. Networks of different widths have the same ones,
+    """The layers of each network of a search. Networks that differ only in width have equal layers,
     which are stored once."""
 
     layouts: list[list[PlanLayer]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Switches Optuna's own log off: a search reports the same itself."""
+"""Switches Optuna's own log off: a search reports the same events itself."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ Proposal = tuple[Entry, optuna.Trial]
 
 
 class Proposals:
-    """Asks the sampler of a search, and settles limits and duplicates before a worker is taken."""
+    """Asks the sampler of a search for points, and rejects those that break a limit or were tried,
+    before they take a worker."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Proposals:
         self.study = study
         self.entries = entries
         self.refused: Counter[str] = Counter()
-        """how many proposals were no trials, for the reasons `limits` and `known`"""
+        """how many proposals were rejected, by reason: `limits` or `known`"""
         self._first = first
         self.problem = Problem(
             space, config.front_objectives, reference, config.limits, COSTS, self._is_new
@@ -97,9 +98,8 @@ class Proposals:
         self.study.sampler = make_sampler(kind, seed, self.problem)
 
     def repeat(self, running: Counter[str], params_of: Callable[[str], Any]) -> Proposal | None:
-        """Another seed for a finished point, where that tells most about the front. `running`
-        counts the open trials per point, `params_of` are the drawn parameters of a trial by its
-        id."""
+        """Another seed for the finished point where it tells most about the front. `running` counts
+        the open trials per point, `params_of` returns the drawn parameters of a trial by its id."""
         if not self.config.search.confirm:
             return None
         chosen = next_repeat(self.entries.values(), self.config.front_objectives, running)

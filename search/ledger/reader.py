@@ -38,7 +38,7 @@ from bitfront.trainables.errors import UserError, first_line
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
 
-# A byte in the header of a SQLite file that has no write-ahead journal.
+# Byte 18 of a SQLite file with a rollback journal; with a write-ahead log it is 2.
 ROLLBACK = b"\x01"
 # Part of SQLite's error for a file that a driver has made but not written to yet.
 NOT_YET = "no such table"
@@ -172,7 +172,7 @@ class LedgerReader:
         )
 
     def _other_file(self, stamp: tuple[tuple[int, ...], ...] | None) -> bool:
-        """Whether the ledger was deleted since, and perhaps made again."""
+        """Whether the ledger was deleted since the last read, and perhaps made again."""
         return bool(self._seen and (not stamp or stamp[0][0] != self._seen[0][0]))
 
     def _forget(self) -> None:
@@ -214,8 +214,9 @@ def read_only(url: str) -> str:
 
 
 def _reading_mode(path: Path) -> str:
-    # SQLite needs to make a file for the journal, which it cannot where the folder is read-only;
-    # a database without a journal can be opened as immutable there.
+    # To open a database with a write-ahead log SQLite makes files beside it, which fails in a
+    # folder that cannot be written. Where no log is left there, nothing is missing in the database
+    # itself, and it can be opened as immutable.
     if os.access(path.parent, os.W_OK) or path.with_name(f"{path.name}-wal").exists():
         return "mode=ro"
     try:
@@ -227,8 +228,8 @@ def _reading_mode(path: Path) -> str:
 
 @contextmanager
 def connected(url: str, writable: bool = False) -> Iterator[Query]:
-    """A function that runs statements on a ledger. SQLite is used directly: importing SQLAlchemy
-    takes longer than reading a thousand trials."""
+    """Yield a function that runs statements on a ledger. SQLite is used directly: importing
+    SQLAlchemy takes longer than reading a thousand trials."""
     path = sqlite_path(url)
     if path is None:
         with _engine(with_driver(url)).connect() as server:
@@ -258,7 +259,7 @@ def _entry(record: Record, name: str, values: list[float] | None, objectives: li
     try:
         texts = dict(record.known)
         spec = texts.pop("spec")  # parsed when it is first read
-        # Parsed as one text: for short ones most of the time is the call.
+        # Parsed with one call: for short texts the call itself takes most of the time.
         known = dict(zip(texts, json.loads(f"[{','.join(texts.values())}]"), strict=True))
         known["spec"] = spec
         when = record.started, record.ended

@@ -1,5 +1,5 @@
 """Optuna's tables, read with one statement per table; JSON in them stays text until it is needed.
-Imports neither Optuna nor SQLAlchemy, which would take longer than a short answer."""
+Optuna and SQLAlchemy are not imported: that takes longer than a short command."""
 
 from __future__ import annotations
 
@@ -139,8 +139,9 @@ def read_records(
     `plans` the levels of plans are left out: there is a row per layer, and the spec has them
     too."""
     wanted = f"trials.study_id = :study AND {_wanted(after, again)}"
-    # Read first: what belongs to a trial is written before its row, or before its end. With a write
-    # between two statements a trial looks older than it is, but never incomplete.
+    # Trials are read first: parameters and attributes are written before a trial's row, results
+    # before its end. If a driver writes between two statements, a trial may look as it was before
+    # that write, but never incomplete.
     trials = query(
         "SELECT trial_id, number, state, datetime_start, datetime_complete FROM trials "
         f"WHERE {wanted} ORDER BY trial_id",

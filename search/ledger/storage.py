@@ -1,5 +1,6 @@
-"""Optuna's database with one statement per table for writing a trial and for reading all of them,
-where Optuna has several per parameter: a plan has many. `open_storage` opens it for a driver."""
+"""Optuna's database, with one statement per table for writing a trial and for reading all of them;
+Optuna has several per parameter, and a plan has many parameters. `open_storage` opens it for a
+driver."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ OPENING_ATTEMPTS = 50
 
 
 class LedgerStorage(RDBStorage):
-    """Written by one driver, so that Optuna's checks for other writers are left out. A trial is
-    recognized by its `id`: an attempt to write it may have come through although it failed here."""
+    """Optuna's storage without its checks for other writers, since a search has one driver. A trial
+    that is written again because the first attempt seemed to fail is recognized by its `id`."""
 
     def __init__(self, url: str, **kwargs: Any) -> None:
         # Optuna formats the URL, so braces are doubled.

@@ -1,5 +1,5 @@
-"""The Optuna study of a search: opened or made, with a check that it belongs to this search, in a
-format this version reads. Its trials are the ledger's."""
+"""The Optuna study of a search: opened or made, with a check that it belongs to this search and has
+a format this version reads. Its trials are written in `ledger`."""
 
 from __future__ import annotations
 

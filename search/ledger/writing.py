@@ -1,5 +1,5 @@
-"""Writing to the ledger's database although it is away for a while: attempts are repeated until it
-is back. What is written is the ledger's."""
+"""Repeating a write to the ledger's database until it succeeds, where the database is away for a
+while. What is written is decided in `ledger`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 # How long a database that is away is waited for, and the longest pause between two attempts.
 PATIENCE_SECONDS = 600.0
 LONGEST_PAUSE = 5.0
-# Between two messages about it.
+# Seconds between two messages about a database that is away.
 TELLING_SECONDS = 30.0
 # How often a pause looks whether the user asked the search to end.
 LOOK_SECONDS = 0.2
@@ -31,7 +31,7 @@ NO_ROOM = "disk is full"
 
 
 class LedgerLostError(UserError):
-    """The database behind the ledger is away and stayed away."""
+    """The ledger cannot be written any more: its database stayed away, or its file was deleted."""
 
 
 def persistently(
@@ -42,7 +42,8 @@ def persistently(
 ) -> T:
     """The result of `write`, repeated while the database is away, restarts or has no room, for at
     most `patience` seconds. `say` gets a message at once and every TELLING_SECONDS. `write` may run
-    again although the attempt before came through. `place` is the file of a SQLite ledger."""
+    again although an attempt succeeded whose reply was lost. `place` is the file of a SQLite
+    ledger."""
     deadline = time.monotonic() + (PATIENCE_SECONDS if patience is None else patience)
     pause, said = 0.1, -math.inf
     while True:

@@ -1,1 +1,2 @@
-"""Points of a front as recipes: export, final training, replay."""
+"""Points of a front as recipes: export, final training, replay. The only package that loads a test
+set."""

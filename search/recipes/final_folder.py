@@ -60,14 +60,15 @@ def seed_identity(recipe: Recipe, seed: int, length: int = 8) -> str:
 
 
 def owner_of(recipe: Recipe) -> Owner:
-    """The owner a recipe makes of a folder. Its identity is made of what is trained: not of the
-    recipe's name, its seeds or its origin."""
+    """The owner of a folder in which this recipe is trained. Its identity depends on what is
+    trained, not on the recipe's name, seeds or origin."""
     identity = seed_identity(recipe, seed=0, length=16)
     return Owner(identity, recipe.name, recipe.final.epochs, recipe.final.rest)
 
 
 def other_owner(folder: Path, recipe: Recipe) -> str | None:
-    """What the folder holds, unless that is of this recipe or nothing."""
+    """A description of the training that the folder holds; None where that is this recipe's or
+    there is none."""
     stored = _stored_owner(folder)
     if stored is not None:
         return None if stored.identity == owner_of(recipe).identity else stored.text()

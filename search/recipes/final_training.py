@@ -87,12 +87,11 @@ def train_recipe(
     progress: TrainingView | None = None,
 ) -> FinalResult:
     """Train every seed on train + validation data, test it, and write its packed network to `out`.
-
     A seed that was interrupted continues after its last epoch; one that is finished is not trained
-    again; a folder with the training of another recipe is refused. A full-precision stage is
-    trained on train + validation data too and kept in `stages`. With `workers`, so many train each
-    seed together, on Ray. `progress` shows the epochs; without it they are lines given to `note`.
-    """
+    again; a folder with the training of another recipe is refused. Pretraining in full precision
+    uses train + validation data too, and its networks are kept in `stages`. With `workers`, that
+    many Ray workers train each seed together. `progress` shows the epochs; without it each is a
+    line passed to `note`."""
     task = recipe.spec.task.model_copy(update={"epochs": recipe.final.epochs})
     _check_start(task, note)
     if data_dir is not None:  # workers run in folders of their own

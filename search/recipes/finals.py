@@ -70,8 +70,8 @@ def final_trainings(folder: SearchFolder, skip_damaged: bool = False) -> list[Fi
 
 
 def note_finals(folder: SearchFolder, finals: list[FinalTraining]) -> Path:
-    """Append trainings to the record and return its file. One that is there already is read
-    once."""
+    """Append trainings to the record and return its file. Of a training that is recorded twice
+    `final_trainings` returns the last one."""
     path = folder.path / FILE
     _drop_half_a_line(path)
     with opened(path) as out:

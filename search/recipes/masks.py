@@ -1,4 +1,5 @@
-"""Masks of a packed network: which weights its pruned layers keep."""
+"""Masks of a packed network: which weights its pruned layers keep. They are drawn in
+`dashboards.figures.networks.masks`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The search a recipe came from: where its folder is here, final trainings are recorded in it and
-in MLflow."""
+"""The search a recipe came from. Where its folder is in this home, final trainings are recorded in
+it and in MLflow."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def search_of(recipe: Recipe, root: Path) -> SearchFolder | None:
 
 
 def note_result(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
-    """Note final trainings with the search of their recipe, if it is here, and in MLflow. Returns
-    what went wrong, if anything did."""
+    """Record the final trainings of a recipe in the folder of its search, if it is here, and in
+    MLflow. Returns what went wrong, if anything did."""
     origin, folder = recipe.provenance, search_of(recipe, root)
     if origin is None or folder is None:
         return None

@@ -29,7 +29,8 @@ class FinalSettings(Strict):
     epochs: Annotated[int, Field(ge=1)]
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     rest: Literal["float32", "float16"] = "float32"
-    """how the packed checkpoint stores values that are not binary; the test uses them so rounded"""
+    """how the packed checkpoint stores values that are not binary; the test uses the rounded
+    values"""
 
 
 class Provenance(Strict):

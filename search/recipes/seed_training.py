@@ -85,7 +85,8 @@ class SeedJob:
         return Path(self.out) / f"seed{self.spec.seed}.json"
 
     def finished(self) -> SeedResult | None:
-        """The stored result, where this seed is trained; its files may have been moved together."""
+        """The stored result of this seed; None where it is not trained completely. The folder may
+        have been moved since."""
         result = finished_seed(self.result_file, self.checkpoint, self.identity)
         if result is None or result.seed != self.spec.seed or self.tested not in result.metrics:
             return None

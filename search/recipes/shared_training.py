@@ -29,7 +29,7 @@ from bitfront.trainables.worker.log import LOG_MB, limit_log
 
 # How often the workers are started again after one of them died.
 LIVES = 3
-# Between two looks for notes.
+# Seconds between two reads of the workers' notes.
 NOTE_SECONDS = 0.5
 
 

@@ -12,7 +12,8 @@ from bitfront.search.recipes.recipe import Recipe
 
 @dataclass(frozen=True)
 class EpochReport:
-    """The state of a seed after an epoch, or before its first one here."""
+    """The state of a seed after an epoch, or when its training begins or continues (without a
+    loss)."""
 
     seed: int
     done: int

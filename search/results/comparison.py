@@ -1,4 +1,5 @@
-"""Two searches side by side: against one reference, budget by budget, and on a joint front."""
+"""Two searches side by side: from one reference point, budget by budget, and on a joint front. How
+it is printed is in `bitfront.terminal.comparisons`."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ class Comparison:
 
     @property
     def reference(self) -> list[float]:
-        """The worse value of every objective of both references: all points count."""
+        """The worse of both references in every objective, so that the points of both searches
+        count."""
         pairs = zip(self.objectives, self.a.reference, self.b.reference, strict=True)
         return [min(x, y) if o.maximize else max(x, y) for o, x, y in pairs]
 

@@ -1,4 +1,5 @@
-"""How the hypervolume of a search grew, trial by trial."""
+"""How the hypervolume of a search grew, trial by trial. The picture of it is in
+`dashboards.figures.trials.hypervolume`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What metrics and costs are called on axes and in tables."""
+"""The labels of metrics and costs on axes and in tables. Their names in a YAML are declared in
+`bitfront.trainables`."""
 
 from __future__ import annotations
 

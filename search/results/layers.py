@@ -1,4 +1,5 @@
-"""The layers of the networks that a search has tried."""
+"""The layers of the networks that a search has tried, for pictures of plans. The ledger stores them
+(`search.ledger.networks`)."""
 
 from __future__ import annotations
 

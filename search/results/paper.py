@@ -47,7 +47,7 @@ class PaperComparison:
 
     def answer(self, row: PaperRow) -> Entry | None:
         """The trial that matches the row and is nearest in cost, in percent of its own network, as
-        papers state it; the best of equally near ones, or where the row has no cost."""
+        papers state it. Among equally near trials, and where the row has no cost, the best one."""
         pool = self.ours.front
         if row.where:
             pool = [e for e in self.ours.entries if e.state == TrialState.COMPLETE]
@@ -68,8 +68,8 @@ class PaperComparison:
 
     def value(self, entry: Entry, key: str) -> Any:
         """The value of a key in a trial. A key with one value is not sampled, so it is looked up in
-        the space. In full precision the ledger knows one method only; the sampled one still says
-        how the trial was trained against attacks."""
+        the space. With the plan `F` every trial is stored with the method `fp`; the sampled method
+        still says how the trial was trained against attacks."""
         space = self.ours.config.space
         plan = space.get("plan")
         if key == "method" and plan == "F":

@@ -95,7 +95,7 @@ class Results:
     ) -> Results:
         """The results of a ledger that has been read; a UserError where it is damaged."""
         reference = [0.0] * len(config.objectives)
-        if reader.entries or reader.reference:  # neither where it ended before its first trial
+        if reader.entries or reader.reference:  # a search without a trial has neither
             _check_trials(reader.entries, config)
             reference = _checked_reference(reader.reference, config)
         config = as_meant(config, reader.entries)

@@ -1,4 +1,5 @@
-"""The configuration that a search keeps in its folder (`search.yaml`), read back and checked."""
+"""The configuration that a search keeps in its folder (`search.yaml`), read back and checked. The
+YAML of a user is read in `search.config.load`."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from bitfront.search.ledger.folder import SearchFolder, is_name, list_searches
 from bitfront.trainables.errors import UserError, quoted
 from bitfront.trainables.text_files import MOST_YAML_BYTES, check_format, load_yaml, read_text
 
-# At the start of a line it is a key of the file itself.
+# The format key of the file itself: keys of a section are indented.
 FORMAT_LINE = re.compile(r"^bitfront_search:", re.MULTILINE)
 
 

@@ -1,5 +1,5 @@
-"""The default sampler, declared: it models the quality of a point and takes its cost as known.
-What it computes is in `surrogate/`, from `ask.py` on."""
+"""The declaration of the default sampler, which models the quality of a point and takes its cost as
+known. What it computes is in `surrogate/`, from `ask.py` on."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ def forget_former(config: SearchConfig, folder: SearchFolder) -> None:
 
 
 class Beginning:
-    """What the folder of a search held before this turn. Made and undone under the folder's
-    lock."""
+    """The state of a search's folder before this turn, to which `undo` returns. Made and undone
+    under the folder's lock."""
 
     def __init__(self, folder: SearchFolder) -> None:
         self.folder = folder

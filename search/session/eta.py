@@ -1,5 +1,5 @@
-"""How long the rest of a search takes: an estimate from before the first trial, corrected by what
-is measured."""
+"""The estimated time that the rest of a search takes: an estimate from before the first trial,
+corrected by measurements. It is shown in `bitfront.terminal.progress`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ START_SECONDS = 15.0
 
 
 class Eta:
-    """How long the rest takes. An estimate from before the first trial counts as a trial per slot;
-    what is measured counts from the first report, when the workers have warmed up."""
+    """Estimates the remaining time. The estimate made before the first trial has the weight of one
+    measured trial per slot; measurements start at the first report, when the workers have warmed
+    up."""
 
     def __init__(self) -> None:
         self.trial_seconds: float | None = None
@@ -20,7 +21,8 @@ class Eta:
         self.trial_seconds, self.slots = trial_seconds, max(1, slots)
 
     def report(self, now: float, done: float) -> None:
-        """`done` trials at the time `now`; a trial that runs is a part of one."""
+        """Note that `done` trials were trained at the time `now`; a running trial counts as a
+        fraction."""
         if self._first is None:
             self._first = now, done
 
@@ -28,7 +30,7 @@ class Eta:
         left = budget - done
         if left <= 0:
             return 0.0
-        # As if that many trials had been seen to take as long as they were expected to.
+        # The estimate counts like so many trials that took as long as expected.
         seen = float(self.slots) if self.trial_seconds is not None else 0.0
         taken = self.trial_seconds or 0.0
         if self._first is None:

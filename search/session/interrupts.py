@@ -33,16 +33,16 @@ _terminals: list[int] = []
 
 @contextmanager
 def ending_gently() -> Iterator[None]:
-    """Within this context any of the signals raises KeyboardInterrupt, even where it was ignored
-    when the process was started, as shells do with ctrl-C for background jobs. Only an ignored
-    SIGHUP stays ignored, which is what `nohup` is for."""
+    """Within this context any of the signals raises KeyboardInterrupt, even one that was ignored
+    when the process started: shells ignore ctrl-C for background jobs. Only an ignored SIGHUP stays
+    ignored, which is what `nohup` is for."""
     global _inside, _last_signal, _error, _broken_off
     if _inside:
         yield
         return
 
     def lost(unraisable: Any) -> None:
-        if not issubclass(unraisable.exc_type, KeyboardInterrupt):  # which is in the flag
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):  # it is in the flag
             hook(unraisable)
 
     _asked.clear()

@@ -1,6 +1,6 @@
-"""One driver's turn at a search, from the lock on its folder to the last word to MLflow. `run`,
+"""One driver's turn at a search, from the lock on its folder to the last write to MLflow. `run`,
 `resume` and `extend` are one path, because the ledger says what is left to do. What is checked
-before is in `preparation`; what is printed is given by the caller."""
+before is in `preparation`; what is printed is passed in by the caller."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from bitfront.spaces.space import Space
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.training.pretraining import check_checkpoint
 
-# Trials that MLflow still lacks when a search ends: fewer are there in a few seconds.
+# From this many trials on that MLflow lacks when a search ends, the user is told: fewer are
+# delivered in a few seconds.
 WORTH_TELLING = 100
 
 Artifacts = dict[str, str | Path]
@@ -39,15 +40,15 @@ Artifacts = dict[str, str | Path]
 
 @dataclass(frozen=True)
 class Shown:
-    """What people see of a turn. The functions come from the rooms above."""
+    """The functions that show a turn to people. They come from the rooms above."""
 
     line: StatusLine
     progress: Callable[[Session], Progress]
     pictures: Pictures
     lost: Callable[[str, str], None]
-    """is called with an error and the name of the search when Ray is gone"""
+    """called with an error and the name of the search when Ray is gone"""
     conclude: Callable[[Results, bool], None]
-    """is called at the end with whether the search is complete"""
+    """called at the end with the results, and whether the search is complete"""
 
 
 @ending_gently()
@@ -59,7 +60,7 @@ def launch(
     shown: Shown,
     warm_start: Results | None = None,
 ) -> int:
-    """Run what the ledger says is left. The exit code."""
+    """Run the trials that the ledger says are left, and return the exit code."""
     line = shown.line
     check_places(config, folder)
     with line, folder.locked():
@@ -99,8 +100,8 @@ def launch(
 
 
 def _end_without_ray(folder: SearchFolder, shown: Shown) -> int:
-    """Show the end of the search while the main thread waits for a Ray that is gone; the exit
-    code."""
+    """Show the end of the search while the main thread waits for a Ray that is gone, and return the
+    exit code."""
     _tell_lost(folder, shown)
     shown.conclude(Results.of(folder), False)
     return head.exit_code()
@@ -121,7 +122,7 @@ def _drive(
     warm_start: Results | None,
     beginning: Beginning,
 ) -> bool:
-    """Run the trials, and tell MLflow how it ended; whether the search is complete."""
+    """Run the trials and deliver the rest to MLflow; return whether the search is complete."""
     line = shown.line
     line.wait("preparing the search")
     tracker = None
@@ -178,7 +179,8 @@ def _run_trials(session: Session, address: str | None, line: StatusLine) -> None
 
 
 def starting_point(space: Space) -> list[str]:
-    """What trials that do not train end-to-end start from, and what that costs once."""
+    """Sentences on what trials start from, other than random weights: a checkpoint, or pretraining
+    that is trained once and shared."""
     lines = []
     if space.task.pretrain.checkpoint is not None:
         lines.append(check_checkpoint(space.task).text())
@@ -216,8 +218,8 @@ def _close_tracker(
 
 
 def summarize(folder: SearchFolder, shown: Shown) -> tuple[Artifacts, str]:
-    """The pictures of the search and the note on its MLflow run. Where they cannot be made, that is
-    said and nothing else is lost: the disk may be full, the database away."""
+    """The pictures of the search and the note on its MLflow run. A failure, such as a full disk or
+    a database that is away, is reported and does not end the turn."""
     artifacts: Artifacts = {}
     note = ""
     try:

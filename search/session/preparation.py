@@ -31,8 +31,8 @@ from bitfront.spaces.space import Space
 from bitfront.trainables.data import DATASETS, load_train
 from bitfront.trainables.errors import UserError
 
-# What may differ between two turns at the same search: how much, where and how it is shown.
-# A checkpoint is known by its hash, not by where it lies.
+# Settings that may differ between two turns at the same search: the number of trials, where they
+# run and how they are shown. A checkpoint is identified by its hash, not by its path.
 MAY_CHANGE = (
     "search.trials",
     "resources",
@@ -47,7 +47,7 @@ MAY_CHANGE = (
 
 
 def fetched(config: SearchConfig, space: Space, root: Path) -> tuple[SearchConfig, Space]:
-    """The search with a checkpoint of an MLflow run as a file here, checked like one."""
+    """The search with the checkpoint of an MLflow run downloaded, and checked like any file."""
     checkpoint = config.task.pretrain.checkpoint
     if checkpoint is None or not checkpoint.startswith(MLFLOW_RUN):
         return config, space
@@ -91,13 +91,14 @@ def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> 
 
 
 def check_same(config: SearchConfig, folder: SearchFolder) -> None:
-    """A search that has trials stays what it is; its budget only grows."""
+    """Raise UserError where `config` would change a search that has trials. In `config` the
+    objectives get the stored order, and the budget of trials never falls below the stored one."""
     if not folder.exists:
         return
     stored = stored_config(folder)
     changed = differences(stored, config)
     if not changed:
-        # The same ones in another order make no other search; it keeps the order it began with.
+        # Another order of the objectives is no other search: the stored order is kept.
         config.objectives = {name: config.objectives[name] for name in stored.objectives}
     fewer = config.search.trials < stored.search.trials
     if not (changed or fewer) or not has_trials(folder):
@@ -131,8 +132,8 @@ def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def check_start(config: SearchConfig, address: str | None, line: StatusLine) -> None:
-    """What would keep the first trial from starting, as far as it can be seen before anything is
-    made: data, resources of this machine, the storage of checkpoints."""
+    """Raise UserError for what would keep the first trial from starting, as far as it can be
+    checked before anything is made: data, resources of this machine, the storage of checkpoints."""
     if address is None:
         check_here(config.resources)
     line.wait(f"reading {config.task.dataset}")
@@ -144,7 +145,8 @@ def check_start(config: SearchConfig, address: str | None, line: StatusLine) -> 
 
 
 def check_places(config: SearchConfig, folder: SearchFolder) -> None:
-    """Refuses, before anything is written, what the user has not named and what lies outside."""
+    """Raise UserError, before anything is written, for a server or storage that the user has not
+    named, and for folders that lead out of the home."""
     if config.tracking.enabled:
         named.check("tracking", config.tracking.uri, config.name)
     named.check("storage", config.storage, config.name)

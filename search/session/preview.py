@@ -43,7 +43,8 @@ class Preview:
     costs: dict[str, tuple[float, float]]
     full_flops: float
     trial_seconds: tuple[float, float] | None
-    """of the cheapest and the dearest; None where nothing was timed, which would need the data"""
+    """of the cheapest and of the dearest trial; None where nothing was timed: that needs the
+    data"""
     concurrent: int
     trials: int
     stage_epochs: list[int]

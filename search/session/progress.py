@@ -1,5 +1,5 @@
-"""The interface between a running session and what people see of it, which is made in
-`bitfront.terminal`."""
+"""The interface through which a running session shows its progress. What people see of it is made
+in `bitfront.terminal`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Progress(Protocol):
-    """Gets every change of a session."""
+    """Receives every change of a session."""
 
     def wait(self, text: str) -> None:
         """Show what is being done from now on."""
@@ -21,25 +21,25 @@ class Progress(Protocol):
         """Print a message."""
 
     def expect(self, trial_seconds: float | None, slots: int) -> None:
-        """Take an estimate of the seconds of a trial, and how many run at once."""
+        """Set the estimated seconds per trial, and how many trials run at once."""
 
     def start(self) -> None:
-        """Trials run from now on."""
+        """Note that trials run from now on."""
 
     def changed(
         self, ended: Entry | None = None, reported: tuple[Entry, dict[str, Any]] | None = None
     ) -> None:
-        """A trial ended, or reported an epoch."""
+        """Note that a trial ended, or that one reported an epoch."""
 
     def stop(self) -> None:
-        """No trial runs any more."""
+        """Note that no trial runs any more."""
 
 
 class Silent:
     """Shows nothing."""
 
     def __init__(self, session: Session) -> None:
-        """The session makes no difference."""
+        """Ignore the session."""
 
     def wait(self, text: str) -> None: ...
 

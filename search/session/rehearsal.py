@@ -28,8 +28,8 @@ from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.selectors import Selection, SelectionSpec
 
-# Trials at once, unless the search allows fewer: not the number of this machine, so that a
-# rehearsal has the same outcome everywhere.
+# Trials that run at once, unless the search allows fewer. The number does not depend on this
+# machine, so that a rehearsal has the same outcome everywhere.
 WORKERS = 4
 # Points of a made-up learning curve, besides the rungs of early stopping.
 CURVE_POINTS = 12
@@ -196,7 +196,8 @@ class Curves:
 def _unanswered(
     rows: Sequence[PaperRow], results: Results, ledger: Ledger, made_up: Sequence[str]
 ) -> list[Unanswered]:
-    """The rows without a trial of ours, or whose nearest trial has too different a cost."""
+    """The rows that no trial answers, or whose nearest trial has too different a cost, with the
+    reason."""
     if not rows:
         return []
     comparison = PaperComparison(results)

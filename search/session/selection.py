@@ -28,7 +28,8 @@ Note = Callable[[str], None]
 
 
 def needed(config: SearchConfig, space: Space) -> list[SelectionSpec]:
-    """The work of trained selectors that this search needs, each once."""
+    """The specifications of the selectors that must train a network for this search, without
+    duplicates."""
     seed = config.search.seed
     specs = [spec for using in space.selecting() for spec in using.specs(space, seed).values()]
     return list({spec.fingerprint(): spec for spec in specs}.values())
@@ -43,8 +44,8 @@ def settle(
     line: StatusLine | None = None,
     pictures: Pictures = NO_PICTURES,
 ) -> Space:
-    """The space with every selector's work done, and that work shown in the search's folder. How
-    far that is `line` says meanwhile."""
+    """The space with the results of all its selectors, which are written into the search's folder
+    too. Selectors without a stored result run on Ray first; `line` shows their progress."""
     specs = needed(config, space)
     if not specs:
         return space.settled(select, config.search.seed)

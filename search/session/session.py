@@ -43,8 +43,8 @@ class Session:
         first: Sequence[dict[str, Any]] = (),
         progress: Callable[[Session], Progress] = Silent,
     ) -> None:
-        """`first` are points to begin with; `progress` makes what shows this session to people,
-        which nothing does by default."""
+        """`first` are points to try before the sampler is asked; `progress` makes the object that
+        shows this session to people, by default one that shows nothing."""
         self.config = config
         self.folder = folder
         with ledger_errors(config.name):
@@ -172,8 +172,8 @@ class Session:
         self.progress.changed(reported=(self.ledger.entries[trial_id], result))
 
     def gives_up(self, trial_id: str, result: dict[str, Any]) -> bool:
-        """Whether early stopping ends the trial here for its rank among the others. Control trials
-        and repeats with another seed always run to their end."""
+        """Whether early stopping ends the trial here because of its rank among the others. Control
+        trials and repeats with another seed always run to their end."""
         entry = self.ledger.entries[trial_id]
         repeat = entry.spec.seed != self.config.search.seed
         if self.stopping is None or repeat or "failure" in result or result.get("done"):
@@ -233,8 +233,9 @@ class Session:
         )
 
     def comes_back(self, trial_id: str) -> bool:
-        """Whether a trial whose worker died is tried again: it has advanced since the last time, or
-        `resources.retries` allows another try. Preempted machines cost a long trial no tries."""
+        """Whether a trial whose worker died continues on another worker; if so it is handed back to
+        the ledger. `resources.retries` limits the losses without a new epoch in between, so that a
+        long trial survives any number of preempted machines."""
         curve = self._curves.get(trial_id, [])
         reached = int(curve[-1]["epoch"]) if curve else 0
         furthest, losses = self._losses.get(trial_id, (0, 0))
@@ -340,7 +341,8 @@ class Session:
             self.progress.say(redacted(f"{place} could not be deleted: {error}"))
 
     def close(self) -> None:
-        """Delete what ended trials left on disk; interrupted ones keep their checkpoints."""
+        """Note in the folder whether the space is exhausted, and delete what ended trials left on
+        disk; interrupted trials keep their checkpoints."""
         if self.ledger.exhausted:
             listed = self.ledger.proposals.listed
             count = "" if listed is None else str(len(listed))

@@ -37,7 +37,7 @@ class Desk(Protocol):
         """The id of the next trial; None while there is none."""
 
     def report(self, worker: str, trial_id: str, result: dict[str, Any]) -> bool:
-        """Whether the trial is over: complete, failed or stopped."""
+        """Take a result, and return whether the trial is over: complete, failed or stopped."""
 
 
 @dataclass
@@ -116,7 +116,7 @@ def play(
             worker = f"t{next(numbers)}"
             began = time.perf_counter()
             trial_id = desk.take(worker)
-            # Where there is nothing now, there may be something after the end of another trial.
+            # None now: there may be a trial again when another one has ended.
             asking = trial_id is not None
             if trial_id is None:
                 break

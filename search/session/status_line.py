@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
-# The bounds of the time without a line where there is no terminal: a hundredth of the time so far.
+# Seconds without output where there is no terminal: a hundredth of the time so far, within these
+# bounds.
 SHORTEST_SILENCE = 1.7
 LONGEST_SILENCE = 60.0
 REFRESHES_A_SECOND = 8
@@ -38,12 +39,12 @@ def duration(seconds: float | None) -> str:
 
 
 def silence_after(seconds: float) -> float:
-    """The longest time without a line in a turn that has taken so long."""
+    """The longest time without output in a turn that has taken `seconds` so far."""
     return min(LONGEST_SILENCE, max(SHORTEST_SILENCE, seconds / 100))
 
 
 class StatusLine:
-    """Shows messages, and below them a text that is asked for again and again."""
+    """Shows messages, and below them a text that is refreshed several times a second."""
 
     def __init__(self, quiet: bool = False, out: TextIO | None = None) -> None:
         self.quiet = quiet

@@ -1,1 +1,2 @@
-"""MLflow: the only place that writes it, and its server."""
+"""MLflow: the only package that writes to it, and its UI's server. What it shows is the ledger,
+which is the truth."""

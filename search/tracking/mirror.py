@@ -189,7 +189,7 @@ class Mirror:
         return children
 
     def _discard_spares(self) -> None:
-        """Delete runs that the server made of requests that had been given up."""
+        """Delete duplicate runs that the server created after their requests had been given up."""
         known = {self.parent_id, *(child.run_id for child in self.children.values())}
         for kind in ("search", "trial"):
             for run in self._runs(kind):

@@ -1,4 +1,5 @@
-"""The MLflow UI, opened on a search. It listens on this machine only unless told otherwise."""
+"""The MLflow UI, opened on a search: on the user's tracking server, or on one started here, which
+listens on this machine only unless another host is given."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def serve(
     open_browser: bool,
     say: Callable[[str], None],
 ) -> int:
-    """Open the run of a search, the newest by default, in the MLflow UI; with a tracking database
-    of files, a server is started for it, until ctrl-C. `say` shows a line. The exit code."""
+    """Open the run of a search, the newest by default, in the MLflow UI, and return the exit code.
+    For a tracking database in a file a server is started, until ctrl-C. `say` prints a line."""
     folder = folder or newest_readable(root)
     if folder is None:
         raise UserError(f"no search has been run in {root}", "start one: bitfront run")

@@ -82,7 +82,7 @@ class Tracker:
         self._thread.start()
 
     def trial(self, entry: Entry) -> None:
-        """A trial started or ended."""
+        """Queue a trial that started or ended."""
         with self._lock:
             self._entries[entry.id] = entry
             self._outbox.trials[entry.id] = entry
@@ -102,7 +102,7 @@ class Tracker:
 
     @property
     def behind(self) -> int:
-        """How many trials MLflow does not have as they are now."""
+        """How many trials have ended and are not in MLflow yet."""
         with self._lock:
             ended = [e.id for e in self._entries.values() if e.state in STATUS]
         mirror = self._mirror
@@ -196,8 +196,8 @@ class Tracker:
             except Exception as error:
                 self.last_error = trouble(error)
                 delay = min(LONGEST_BACKOFF, 2 * delay)
-                # What was on the way may have arrived: the next attempt looks again at what is
-                # there, and makes no run twice.
+                # The failed request may have arrived: the next attempt reads again what MLflow has,
+                # and makes no run twice.
                 self._connected = False
             if self._closing:
                 if not self._pending() or self._idle > self._patience:

@@ -44,8 +44,8 @@ def action(args: Namespace) -> int:
 
 
 def _checked(args: Namespace, file: Path) -> str:
-    """The name of the search. Its YAML is checked here, before anything is sent; where it names
-    files or data of the cluster, only the head can."""
+    """The name of the search. Its YAML is checked here, before anything is sent; one that names
+    files or data of the cluster can be checked only on the head."""
     source = yaml_source.read(file)
     name = args.name or source.data.get("name") or file.stem
     task = source.data.get("task") or {}

@@ -60,7 +60,8 @@ def action(args: Namespace) -> int:
         note(moved)
     seeds = len(set(recipe.final.seeds))
     note(f"{recipe.name}: epochs {recipe.final.epochs}, seeds {seeds}, into {out}")
-    # With several workers another thread reports epochs, and nothing can be interrupted there.
+    # With several workers another thread reports the epochs, and an interrupt must be raised in the
+    # main thread.
     heed = obey if args.workers is None else lambda: None
     view = TrainingProgress(note, None if silent else sys.stdout, heed)
     try:
@@ -99,7 +100,7 @@ def _recipe(args: Namespace, path: Path) -> Recipe:
 
 
 def _check(args: Namespace, recipe: Recipe, out: Path) -> None:
-    """Refuse now what would fail when everything is trained."""
+    """Raise UserError now for what would otherwise fail after the training."""
     if not args.output:
         refuse_link(out)
     origin = search_of(recipe, home(args.home))
@@ -112,8 +113,8 @@ def _check(args: Namespace, recipe: Recipe, out: Path) -> None:
 
 
 def _write_now(text: str) -> None:
-    """Write on standard error from another thread: not by print, which may be what was
-    interrupted."""
+    """Write to standard error from another thread. Not with `print`: the main thread may have been
+    interrupted inside of it."""
     os.write(sys.stderr.fileno(), f"\n{text}\n".encode())
 
 

@@ -30,7 +30,7 @@ def action(args: Namespace) -> int:
 
 
 def new_budget(text: str, budget: int) -> int:
-    """The number of trials that `+N` or a total asks for, where there were `budget`."""
+    """The new budget of trials that `+N` or a total asks for; `budget` is the present one."""
     try:
         amount = int(text)
     except ValueError:

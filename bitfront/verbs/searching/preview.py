@@ -28,7 +28,7 @@ def action(args: Namespace) -> int:
 
 
 def show_preview(args: Namespace, rehearsed: bool = False) -> int:
-    """Print the preview of a search; the exit code. `run --dry-run` does this too."""
+    """Print the preview of a search and return the exit code. `run --dry-run` does this too."""
     config, space = search_of(args)  # a mistake in the YAML is found before torch is imported
     from bitfront.search.session.preview import preview_search  # torch
     from bitfront.terminal.previews import preview_text, rehearsal_progress  # torch

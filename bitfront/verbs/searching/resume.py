@@ -31,8 +31,8 @@ def action(args: Namespace) -> int:
 
 
 def resumed(config: SearchConfig, folder: SearchFolder, args: Namespace, line: StatusLine) -> int:
-    """Run what is left of a stored search, which is checked as if it were read from its file; the
-    exit code."""
+    """Run what is left of a stored search, after the same checks as for one read from a file, and
+    return the exit code."""
     from bitfront.search.session.preparation import check_places, check_start  # torch
     from bitfront.verbs.launch import launch
 

@@ -41,12 +41,13 @@ def action(args: Namespace) -> int:
 
 
 def _read(folder: SearchFolder) -> tuple[Results | UserError, dict[str, Any]]:
-    """A search and its report; the error of one that is damaged, which hides no other."""
+    """The results of a search and its report; for a damaged search its error, so that the others
+    can still be listed."""
     try:
         results = Results.of(folder)
         return results, results.status_json()
     except UserError as error:
         problem = error
-    except Exception as error:  # whatever is in a folder, the others are worth a look
+    except Exception as error:  # any fault in one folder must not hide the others
         problem = UserError(f"{folder.path}: damaged: {first_line(error, typed=True)}")
     return problem, {"search": folder.name, "error": problem.message}

@@ -1,4 +1,5 @@
-"""The front as pdf, svg or png, drawn by matplotlib."""
+"""The front as pdf, svg or png, drawn by matplotlib: Plotly's static export needs a browser. What
+is drawn is decided in `chart`."""
 
 from __future__ import annotations
 
@@ -124,6 +125,6 @@ class FrontKind:
 
     @staticmethod
     def draw(subject: Subject, path: Path) -> None:
-        """Write the front of a search."""
+        """Write the front of the search."""
         view = subject.view()
         front_image(view.points, subject.titled(view.title), path, **view.labels)

@@ -1,4 +1,5 @@
-"""The front as an interactive figure and as a page of its own (Plotly, imported when used)."""
+"""The front as an interactive figure and as a page of its own (Plotly, imported when used). What is
+drawn is decided in `chart`."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ def _add_lines(figure: go.Figure, chart: Chart) -> None:
 
 
 def front_html(points: Sequence[FrontPoint], title: str, **labels: Unpack[Labels]) -> str:
-    """The figure as a page that works offline."""
+    """The front as a page that works offline."""
     return figure_page(front_figure(points, title, **labels), title, "front")
 
 

@@ -1,4 +1,5 @@
-"""The fronts of several searches in one picture, and the joint front of all."""
+"""The fronts of several searches in one picture, and the joint front of all. The page around it is
+`dashboards.pages.comparison`."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class Overlay:
 
     @property
     def reference(self) -> list[float]:
-        """The worst value of every objective among the references: all points count."""
+        """The worst of the references in every objective, so that the points of all searches
+        count."""
         objectives = self.views[0].front_objectives
         columns = zip(*(v.reference for v in self.views), strict=True)
         return [

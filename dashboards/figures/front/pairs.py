@@ -1,4 +1,5 @@
-"""The front of three or more objectives, shown for every two of them."""
+"""The front of three or more objectives: a picture for every two of them. With two objectives the
+modules beside this one draw it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The points of a front as CSV."""
+"""The points of a front as CSV. The table for the terminal is in `bitfront.terminal.summary`."""
 
 from __future__ import annotations
 

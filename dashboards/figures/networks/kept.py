@@ -1,4 +1,5 @@
-"""How many weights each layer of a pruned network keeps, as png and csv."""
+"""How many weights each layer of a pruned network keeps, as png and csv; which weights they are is
+drawn in `masks`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The level of every layer along the front: which layers stay in full precision."""
+"""The level of every layer along the front, as a heat map: which layers stay in full precision.
+Drawn with Plotly and with matplotlib."""
 
 from __future__ import annotations
 
@@ -158,7 +159,7 @@ def layers_figure(view: SearchView, title: str) -> go.Figure:
 
 
 def _add_legend(figure: go.Figure, grid: _Map) -> None:
-    """The levels as empty traces: a heat map has no legend of its own."""
+    """Add the levels as empty traces: a heat map has no legend of its own."""
     for level in grid.levels:
         figure.add_scatter(
             x=[None], y=[None], mode="markers", name=f"{level} {LEVELS[level]}",
@@ -168,7 +169,7 @@ def _add_legend(figure: go.Figure, grid: _Map) -> None:
 
 
 def _add_stages(figure: go.Figure, grid: _Map) -> None:
-    """The names of the stages above the columns, and lines between them."""
+    """Add the names of the stages above the columns, and lines between them."""
     for name, start, end in grid.stages:
         if start:
             figure.add_vline(x=start - 0.5, line={"color": INK, "width": 2})
@@ -197,7 +198,7 @@ def _hover(view: SearchView, trial: TrialView, layer: Layer, level: str) -> str:
 
 
 def layers_image(view: SearchView, title: str, path: str | Path) -> Path:
-    """Write the same as pdf, svg or png, by the name of the file."""
+    """Write the heat map as pdf, svg or png, by the name of the file."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 

@@ -1,4 +1,5 @@
-"""The weights that pruned layers keep: one layer weight by weight, or all layers in small."""
+"""The weights that pruned layers keep, as images: one layer weight by weight, or all layers in
+small. `search.recipes.masks` reads them from a packed checkpoint."""
 
 from __future__ import annotations
 
@@ -86,8 +87,9 @@ def masks_image(masks: Mapping[str, NDArray[np.bool_]], title: str, path: str | 
 
 
 def kept_kernels_image(picture: dict[str, Any], title: str, path: str | Path) -> Path:
-    """Write the same from the data that a trial reports: `layers` by name, with their `shape`, the
-    share `kept`, and `cells`: the share of every kernel, or the mean of neighbouring ones."""
+    """Write the masks of all layers in small, from the data that a trial reports: `layers` by name,
+    with their `shape`, the share `kept`, and `cells`: the share of every kernel, or the mean of
+    neighbouring ones."""
     layers = picture["layers"]
     columns = min(4, len(layers))
     rows = -(-len(layers) // columns)

@@ -1,4 +1,5 @@
-"""The scores of a selector as a bar chart with a bar per layer, as html, png and csv."""
+"""The scores of a selector as a bar chart with a bar per layer, as html, png and csv. Its rows are
+made in `search.session.selection`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Parallel coordinates: sampled settings, cost and quality of every finished trial."""
+"""Parallel coordinates: sampled settings, cost and quality of every finished trial. Which setting
+matters how much is in `importance`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Learning curves: the quality of trials over epochs."""
+"""Learning curves: the quality of trials over epochs. Those of pruned networks, as files, are in
+`drops`."""
 
 from __future__ import annotations
 

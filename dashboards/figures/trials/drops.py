@@ -1,4 +1,5 @@
-"""Learning curves of pruned networks with their largest drop between epochs, as png and csv."""
+"""Learning curves of pruned networks with their largest drop between epochs, as png and csv. Those
+of all trials are in `curves`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Trials that failed: how many, of which method, for which reason."""
+"""Trials that failed: how many, of which method, for which reason. Reasons are given in
+`search.cluster.watcher` and by the worker."""
 
 from __future__ import annotations
 

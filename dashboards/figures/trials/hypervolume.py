@@ -1,4 +1,5 @@
-"""The hypervolume of the front after every trial and over time."""
+"""The hypervolume of the front after every trial and over time. It is computed in
+`search.results.growth`."""
 
 from __future__ import annotations
 
@@ -98,7 +99,7 @@ def hypervolume_figure(views: Sequence[SearchView], title: str, over: Over = "tr
 def hypervolume_image(
     views: Sequence[SearchView], title: str, path: str | Path, over: Over = "trials"
 ) -> Path:
-    """Write the same as pdf, svg or png, by the name of the file."""
+    """Write the staircases as pdf, svg or png, by the name of the file."""
     figure, axes = canvas(7, 4.4)
     unit, name = _unit(views)
     for i, view in enumerate(views):

@@ -68,7 +68,7 @@ def importance_figure(shares: Mapping[str, float], title: str) -> go.Figure:
 def importance_image(
     shares: Mapping[str, float], quality: str, title: str, path: str | Path
 ) -> Path:
-    """Write the same as pdf, svg or png; the label of the axis names the quality."""
+    """Write the bars as pdf, svg or png; the label of the axis names the quality."""
     bars = _bars(shares)
     figure, axes = canvas(7, 1.6 + 0.3 * max(len(bars), 3))
     axes.barh([name for name, _ in bars], [share for _, share in bars], color=PALETTE[0])

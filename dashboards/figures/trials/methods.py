@@ -1,4 +1,5 @@
-"""The finished points of every method, with the best one marked."""
+"""The finished points of every method, with the best one marked. Fronts are drawn in
+`figures.front`."""
 
 from __future__ import annotations
 

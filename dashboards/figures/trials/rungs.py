@@ -1,4 +1,5 @@
-"""The quality at the rungs of early stopping against the quality at the end."""
+"""The quality at the rungs of early stopping against the quality at the end of training. The rule
+itself is in `search.session.early_stopping`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 "use strict";
-// What the live page does in the browser: figures in the colours of the screen that keep what the
-// reader did to them. Everything else is asked of the server.
+// What the live page does in the browser: it draws figures in the colours of the screen, and keeps
+// the reader's zoom and hidden traces. Everything else is done by the server.
 
 (() => {
   const darkScreen = window.matchMedia("(prefers-color-scheme: dark)");
@@ -30,7 +30,7 @@
     const exchanged = (colour) => colours[colour.toUpperCase()] || colour;
     const figure = JSON.parse(dark ? json.replace(/#[0-9A-Fa-f]{6}\b/g, exchanged) : json);
     keepWhatTheReaderDid(window.dash_clientside.callback_context.outputs_list[0].id, figure);
-    // What was drawn while it was hidden has the wrong width.
+    // A figure that was drawn while its place was hidden has the wrong width.
     setTimeout(() => window.dispatchEvent(new Event("resize")), 50);
     return [figure, { width: "100%", height: `${figure.layout.height}px` }];
   };

@@ -1,1 +1,2 @@
-"""What is wrong with a search that the types of its keys cannot say, a module per subject."""
+"""Checks of a search that the types of its keys cannot express, a module per subject. Mistakes of
+type are found by the schema."""

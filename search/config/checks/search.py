@@ -1,5 +1,5 @@
-"""What is wrong with a configuration by itself: the name of the search, its objectives,
-limits and the rows of a paper. `checks.task` is about the task, `checks.space` about the space."""
+"""Checks of a configuration by itself: the name of the search, its objectives, limits and the rows
+of a paper. The task is checked in `checks.task`, the space in `checks.space`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import HOME_FILES, is_name
 from bitfront.trainables.errors import UserError, did_you_mean
 
-# What a plan draws once per trial, for the rows of a paper to ask for.
+# Parameters that a plan draws once per trial; rows of a paper may ask for their values.
 PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
 
 
 def check_config(config: SearchConfig, problems: Problems) -> None:
-    """Everything that is wrong with the configuration by itself."""
+    """Note in `problems` everything that is wrong with the configuration by itself."""
     _check_name(config.name, problems)
     try:
         metrics = metrics_of(config.kind)
@@ -79,7 +79,7 @@ def _check_limits(config: SearchConfig, problems: Problems) -> None:
 
 
 def _check_paper(config: SearchConfig, metrics: tuple[str, ...], problems: Problems) -> None:
-    """Rows that no trial of this search, which measures `metrics`, could answer."""
+    """Note the rows that no trial of this search, which measures `metrics`, could answer."""
     paper = config.paper
     if paper is None:
         return

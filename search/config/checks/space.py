@@ -1,6 +1,6 @@
-"""What is wrong between a space and its network: plans that do not fit, layers a method prunes to
-nothing, selectors and attacks that cannot work, checkpoints and teachers that do not match. The
-network is traced here, on the meta device; nothing is trained."""
+"""Checks of a space against its network: plans that do not fit, layers a method prunes to nothing,
+selectors and attacks that cannot work, checkpoints and teachers that do not match. The network is
+traced here, on the meta device; nothing is trained."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ PRUNING = ("rate", "p", "layers")
 
 
 def check_space(config: SearchConfig, space: Space, problems: Problems) -> None:
-    """Everything that is wrong between the space and its network. The first mistake about plans,
-    selectors, pruning and attacks is the only one: the others may follow from it."""
+    """Note in `problems` what is wrong between the space and its network. Of plans, selectors,
+    pruning and attacks only the first mistake is noted: the others may follow from it."""
     before = len(problems)
     with problems.at("space"):
         _check_plan(space)
@@ -57,7 +57,7 @@ def check_space(config: SearchConfig, space: Space, problems: Problems) -> None:
 
 
 def _check_plan(space: Space) -> None:
-    """The plan fits the smallest and the largest network of the space."""
+    """Raise KeyProblem unless the plan fits the smallest and the largest network of the space."""
     plan = space.plan
     drawn = any(key.startswith("model.") for key in space.overrides)
     if isinstance(plan, OnlyPlan) and drawn:
@@ -88,8 +88,8 @@ def _whole_plan(plan: PlanSpace, table: CostTable) -> str:
 
 
 def _check_pruning(config: SearchConfig, space: Space) -> None:
-    """Every layer keeps at least one weight at the ends of rates and exponents, and the sampler can
-    compute the cost of what it proposes."""
+    """Raise KeyProblem unless every layer keeps at least one weight at the ends of rates and
+    exponents, and the sampler can compute the cost of what it proposes."""
     free = isinstance(space.plan, FreePlan) and space.plan.per != "model"
     for name in map(str, space.method.values):
         domains = space.method_params.get(name, {})
@@ -114,7 +114,8 @@ def _check_pruning(config: SearchConfig, space: Space) -> None:
 
 
 def _check_attacks(space: Space) -> None:
-    """Each method with each attack: some methods train against attacks whatever the task says."""
+    """Raise KeyProblem for a method and an attack that do not go together. Every method is checked:
+    some train against attacks whatever the task says."""
     changed = {k: ends(d) for k, d in space.overrides.items() if k in ATTACK_DECIDERS}
     for each in itertools.product(*changed.values()):
         try:
@@ -130,8 +131,9 @@ def _check_attacks(space: Space) -> None:
 
 
 def _check_selecting(space: Space, using: Selecting) -> None:
-    """A selector ranks the layers of one network: the network it looks at and all networks of the
-    space have the same number of layers, and data of the same kind."""
+    """Raise KeyProblem unless the network that a selector looks at and all networks of the space
+    have the same number of layers, and data of the same kind: a selector ranks the layers of one
+    network."""
     path = PLAN if space.start_from is None else START
     try:
         looked_at = using.task(space.task)
@@ -162,7 +164,7 @@ def _check_selecting(space: Space, using: Selecting) -> None:
 
 
 def _check_files(config: SearchConfig, space: Space, problems: Problems) -> None:
-    """A checkpoint and a teacher fit every network that trials may have."""
+    """Note a checkpoint or a teacher that does not fit every network that trials may have."""
     if is_file(config.task.pretrain.checkpoint):
         from bitfront.trainables.training.pretraining import check_checkpoint
 

@@ -1,5 +1,5 @@
-"""What is wrong with the task of a search: a model that does not exist, a parameter it does not
-take, data that are not for it. No network is built here."""
+"""Checks of the task of a search: a model that does not exist, a parameter it does not take, data
+that are not for it. No network is built here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODEL: KeyPath = ("task", "model", "name")
 
 
 def check_model(task: Task, problems: Problems) -> None:
-    """The model exists and takes the parameters it is given."""
+    """Note a model that does not exist, and parameters that it does not take."""
     with problems.at(*MODEL):
         model = MODELS.get(task.model.name)
         for key, value in task.model.params.items():
@@ -23,8 +23,8 @@ def check_model(task: Task, problems: Problems) -> None:
 
 
 def check_data(task: Task, problems: Problems) -> None:
-    """The data are there in the form that the model, the augmentation and pretraining need. For a
-    task whose dataset and model are known."""
+    """Note data that do not have the form that the model, the augmentation and pretraining need.
+    For a task whose dataset and model are known."""
     dataset, model = DATASETS.get(task.dataset), MODELS.get(task.model.name)
     with problems.at("task", "normalize"):
         pixel_statistics(dataset, task.normalize)
@@ -44,7 +44,8 @@ def check_data(task: Task, problems: Problems) -> None:
 
 
 def _check_alike(other: DatasetInfo, dataset: DatasetInfo) -> None:
-    """The dataset of the binary epochs of pretraining has examples like those of the task."""
+    """Raise UserError unless the dataset of the binary epochs of pretraining has examples like
+    those of the task."""
     if other.kind != dataset.kind:
         raise UserError(f"{other.name} is for {other.kind}, {dataset.name} for {dataset.kind}")
     if other.shape != dataset.shape:

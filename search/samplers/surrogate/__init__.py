@@ -1,1 +1,2 @@
-"""What the sampler `free-cost` computes; it is declared in the folder above."""
+"""The computations of the sampler `free-cost`: model, candidates and expected gain. Its declaration
+is in `search.samplers.free_cost`."""

@@ -73,7 +73,7 @@ class FreeCostSampler(BaseSampler):
     # What Optuna calls.
 
     def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
-        """Chooses the point, since which parameters there are depends on it; returns their
+        """Choose the point, which decides what parameters there are, and return their
         distributions."""
         chosen = self._propose(study, trial.number)
         if chosen is None:
@@ -88,7 +88,7 @@ class FreeCostSampler(BaseSampler):
     def sample_independent(
         self, study: Any, trial: Any, param_name: str, param_distribution: Any
     ) -> Any:
-        """A random value, for what was not proposed."""
+        """A random value for a parameter that was not proposed."""
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     # The ask.
@@ -248,7 +248,7 @@ class FreeCostSampler(BaseSampler):
 
 
 def _fresh(blocks: Iterable[Block], taken: set[Any]) -> list[Block]:
-    """The candidates that are not in `taken`, which they are added to."""
+    """The candidates that are not in `taken`; they are added to it."""
     found = []
     for context, codes in blocks:
         new = []

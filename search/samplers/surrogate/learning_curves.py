@@ -1,4 +1,5 @@
-"""What a stopped trial would have come to, guessed from the learning curves of finished ones."""
+"""The final quality that a stopped trial would have had, extrapolated from the learning curves of
+finished trials. The model that uses it is in `ask`."""
 
 from __future__ import annotations
 
@@ -30,8 +31,7 @@ class Extrapolation:
 
     @staticmethod
     def of(curves: Sequence[Floats], epochs: int) -> Extrapolation | None:
-        """Fitted to the curves that go on after that many epochs; None where they are fewer than
-        4."""
+        """The line fitted to the curves longer than `epochs`; None where there are fewer than 4."""
         pairs = [(c[epochs - 1], c[-1]) for c in curves if len(c) > epochs] if epochs else []
         if len(pairs) < 4:
             return None
