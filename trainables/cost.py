@@ -38,7 +38,8 @@ class LayerCost:
     def describe(self) -> dict[str, Any]:
         """The machine-readable form: costs are keys like the others."""
         own = dict(vars(self))
-        return own | own.pop("costs")
+        costs: Mapping[str, float] = own.pop("costs")
+        return own | dict(costs)
 
 
 @dataclass(frozen=True)

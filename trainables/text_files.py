@@ -131,7 +131,7 @@ class _Loader(yaml.SafeLoader):
         self._nodes += 1
         self._depth += 1
         if self._nodes > MOST_NODES or self._depth > MOST_DEPTH:
-            _refuse_size(self.peek_event().start_mark)
+            _refuse_size(self.peek_event().start_mark)  # type: ignore[no-untyped-call]
         try:
             return super().compose_node(parent, index)
         finally:

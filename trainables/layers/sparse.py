@@ -87,7 +87,8 @@ class Popped:
                 product = weight * top_k(scores.abs(), kept)
                 self._made = product, weight * sign(scores)
             self._key = key
-        return _PopUp.apply(scores, *self._made)
+        weights: Tensor = _PopUp.apply(scores, *self._made)
+        return weights
 
 
 class RandomSubnetwork(nn.Module):

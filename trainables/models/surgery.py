@@ -51,7 +51,8 @@ def attentions(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def _normed(module: nn.Module, args: tuple[Any, ...], out: Tensor) -> Tensor:
-    return module.added_norm(out)  # type: ignore[operator]
+    normed: Tensor = module.added_norm(out)  # type: ignore[operator]
+    return normed
 
 
 def add_attention_norms(model: nn.Module, called: str) -> None:

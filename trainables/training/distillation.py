@@ -52,7 +52,8 @@ def soft_cross_entropy(logits: Tensor, teacher: Tensor, temperature: float = 1.0
 def distance(s: Tensor, t: Tensor) -> Tensor:
     """|| S/||S||_F - T/||T||_F ||_F with norms over the whole batch (BiBERT, Qin et al., ICLR
     2022)."""
-    return (s / s.norm().clamp_min(1e-12) - t / t.norm().clamp_min(1e-12)).norm()
+    norm: Tensor = (s / s.norm().clamp_min(1e-12) - t / t.norm().clamp_min(1e-12)).norm()
+    return norm
 
 
 def similarity(x: Tensor) -> Tensor:

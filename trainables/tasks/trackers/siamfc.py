@@ -108,7 +108,8 @@ def overlap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     high = np.minimum(a[:, :2] + a[:, 2:], b[:, :2] + b[:, 2:])
     common = np.prod(np.clip(high - low, 0, None), 1)
     union = np.prod(a[:, 2:], 1) + np.prod(b[:, 2:], 1) - common
-    return common / np.maximum(union, 1e-12)
+    share: np.ndarray = common / np.maximum(union, 1e-12)
+    return share
 
 
 def measure(truth: list[np.ndarray], tracked: list[np.ndarray]) -> Scores:

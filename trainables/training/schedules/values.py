@@ -40,7 +40,8 @@ class Schedule:
         passed = (fraction - self.begin) / span if span > 0 else float(fraction >= self.until)
         f = min(1.0, max(0.0, passed))
         if self.shape == "exponential":
-            return self.start * (self.end / self.start) ** f
+            value: float = self.start * (self.end / self.start) ** f
+            return value
         return self.start + (self.end - self.start) * SHAPES[self.shape](f)
 
 
