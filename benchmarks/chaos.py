@@ -176,7 +176,7 @@ def measured() -> list[Row]:
 
 def table(rows: Sequence[Row]) -> list[Row]:
     """A row a fault: how often it struck, and how many searches had something broken."""
-    found = []
+    found: list[Row] = []
     for name, function in FAULTS.items():
         mine = [row for row in rows if row["fault"] == name]
         found.append(

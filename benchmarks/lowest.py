@@ -96,7 +96,7 @@ def tour(python: Path) -> list[str]:
 
 
 def tested(python: Path, tests: Sequence[str]) -> bool:
-    command = [python, "-m", "pytest", "-q", "-n", "0", *tests]
+    command = [str(python), "-m", "pytest", "-q", "-n", "0", *tests]
     return subprocess.run(command, cwd=ROOT).returncode == 0
 
 

@@ -169,7 +169,7 @@ def run_on_ray(folder: Path, trials: int, slots: int) -> Row:
     settings = [f"search.trials={trials}", "search.sampler=random"]
     config, space = load_text(SEARCH, "scale.yaml", [*settings, f"resources.concurrent={slots}"])
     start_ray(slots)
-    tuner.Worker = NearEmpty  # type: ignore[misc, assignment]
+    tuner.Worker = NearEmpty  # type: ignore[attr-defined, assignment]
     place = prepare(config, folder)
     cpu, began = time.process_time(), time.perf_counter()
     launch(config, space, place, None, quiet=True)
@@ -197,7 +197,7 @@ def efficiency(folder: Path, trials: int, slots: int) -> Row:
     settings = [f"search.trials={trials}", f"resources.concurrent={slots}"]
     config, space = load_text(SEARCH, "scale.yaml", settings)
     start_ray(slots)
-    tuner.Worker = Busy  # type: ignore[misc, assignment]
+    tuner.Worker = Busy  # type: ignore[attr-defined, assignment]
     place = prepare(config, folder)
     launch(config, space, place, None, quiet=True)
     entries = completed(place, trials)

@@ -78,9 +78,10 @@ def misbehave(kind: str, training: Any) -> None:
 
 def _faults(folder: Path) -> dict[str, Any]:
     try:
-        return json.loads((folder / "faults.json").read_text())
+        faults: dict[str, Any] = json.loads((folder / "faults.json").read_text())
     except FileNotFoundError:
         return {}
+    return faults
 
 
 def tell(folder: Path, pace: float = 0.0, **faults: dict[str, Any]) -> None:
