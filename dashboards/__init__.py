@@ -1,0 +1,1 @@
+"""Figures and pages of searches, made from what `search` reads."""

@@ -56,7 +56,7 @@ def install() -> None:
 def misbehave(kind: str, training: Any) -> None:
     if kind == "raise":
         raise RuntimeError("told to raise")
-    elif kind == "nan":
+    if kind == "nan":
         for parameter in training.model.parameters():
             parameter.data.fill_(float("nan"))
     elif kind == "hang":

@@ -190,7 +190,7 @@ def _counted(
         seen[name] = (macs + positions * layer.weight.numel(), elements + output.numel())
 
     handles = [
-        layer.register_forward_hook(lambda m, args, out, name=name: record(name, m, out))
+        layer.register_forward_hook(lambda m, _args, out, name=name: record(name, m, out))
         for name, layer in weighted.items()
     ]
     was_training = model.training

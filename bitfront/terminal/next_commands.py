@@ -37,6 +37,7 @@ def after_search(results: Results) -> str:
 
 
 def after_export(recipe: str | os.PathLike[str]) -> str:
+    """The command that trains a recipe."""
     return f"bitfront train {os.fspath(recipe)}"
 
 
@@ -60,6 +61,7 @@ def for_masks(name: str) -> str:
 
 
 def resume(name: str) -> str:
+    """The command that continues a search."""
     return f"bitfront resume {name}"
 
 

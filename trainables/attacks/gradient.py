@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _run(
-    steps: int | None, network: nn.Module, pixels: Tensor, y: Tensor, eps: float, classes: int
+    steps: int | None, network: nn.Module, pixels: Tensor, y: Tensor, eps: float, _classes: int
 ) -> Tensor:
     """The images that FGSM (`steps` is None) or PGD with so many steps finds."""
     from foolbox import attacks

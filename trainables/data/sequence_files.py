@@ -52,6 +52,7 @@ class Sequence:
 
 
 def valid(boxes: np.ndarray) -> np.ndarray:
+    """Where a box is known and not empty."""
     kept: np.ndarray = np.isfinite(boxes).all(1) & (boxes[:, 2] > 0) & (boxes[:, 3] > 0)
     return kept
 

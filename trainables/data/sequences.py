@@ -284,7 +284,7 @@ def _declared(name: str) -> DatasetInfo:
     )
 
 
-def _settle(name: str, data_dir: Path | str | None) -> str:
+def _settle(name: str, _data_dir: Path | str | None) -> str:
     folder, size = _parsed(name)
     return f"sequences:{folder}:{size}"
 

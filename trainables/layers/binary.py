@@ -79,6 +79,7 @@ def apply_plan(
 
 @torch.no_grad()
 def clamp_latents(layers: Sequence[BinaryLayer]) -> None:
+    """Clip all latents to [-1, 1], in place."""
     latents: list[Tensor] = [layer.latent for layer in layers]
     if latents:
         torch._foreach_clamp_min_(latents, -1.0)

@@ -323,6 +323,7 @@ def reparametrize_locally(layer: nn.Module, weight: StochasticWeight) -> None:
 
 
 def normal_outputs(layer: nn.Module, x: Tensor, mean: Tensor, bias: Tensor | None) -> Tensor:
+    """A draw from N(conv(x, m), conv(x^2, 1 - m^2)) plus the bias."""
     spread = 1 - mean * mean
     centre: Tensor
     variance: Tensor

@@ -294,7 +294,7 @@ def pc_pair(varrho: float) -> Pair:
     return Pair(PiecewiseLinear, soft=True, arguments=lambda rho: (rho, varrho * rho))
 
 
-def _bi_real(value: float) -> tuple[float, ...]:
+def _bi_real(_value: float) -> tuple[float, ...]:
     return BI_REAL
 
 

@@ -40,6 +40,7 @@ def _rank(values: Tensor, rank: int) -> float:
 
 
 def fan_in(weight: Tensor) -> int:
+    """The number of inputs of an output."""
     return weight[0].numel()
 
 

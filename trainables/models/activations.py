@@ -60,6 +60,7 @@ class RPReLU(nn.Module):
 
 
 def activation(name: str, channels: int) -> nn.Module:
+    """The activation of that name for so many channels."""
     simple: dict[str, type[nn.Module]] = {
         "binrelu": BinReLU,
         "relu": nn.ReLU,

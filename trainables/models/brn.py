@@ -20,6 +20,8 @@ def _switch(default: bool, doc: str) -> Any:
 
 
 class ChannelBias(nn.Module):
+    """A learned bias per channel."""
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(1, channels, 1, 1))
@@ -29,6 +31,8 @@ class ChannelBias(nn.Module):
 
 
 class ChannelScale(nn.Module):
+    """A learned factor per channel."""
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.ones(1, channels, 1, 1))

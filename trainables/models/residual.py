@@ -117,12 +117,14 @@ def stage_layers(stages: nn.ModuleList, scope: str) -> list[PlanLayer]:
 
 
 def start_convolutions(model: nn.Module) -> None:
+    """Draw the weights of all convolutions as He et al. do, by fan-out."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
 def with_ends(body: list[PlanLayer]) -> list[PlanLayer]:
+    """The layers of the body between the stem and the classifier."""
     classifier = PlanLayer("classifier", "classifier", "classifier")
     return [PlanLayer("stem.conv", "stem", "stem"), *body, classifier]
 

@@ -116,9 +116,9 @@ def measure(truth: list[np.ndarray], tracked: list[np.ndarray]) -> Scores:
     """One-pass evaluation of OTB: the area under the success curve, and the share of frames whose
     centre is at most 20 pixels off. Frames without the target do not count."""
     aucs, precisions = [], []
-    for true, found in zip(truth, tracked, strict=True):
-        shown = valid(true)
-        true, found = true[shown], found[shown]
+    for boxes, guesses in zip(truth, tracked, strict=True):
+        shown = valid(boxes)
+        true, found = boxes[shown], guesses[shown]
         success = overlap(true, found)[:, None] > OVERLAPS
         off = np.linalg.norm((true - found)[:, :2] + (true - found)[:, 2:] / 2, axis=1)
         aucs.append(success.mean())
