@@ -155,7 +155,9 @@ def _code() -> str:
     """The last commit of the product that is measured, with a + where it has been changed since."""
     git = ["git", "-C", str(ROOT)]
     commit, changed = (
-        subprocess.run([*git, *words, "--", *PRODUCT], capture_output=True, text=True).stdout
+        subprocess.run(
+            [*git, *words, "--", *PRODUCT], capture_output=True, text=True, check=False
+        ).stdout
         for words in (["log", "-1", "--format=%h"], ["status", "--porcelain"])
     )
     return commit.strip() + ("+" if changed else "")
@@ -176,7 +178,7 @@ def measured() -> list[Row]:
 
 def table(rows: Sequence[Row]) -> list[Row]:
     """A row a fault: how often it struck, and how many searches had something broken."""
-    found = []
+    found: list[Row] = []
     for name, function in FAULTS.items():
         mine = [row for row in rows if row["fault"] == name]
         found.append(

@@ -460,11 +460,12 @@ class _Printed(io.TextIOWrapper):
     """Takes what a terminal takes, and nothing else."""
 
     def __init__(self) -> None:
-        super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
+        self._bytes = io.BytesIO()
+        super().__init__(self._bytes, encoding="utf-8", write_through=True)
 
     @property
     def text(self) -> str:
-        return self.buffer.getvalue().decode()  # type: ignore[attr-defined]
+        return self._bytes.getvalue().decode()
 
 
 def complaint(code: int, out: str, error: str) -> str | None:
@@ -489,13 +490,14 @@ def nothing_starts(kind: str) -> None:
     def would_train(*args: Any, **kwargs: Any) -> Any:
         raise UserError("would train")
 
-    train.train_recipe = would_train
+    train.train_recipe = would_train  # type: ignore[attr-defined]
     if kind in ("stored", "ledgers"):
         from bitfront.search.cluster import tuner
+        from bitfront.search.pictures import NO_PICTURES
         from bitfront.verbs import launch
 
         tuner.run_trials = would_train
-        launch.draw_pictures = lambda results: {}
+        launch.PICTURES = NO_PICTURES  # type: ignore[attr-defined]
 
 
 def try_case(bench: Bench, kind: str, seed: int, number: int) -> tuple[list[Finding], int]:

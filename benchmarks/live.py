@@ -105,7 +105,9 @@ def made_up_accuracy(entry: Entry, rng: random.Random) -> float:
     """Dearer networks are better, with diminishing returns and noise."""
     share = entry.costs["flops_pct"] / 100
     width = entry.spec.task.model.params["width"]
-    return min(0.999, 0.7 + 0.2 * share**0.5 + 0.03 * math.log2(width) + rng.gauss(0, 0.01))
+    noise = rng.gauss(0, 0.01)
+    accuracy: float = 0.7 + 0.2 * share**0.5 + 0.03 * math.log2(width) + noise
+    return min(0.999, accuracy)
 
 
 class Browser:
@@ -138,7 +140,8 @@ class Browser:
         }
         response = self.client.post("/_dash-update-component", json=body)
         assert response.status_code in (200, 204), response.data
-        return response.data
+        data: bytes = response.data
+        return data
 
     def refresh(self, tab: str) -> tuple[float, int]:
         """Milliseconds and bytes of a refresh."""

@@ -83,7 +83,7 @@ def tour(python: Path) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         for words in TOUR:
             command = [python, "-m", "bitfront.cli", *words]
-            ended = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+            ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
             shown = f"bitfront {' '.join(words)}"
             said = ended.stdout + ended.stderr
             # A search goes on without its pictures or MLflow, and only says so.
@@ -96,8 +96,8 @@ def tour(python: Path) -> list[str]:
 
 
 def tested(python: Path, tests: Sequence[str]) -> bool:
-    command = [python, "-m", "pytest", "-q", "-n", "0", *tests]
-    return subprocess.run(command, cwd=ROOT).returncode == 0
+    command = [str(python), "-m", "pytest", "-q", "-n", "0", *tests]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 
 
 def main() -> int:

@@ -121,7 +121,7 @@ def temperature(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
             }
         )
         print(format_table(rows[-1:]), flush=True)
-    by_tau = {row["tau"]: float(row["test accuracy, %"] or 0) for row in rows}  # type: ignore[arg-type]
+    by_tau = {row["tau"]: float(row["test accuracy, %"] or 0) for row in rows}
     drop = by_tau["1e-10"] - by_tau["1e-03"]
     return rows, [bar("points lost from tau 1e-10 to 1e-3", drop, at_least=5.0)]
 
@@ -168,7 +168,7 @@ def moons(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
             }
         )
     least = {
-        name: min(float(row[f"{name}, training points, %"] or 0) for row in rows)  # type: ignore[arg-type]
+        name: min(float(row[f"{name}, training points, %"] or 0) for row in rows)
         for name in ("mode", "mean")
     }
     return rows, [bar(f"{n}: training points, %", v, at_least=95.0) for n, v in least.items()]

@@ -252,7 +252,7 @@ def run_bare(folder: Path, trials: int, at_once: int) -> Timing:
         started.append(time.time())
         trial = study.ask()
         # The same walk as elsewhere; `trial` is bound now, not when the loop has gone on.
-        spec = space.walk(lambda name, domain, trial=trial: suggested(trial, name, domain))  # type: ignore[misc]
+        spec = space.walk(lambda name, domain, trial=trial: suggested(trial, name, domain))
         before = time.perf_counter()
         metrics = Training(spec, *search_data(spec.task)).epoch()
         training.append(time.perf_counter() - before)

@@ -133,7 +133,7 @@ def cifar10(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
         rows.append(row(method, training.epochs_done, accuracy, time.perf_counter() - before))
         lost = 100 * (full - accuracy)
         bars.append(bar(f"{method}: points below full precision", lost, at_most=POINTS_FROM_FULL))
-    least = min(float(r["test accuracy, %"] or 0) for r in rows[2:])  # type: ignore[arg-type]
+    least = min(float(r["test accuracy, %"] or 0) for r in rows[2:])
     bars.append(bar("ptb: points below the worst of them", least - 100 * signs, at_least=10.0))
     return rows, bars
 

@@ -66,7 +66,7 @@ def _step(method: str, train: str, cached: bool, batch: int) -> tuple[Callable[[
     params = {"rate": 0.9} if method == "edge-popup" else {}
     training = Training(spec_of(task, method, params), images, images)
     for layer in training.network.binary:
-        layer.quantizer.popped = Popped(cached)
+        layer.quantizer.popped = Popped(cached)  # type: ignore[assignment]
     weights = sum(p.numel() for p in training.model.parameters())
 
     def step() -> None:
@@ -111,11 +111,11 @@ def steps(args: argparse.Namespace) -> tuple[list[Row], list[str]]:
     settled = min(_timed(lambda: counts(sizes, 0.99, 0.1)) for _ in range(20))
     rows.append({"step": f"counts of {LAYERS} layers", "CPU ms": round(1000 * settled, 3)})
     clean = times["edge-popup, clean"] / times["dense, clean"]
-    cached = times["edge-popup, PGD-10, masks cached"] / times["dense, PGD-10"]
+    kept = times["edge-popup, PGD-10, masks cached"] / times["dense, PGD-10"]
     anew = times["edge-popup, PGD-10, masks made anew"] / times["dense, PGD-10"]
     return rows, [
         bar("clean step over dense", clean, at_most=STEP_BAR),
-        f"      under PGD-10 over dense: {cached:.3f} cached, {anew:.3f} made anew at every pass",
+        f"      under PGD-10 over dense: {kept:.3f} cached, {anew:.3f} made anew at every pass",
         bar(f"counts of {LAYERS} layers, ms", 1000 * settled, at_most=ALLOCATION_BAR_MS),
         f"      ATTA keeps {atta_bytes((3, 32, 32)):,} bytes of a CIFAR image, "
         f"{atta_bytes((3, 224, 224), 8):,} of one of ImageNet at 1/8, "

@@ -135,7 +135,7 @@ def commands(folder: Path) -> Row:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         began = time.perf_counter()
         command = [sys.executable, "-m", "bitfront.cli", verb, "scale"]
-        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{verb}: {done.stdout}{done.stderr}")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -159,8 +159,8 @@ def measure(sizes: Sequence[int], slots: int, sampler: str, tracked: bool) -> li
 
 def run_on_ray(folder: Path, trials: int, slots: int) -> Row:
     """The whole path with Ray Tune: actors of a trainable that ends at once."""
-    import bitfront.search.cluster.tuner as tuner
     from benchmarks.overhead import completed, start_ray
+    from bitfront.search.cluster import tuner
     from bitfront.search.config.load import load_text
     from bitfront.search.session.preparation import prepare
     from bitfront.verbs.launch import launch
@@ -169,7 +169,7 @@ def run_on_ray(folder: Path, trials: int, slots: int) -> Row:
     settings = [f"search.trials={trials}", "search.sampler=random"]
     config, space = load_text(SEARCH, "scale.yaml", [*settings, f"resources.concurrent={slots}"])
     start_ray(slots)
-    tuner.Worker = NearEmpty  # type: ignore[misc, assignment]
+    tuner.Worker = NearEmpty  # type: ignore[attr-defined, assignment]
     place = prepare(config, folder)
     cpu, began = time.process_time(), time.perf_counter()
     launch(config, space, place, None, quiet=True)
@@ -187,8 +187,8 @@ def efficiency(folder: Path, trials: int, slots: int) -> Row:
     """Share of the slots' time in which they trained: trials that need so many seconds of a core,
     on a machine that does nothing else. What the driver and Ray's own processes take from the cores
     makes the training itself longer; the second share counts only what it would have needed."""
-    import bitfront.search.cluster.tuner as tuner
     from benchmarks.overhead import completed, start_ray
+    from bitfront.search.cluster import tuner
     from bitfront.search.config.load import load_text
     from bitfront.search.session.preparation import prepare
     from bitfront.verbs.launch import launch
@@ -197,7 +197,7 @@ def efficiency(folder: Path, trials: int, slots: int) -> Row:
     settings = [f"search.trials={trials}", f"resources.concurrent={slots}"]
     config, space = load_text(SEARCH, "scale.yaml", settings)
     start_ray(slots)
-    tuner.Worker = Busy  # type: ignore[misc, assignment]
+    tuner.Worker = Busy  # type: ignore[attr-defined, assignment]
     place = prepare(config, folder)
     launch(config, space, place, None, quiet=True)
     entries = completed(place, trials)

@@ -27,8 +27,9 @@ from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.early_stopping import Row as Row_
+from bitfront.search.session.simulation import Replayed
 from testbed.problems import Problem, synthetic, table
-from testbed.simulator import Replayed, simulate
+from testbed.simulator import simulate
 
 MARKS = (25, 50, 100, 150, 200)
 OPTUNA = ("random", "tpe-independent", "tpe", "nsga2", "gp")

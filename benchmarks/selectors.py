@@ -183,7 +183,7 @@ def scoring_seconds(threads: int) -> list[dict[str, Any]]:
 
     torch.set_num_threads(threads)
     task = Task.model_validate({"dataset": "cifar10", "model": "cresnet20", "batch_size": 128})
-    greedy = {"direction": "bin2fp", "update": "greedy"}
+    greedy: dict[str, bool | int | float | str] = {"direction": "bin2fp", "update": "greedy"}
     spec = SelectionSpec(selector="mixbin-grad", params=greedy, task=task)
     noise = Arrays(torch.randn(5000, 3, 32, 32), torch.arange(5000) % 10)
     scoring = Scoring(spec, data=(noise, noise))

@@ -57,7 +57,7 @@ def plain_epoch(name: str, images: Any, labels: Any) -> Callable[[], None]:
         ]
     )
 
-    class Images(Dataset):
+    class Images(Dataset[Any]):
         """What torchvision.datasets.CIFAR10 does with an index."""
 
         def __len__(self) -> int:

@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> CommandParser:
+    """The parser of the command line, with all verbs."""
     return CommandParser(epilog=TOUR)
 
 

@@ -73,10 +73,12 @@ class CommandParser(Parser):
         """The parsed arguments; the error for an unknown option names the nearest option of the
         verb."""
         args, unknown = self.parse_known_args(words)
-        if not unknown:
-            return args
-        word = unknown[0][:60]
-        sub = self.verb_parser(args.verb) if args.verb else self
+        if unknown:
+            self._refuse(unknown[0][:60], args.verb)
+        return args
+
+    def _refuse(self, word: str, verb: str | None) -> NoReturn:
+        sub = self.verb_parser(verb) if verb else self
         if word.startswith("-"):
             options = [
                 o for a in sub._actions if a.help != argparse.SUPPRESS for o in a.option_strings

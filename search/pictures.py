@@ -20,7 +20,7 @@ SelectionPictures = Callable[[Sequence[Mapping[str, Any]], str, str, Path], None
 """Writes (rows, title, label of the scores, path without suffix)."""
 
 
-def _no_files(results: Results) -> dict[str, str | Path]:
+def _no_files(_results: Results) -> dict[str, str | Path]:
     return {}
 
 

@@ -1,0 +1,1 @@
+"""What may change between trials, and the searches that come with bitfront."""

@@ -305,7 +305,7 @@ class Space:
         return sorted(int(n) for n in lengths if int(n) > 0)
 
     def random_point(self, rng: random.Random, seed: int = 0) -> TrialSpec:
-        return self.walk(lambda name, domain: random_value(domain, rng), seed)
+        return self.walk(lambda _name, domain: random_value(domain, rng), seed)
 
 
 def in_percent_of(full_flops: float, costs: dict[str, float]) -> dict[str, float]:

@@ -56,7 +56,7 @@ def install() -> None:
 def misbehave(kind: str, training: Any) -> None:
     if kind == "raise":
         raise RuntimeError("told to raise")
-    elif kind == "nan":
+    if kind == "nan":
         for parameter in training.model.parameters():
             parameter.data.fill_(float("nan"))
     elif kind == "hang":
@@ -78,9 +78,10 @@ def misbehave(kind: str, training: Any) -> None:
 
 def _faults(folder: Path) -> dict[str, Any]:
     try:
-        return json.loads((folder / "faults.json").read_text())
+        faults: dict[str, Any] = json.loads((folder / "faults.json").read_text())
     except FileNotFoundError:
         return {}
+    return faults
 
 
 def tell(folder: Path, pace: float = 0.0, **faults: dict[str, Any]) -> None:

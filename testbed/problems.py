@@ -55,7 +55,9 @@ class Problem:
     """1 where the letters of a layer are exchanged"""
 
     def bits(self, plan: str) -> np.ndarray:
-        return (np.array([letter == "B" for letter in plan]) ^ (self.flip == 1)).astype(np.float32)
+        binary = np.array([letter == "B" for letter in plan])
+        bits: np.ndarray = (binary ^ (self.flip == 1)).astype(np.float32)
+        return bits
 
     def price(self, plan: str) -> dict[str, float]:
         share = float(self.cost(self.bits(plan)[None])[0])
@@ -145,7 +147,8 @@ def table(name: str, relabel: int | None = None) -> Problem:
     flops = known.costs["flops"][order] / known.costs["flops"].max()
 
     def index(bits: np.ndarray) -> np.ndarray:
-        return (np.asarray(bits) @ powers).astype(np.int64)
+        numbers: np.ndarray = (np.asarray(bits) @ powers).astype(np.int64)
+        return numbers
 
     return Problem(
         name=name if relabel is None else f"{name}-relabelled",
@@ -192,7 +195,8 @@ def synthetic(layers: int, rough: bool, seed: int, relabel: bool = True) -> Prob
         slow = 2.0 + 0.3 * noise.normal()
         epochs = np.arange(1, EPOCHS + 1)
         early = (end - CHANCE) * (1 - np.exp(-epochs / slow)) / (1 - np.exp(-EPOCHS / slow))
-        return (CHANCE + early + 0.006 * noise.normal(size=EPOCHS) * (epochs < EPOCHS)).tolist()
+        curve = CHANCE + early + 0.006 * noise.normal(size=EPOCHS) * (epochs < EPOCHS)
+        return [float(accuracy) for accuracy in curve]
 
     config: dict[str, Any] = {
         "name": f"synthetic-{layers}",

@@ -306,7 +306,7 @@ class Postgres:
 
     def _answers(self) -> bool:
         command = [*self._words("pg_isready"), "-h", "127.0.0.1", "-p", str(self.port)]
-        return subprocess.run(command, capture_output=True).returncode == 0
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def stop(self, sign: int = signal.SIGQUIT) -> None:
         if self.process is not None:
@@ -375,10 +375,13 @@ def namespaces_work() -> bool:
     """Whether this machine lets us make networks of our own."""
     if os.getuid() != 0 or shutil.which("ip") is None:
         return False
-    return subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode == 0
+    command = ["unshare", "-n", "true"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def mounts_work() -> bool:
     """Whether this machine lets a process have disks that others do not see."""
     command = ["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
-    return os.getuid() == 0 and subprocess.run(command, capture_output=True).returncode == 0
+    if os.getuid() != 0:
+        return False
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0

@@ -45,8 +45,9 @@ class RayDesk:
         return given["trial"] if isinstance(given, dict) else None
 
     def report(self, worker: str, trial_id: str, result: dict[str, Any]) -> bool:
+        tuner: Any = None
         trial: Any = SimpleNamespace(trial_id=worker, config={"trial": trial_id})
-        stop = self.scheduler.on_trial_result(None, trial, result) == self.scheduler.STOP
+        stop = self.scheduler.on_trial_result(tuner, trial, result) == self.scheduler.STOP
         if not result["done"] and not stop:
             self.searcher.on_trial_result(worker, result)
             return False

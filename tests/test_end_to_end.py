@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -158,7 +159,7 @@ class User:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, cluster):
     """A search that ran undisturbed, and what it printed."""
-    user = User(tmp_path_factory.mktemp("finished"), cluster)
+    user: Any = User(tmp_path_factory.mktemp("finished"), cluster)
     user.printed = user.call("run", "e2e.yaml")
     return user
 

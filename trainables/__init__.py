@@ -1,0 +1,1 @@
+"""What a trial trains: data, models, methods, plans, costs, training."""

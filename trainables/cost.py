@@ -38,7 +38,8 @@ class LayerCost:
     def describe(self) -> dict[str, Any]:
         """The machine-readable form: costs are keys like the others."""
         own = dict(vars(self))
-        return own | own.pop("costs")
+        costs: Mapping[str, float] = own.pop("costs")
+        return own | dict(costs)
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,7 @@ def _counted(
         seen[name] = (macs + positions * layer.weight.numel(), elements + output.numel())
 
     handles = [
-        layer.register_forward_hook(lambda m, args, out, name=name: record(name, m, out))
+        layer.register_forward_hook(lambda m, _args, out, name=name: record(name, m, out))
         for name, layer in weighted.items()
     ]
     was_training = model.training

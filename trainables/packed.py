@@ -45,6 +45,7 @@ def pack_bits(signs: Tensor) -> Tensor:
 
 
 def unpack_bits(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The signs that `pack_bits` packed."""
     count = int(np.prod(shape))
     if packed.numel() != -(-count // 8):  # NumPy would fill up what is missing with zeros
         raise ValueError(f"{packed.numel()} bytes for {count} bits")
@@ -115,6 +116,7 @@ def _unpacked(name: str, tensors: dict[str, Tensor], shape: tuple[int, ...]) -> 
 
 
 def payload_bytes(tensors: dict[str, Tensor]) -> int:
+    """The bytes of the values of tensors."""
     return sum(t.numel() * t.element_size() for t in tensors.values())
 
 
@@ -169,6 +171,7 @@ def describe(path: Path) -> TrialSpec:
 
 
 def is_packed(path: Path) -> bool:
+    """Whether a file is a packed checkpoint."""
     with _opened(path) as file:
         return (file.metadata() or {}).get("format") == FORMAT
 

@@ -62,7 +62,8 @@ def plan_layers(model: nn.Module, scope: str = "body") -> list[PlanLayer]:
     classifiers, and layers that change the shape of a shortcut or between stages."""
     own = getattr(model, "plan_layers", None)
     if own is not None:
-        return own(scope)
+        layers: list[PlanLayer] = own(scope)
+        return layers
     from torch import nn
 
     names = [

@@ -86,10 +86,12 @@ def read_text(path: Path, most: int = MOST_BYTES, stored: bool = False) -> str:
 
 
 def read_json(path: Path) -> Any:
+    """The value in a JSON file of ours; a UserError where it is damaged."""
     return parse_json(read_text(path, stored=True), str(path))
 
 
 def parse_json(text: str | bytes, name: str) -> Any:
+    """The value of a JSON text; a UserError that begins with `name` where it is damaged."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -131,7 +133,7 @@ class _Loader(yaml.SafeLoader):
         self._nodes += 1
         self._depth += 1
         if self._nodes > MOST_NODES or self._depth > MOST_DEPTH:
-            _refuse_size(self.peek_event().start_mark)
+            _refuse_size(self.peek_event().start_mark)  # type: ignore[no-untyped-call]
         try:
             return super().compose_node(parent, index)
         finally:

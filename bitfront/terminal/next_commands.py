@@ -38,6 +38,7 @@ def after_search(results: Results) -> str:
 
 
 def after_export(recipe: str | os.PathLike[str]) -> str:
+    """The command that trains a recipe."""
     return f"bitfront train {os.fspath(recipe)}"
 
 
@@ -61,6 +62,7 @@ def for_masks(name: str) -> str:
 
 
 def resume(name: str) -> str:
+    """The command that continues a search."""
     return f"bitfront resume {name}"
 
 

@@ -29,18 +29,22 @@ def by_stage(plan: str, stages: Sequence[str] | None) -> Groups:
 
 
 def letters(groups: Groups) -> str:
+    """A letter per layer: `FB BBBB`."""
     return " ".join(groups)
 
 
 def runs(groups: Groups) -> str:
+    """Equal neighbours once, with their number."""
     return " ".join(map(_run_lengths, groups))
 
 
 def counts(groups: Groups) -> str:
+    """How many layers of each level a group has."""
     return " ".join(map(_counted, groups))
 
 
 def totals(groups: Groups) -> str:
+    """How many layers of each level there are in all."""
     return _counted("".join(groups))
 
 

@@ -22,6 +22,8 @@ SETTINGS = 10
 
 @dataclass
 class Column:
+    """A column of the table of the front."""
+
     head: str
     cells: list[str]
     optional: int | None = None

@@ -42,10 +42,12 @@ def say(text: str) -> None:
 
 
 def show_json(data: Any) -> None:
+    """Print data as JSON, without secrets."""
     print(redacted(json.dumps(data, indent=2, allow_nan=False)))
 
 
 def percent(fraction: float | None, digits: int = 1) -> str:
+    """A fraction in percent, `-` where there is none."""
     return "-" if fraction is None else f"{100 * fraction:.{digits}f}"
 
 
@@ -176,10 +178,12 @@ def _at_hyphens(word: str, room: int) -> str:
 
 
 def column_widths(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    """The characters that each column takes."""
     return [max(len(row[i]) for row in [headers, *rows]) for i in range(len(headers))]
 
 
 def total_width(widths: Sequence[int]) -> int:
+    """The characters that columns take with the gaps between them."""
     return sum(widths) + 2 * (len(widths) - 1)
 
 
@@ -201,6 +205,7 @@ def coloured() -> bool:
 
 
 def painted(text: str, colour: str) -> str:
+    """Text in one of `COLOURS`."""
     return f"\033[{COLOURS[colour]}m{text}\033[0m"
 
 
@@ -210,6 +215,7 @@ def painted_plan(text: str) -> str:
 
 
 def painted_state(text: str) -> str:
+    """The state of a trial or a search in its colour."""
     colour = STATE_COLOURS.get(text.strip())
     return painted(text, colour) if colour else text
 

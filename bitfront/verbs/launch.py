@@ -43,7 +43,7 @@ def shown_on(line: StatusLine, quiet: bool) -> Shown:
         progress=partial(Progress, line=line),
         pictures=PICTURES,
         lost=_tell_lost,
-        conclude=(lambda results, complete: None) if quiet else show_end,
+        conclude=(lambda _results, _complete: None) if quiet else show_end,
     )
 
 

@@ -72,7 +72,7 @@ def selected_here(args: Namespace, params: dict[str, Any]) -> Callable[[str], Se
             }
         )
         spec = SelectionSpec(selector=name, task=task)
-        note = (lambda text: None) if args.json else terminal.show
+        note = (lambda _text: None) if args.json else terminal.show
         root = home(args.home)
         if not args.dataset:
             note(f"{name} looks at a trained network; without --dataset, one for {EMBEDDED}")

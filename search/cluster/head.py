@@ -277,6 +277,7 @@ def concluding(conclude: Callable[[], int]) -> Iterator[None]:
 
 
 def exit_code() -> int:
+    """The code a driver ends with that has lost its head."""
     return INTERRUPTED if asked_to_end() else LOST
 
 

@@ -38,6 +38,7 @@ AGENT_SECONDS = 60.0
 
 
 def is_remote(address: str | None) -> bool:
+    """Whether the address is that of a job server."""
     return address is not None and address.startswith(("http://", "https://"))
 
 

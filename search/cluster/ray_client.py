@@ -27,6 +27,7 @@ ATTEMPTS = 3
 
 
 def is_client(address: str | None) -> bool:
+    """Whether the address is that of a Ray Client server."""
     return address is not None and address.startswith(SCHEME)
 
 

@@ -14,7 +14,7 @@ class FrontScheduler(FIFOScheduler):
     """Stops the trials that the session's early-stopping rule gives up, asked after every epoch."""
 
     def __init__(self, session: Session) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.session = session
 
     def __getstate__(self) -> dict[str, Any]:

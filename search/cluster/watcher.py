@@ -72,7 +72,8 @@ class Watcher(Callback):
         held_up, self._last_step = now - self._last_step, now
         if self.limit is None:
             return
-        for trial_id, (trial, reported) in list(self._last_report.items()):
+        for trial_id, (trial, last) in list(self._last_report.items()):
+            reported = last
             if held_up > HELD_UP_SECONDS:
                 reported += held_up
                 self._last_report[trial_id] = (trial, reported)

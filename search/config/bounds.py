@@ -61,9 +61,9 @@ def _extreme_plans(space: Space, method: str, table: CostTable) -> list[str]:
         return _selected_extremes(space.plan, table)
     if isinstance(space.plan, OnlyPlan):
         parts = space.plan.names(table)
-        return [space.plan.make(table, lambda name, d, p=p: p, 0) for p in parts]  # type: ignore[misc]
+        return [space.plan.make(table, lambda _name, _d, p=p: p, 0) for p in parts]  # type: ignore[misc]
     assert isinstance(space.plan, FixedPlan)
-    return [space.plan.make(table, lambda name, d: None, 0)]
+    return [space.plan.make(table, lambda _name, _d: None, 0)]
 
 
 def _selected_extremes(plan: SelectedPlan, table: CostTable) -> list[str]:

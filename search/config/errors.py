@@ -20,7 +20,7 @@ class ConfigError(UserError):
         self.problems = problems
 
 
-class KeyProblem(Exception):
+class KeyProblem(Exception):  # noqa: N818 (collected more often than raised)
     """A mistake at a key, before its line is known."""
 
     def __init__(self, path: KeyPath, message: str) -> None:

@@ -66,8 +66,8 @@ ENDINGS = ("_type", "_parsing", "_parsing_size", "_sub_class", "_unicode")
 def mistakes(
     error: ValidationError,
     data: Any,
-    keys_at: Callable[[KeyPath], Sequence[str]] = lambda path: (),
-    short_at: Callable[[KeyPath], str] = lambda path: "",
+    keys_at: Callable[[KeyPath], Sequence[str]] = lambda _path: (),
+    short_at: Callable[[KeyPath], str] = lambda _path: "",
 ) -> list[tuple[KeyPath, str]]:
     """(key, what is wrong with it) for everything wrong with `data`. `keys_at` returns the keys
     below a path, `short_at` what may be written there as a single value. Where a value may be of
@@ -177,7 +177,7 @@ def _wanted(item: Any) -> str:
         if kind == "too_short" and context.get(key) == 1:
             return "a list with something in it"
         return text.format(_plain(context.get(key)))
-    if kind == "literal_error" or kind == "enum":
+    if kind in ("literal_error", "enum"):
         return " or ".join(f"'{w}'" for w in _choices(item))
     if kind == "string_pattern_mismatch":
         return "a name of letters, digits, '-', '_' and '.'"

@@ -214,7 +214,7 @@ def columns(history: Iterable[Mapping[str, float]]) -> dict[str, list[float | No
     found = {name: [row.get(name) for row in epochs] for name in names}
     # nan and inf, which JSON cannot express, become null.
     finite: dict[str, list[float | None]] = json.loads(
-        json.dumps(found), parse_constant=lambda text: None
+        json.dumps(found), parse_constant=lambda _text: None
     )
     return finite
 

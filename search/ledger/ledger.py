@@ -75,7 +75,7 @@ class Ledger:
         self._handed_out: set[str] = set()
         self.exhausted = False
         """whether the last ask for a new point found none"""
-        self.say: Say = lambda text: None
+        self.say: Say = lambda _text: None
         """called with a message when a database or a disk has to be waited for"""
         self.proposals = Proposals(
             config,

@@ -137,7 +137,7 @@ class Proposals:
 
     def _is_new(self, point: dict[str, Any]) -> bool:
         """Whether a point satisfies the limits and no trial has tried it."""
-        spec = self.space.walk(lambda name, domain: point[name], self.config.search.seed)
+        spec = self.space.walk(lambda name, _domain: point[name], self.config.search.seed)
         entry = self._proposed(spec, 0, point)
         return entry.id not in self.entries and not violations(self.config, entry.costs)
 

@@ -175,7 +175,7 @@ def open_storage(url: str) -> BaseStorage:
         journal, synchronous = ("DELETE", "FULL") if there else ("WAL", "NORMAL")
 
         @event.listens_for(storage.engine, "connect")
-        def set_pragmas(connection: Any, record: Any) -> None:
+        def set_pragmas(connection: Any, _record: Any) -> None:
             connection.execute(f"PRAGMA journal_mode={journal}")
             connection.execute(f"PRAGMA synchronous={synchronous}")
 

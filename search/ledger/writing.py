@@ -37,7 +37,7 @@ class LedgerLostError(UserError):
 def persistently(
     write: Callable[[], T],
     patience: float | None = None,
-    say: Say = lambda text: None,
+    say: Say = lambda _text: None,
     place: Path | None = None,
 ) -> T:
     """The result of `write`, repeated while the database is away, restarts or has no room, for at

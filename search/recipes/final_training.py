@@ -80,7 +80,7 @@ def train_recipe(
     data_dir: str | None = None,
     gpus: float = 1.0,
     threads: int | None = None,
-    note: Note = lambda text: None,
+    note: Note = lambda _text: None,
     stages: Path | None = None,
     workers: int | None = None,
     address: str | None = None,

@@ -116,7 +116,7 @@ def train_seed(
     gpus: float,
     view: SeedView,
     peers: Peers | None = None,
-    saved: Saved = lambda file: None,
+    saved: Saved = lambda _file: None,
 ) -> None:
     """Train, test and write what `SeedJob.finished` reads back. With `peers` all workers train and
     the first one writes; `saved` is called with every file that was written."""

@@ -66,7 +66,7 @@ def ending_gently() -> Iterator[None]:
             _inside = False
 
 
-def _interrupt(number: int, frame: Any) -> None:
+def _interrupt(_number: int, _frame: Any) -> None:
     if _fresh():
         _asked.set()
         raise KeyboardInterrupt
@@ -142,7 +142,7 @@ def held_back() -> Iterator[None]:
     """Delay the first signal to the end of this context; a second one is handled at once."""
     came: list[tuple[int, float]] = []
 
-    def hold(number: int, frame: Any) -> None:
+    def hold(number: int, _frame: Any) -> None:
         now = time.monotonic()
         if came and now - came[-1][1] < ECHO_SECONDS:
             return

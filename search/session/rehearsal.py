@@ -85,7 +85,7 @@ def rehearse(
     config: SearchConfig,
     space: Space,
     failures: float = 0.0,
-    ended: Callable[[Session], None] = lambda session: None,
+    ended: Callable[[Session], None] = lambda _session: None,
 ) -> Rehearsal:
     """The outcome of the search with made-up accuracies. `failures` is the share of trials that
     fail; `ended` is called after each trial. The same configuration has the same outcome, and

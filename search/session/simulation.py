@@ -101,7 +101,7 @@ def play(
     answer: Answer,
     workers: int,
     desk: Desk | None = None,
-    ended: Callable[[Session], None] = lambda session: None,
+    ended: Callable[[Session], None] = lambda _session: None,
 ) -> Replayed:
     """Run the session to the end of its budget on this many simulated workers; `ended` is called
     after every trial."""

@@ -69,7 +69,7 @@ def log_extras(
     parent: str,
     identity: str,
     extras: list[Extra],
-    keeps: Callable[[str], bool] = lambda run: True,
+    keeps: Callable[[str], bool] = lambda _run: True,
 ) -> None:
     """Write a run for each extra under the parent run; one that is there already stays as it is.
     `keeps` says whether files may be written to a run."""

@@ -127,7 +127,7 @@ class Tracker:
         state: str,
         artifacts: dict[str, str | Path],
         summary: str,
-        waiting: Callable[[float], None] = lambda seconds: None,
+        waiting: Callable[[float], None] = lambda _seconds: None,
     ) -> str | None:
         """Deliver the rest and end the parent run. Returns what went wrong, if anything did. Where
         the store takes nothing, `waiting` is called once with the seconds it is waited for."""
@@ -167,7 +167,7 @@ class Tracker:
         if self.last_error is None or self._idle < CLOSE_SECONDS / 4:
             return waiting
         waiting(self._patience)
-        return lambda seconds: None
+        return lambda _seconds: None
 
     def _finished(self, state: str, artifacts: dict[str, str | Path], summary: str) -> bool:
         """Write what is written only at the end; returns whether all of it was. May be repeated."""

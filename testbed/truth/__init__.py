@@ -35,7 +35,8 @@ class Truth:
     @property
     def final(self) -> np.ndarray:
         """Accuracy at the last epoch, mean over the seeds."""
-        return self.accuracy[:, :, -1].mean(1)
+        mean: np.ndarray = self.accuracy[:, :, -1].mean(1)
+        return mean
 
 
 def names() -> list[str]:

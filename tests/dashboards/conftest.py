@@ -72,22 +72,22 @@ def _example_view(name="example", shift=0.0, **changes):
         Layer(f"stages.{i // 2}.{i % 2}.conv", f"{i}", f"stage{i // 2 + 1}") for i in range(4)
     ]
     trials, points = [], []
-    for number, (plan, cost) in enumerate(plans.items()):
-        quality = 0.5 + cost / 250 - (0.1 if number > 3 else 0.0) + shift
+    for number, (plan, flops) in enumerate(plans.items()):
+        accuracy = 0.5 + flops / 250 - (0.1 if number > 3 else 0.0) + shift
         method = "bnn" if number % 2 else "bnn++"
         key = f"{name[0]}{number:02d}"
-        values = {"flops_pct": cost, "flops": 1e4 * cost, "val_accuracy": quality}
+        values = {"flops_pct": flops, "flops": 1e4 * flops, "val_accuracy": accuracy}
         trials.append(
             TrialView(
                 key, number, "complete", method, plan, "net", 0,
                 {"method": method, "optimizer.lr": 0.01 * (number + 1)}, values, 3,
-                curve=[(e, quality * e / 3) for e in (1, 2, 3)], rungs={0.3: quality / 3},
+                curve=[(e, accuracy * e / 3) for e in (1, 2, 3)], rungs={0.3: accuracy / 3},
                 would_stop_at=0.3 if number == 4 else None,
                 started=float(number), ended=number + 1.0,
             )
         )  # fmt: skip
         extra = {"seeds": "2", "sure %": "80"}
-        point = (key, method, plan, quality, 1e4 * cost, cost, number <= 3, extra)
+        point = (key, method, plan, accuracy, 1e4 * flops, flops, number <= 3, extra)
         points.append(FrontPoint(*point, spread=0.005))
     common = {"network": "net", "seed": 0, "params": {"method": "bnn"}, "epochs": 3}
     costs = {"flops_pct": 20.0, "flops": 2e5}

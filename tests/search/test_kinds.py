@@ -3,6 +3,7 @@ figures, recipe, final training, replay."""
 
 import json
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -124,7 +125,7 @@ def searched(config, folder: SearchFolder) -> Results:
     """All trials of a search of one epoch, trained here without Ray."""
     folder.path.mkdir()
     write_atomically(folder.config_file, config.dump())
-    session = Session(
+    session: Any = Session(
         config, build_space(config), folder, None, progress=partial(Progress, quiet=True)
     )
     while (entry := session.ask()) is not None:

@@ -197,9 +197,9 @@ def test_a_configuration_that_is_no_file_is_damage_and_no_unknown_search(make, t
 
 @pytest.mark.parametrize("artifact", ["runs:/../x", "runs:/abc/../../x", "runs:/../../etc/passwd"])
 def test_an_artifact_is_fetched_into_its_own_folder_only(artifact, make_space, tmp_path):
-    search = make_space(f"task.pretrain={artifact}")
+    config, space = make_space(f"task.pretrain={artifact}")
     with pytest.raises(UserError, match="not an artifact of a run"):
-        fetched(*search, tmp_path)
+        fetched(config, space, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["..", "../../x", "/etc"])

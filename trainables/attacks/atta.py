@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from bitfront.trainables.data import DatasetInfo
-    from bitfront.trainables.task import AttackSpec, Task
+    from bitfront.trainables.settings import AttackSpec
+    from bitfront.trainables.task import Task
 
 # Soft labels: what remains of the target at each visit, and its share of the label trained on.
 KEPT_LABEL, SOFT_SHARE = 0.9, 0.9

@@ -25,7 +25,8 @@ def _run(network: nn.Module, pixels: Tensor, y: Tensor, eps: float, classes: int
     # Nine target classes, or as many as there are.
     suite.fab.n_target_classes = suite.apgd_targeted.n_target_classes = min(9, classes - 1)
     found = suite.run_standard_evaluation(pixels, y, batch_size=BATCH)
-    return found[0] if isinstance(found, tuple) else found
+    images: Tensor = found[0] if isinstance(found, tuple) else found
+    return images
 
 
 EVALUATION_ATTACKS.register(

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from bitfront.trainables.data import DatasetInfo
-    from bitfront.trainables.task import AttackSpec, Task
+    from bitfront.trainables.settings import AttackSpec
+    from bitfront.trainables.task import Task
 
 # (logits of the attacked images) -> one loss per image.
 Losses = Callable[["Tensor"], "Tensor"]

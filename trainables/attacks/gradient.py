@@ -13,15 +13,17 @@ if TYPE_CHECKING:
 
 
 def _run(
-    steps: int | None, network: nn.Module, pixels: Tensor, y: Tensor, eps: float, classes: int
+    steps: int | None, network: nn.Module, pixels: Tensor, y: Tensor, eps: float, _classes: int
 ) -> Tensor:
     """The images that FGSM (`steps` is None) or PGD with so many steps finds."""
-    import foolbox
+    from foolbox import attacks
+    from foolbox.models.pytorch import PyTorchModel
 
-    attack: Any = foolbox.attacks.LinfFastGradientAttack()
+    attack: Any = attacks.FGSM()
     if steps is not None:
-        attack = foolbox.attacks.LinfPGD(abs_stepsize=eps / 4, steps=steps)
-    wrapped = foolbox.PyTorchModel(network, bounds=(0, 1), device=pixels.device)
+        attack = attacks.LinfPGD(abs_stepsize=eps / 4, steps=steps)
+    wrapped = PyTorchModel(network, bounds=(0, 1), device=pixels.device)
+    found: Tensor
     _, found, _ = attack(wrapped, pixels, y, epsilons=eps)
     return found
 

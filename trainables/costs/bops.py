@@ -7,6 +7,7 @@ from bitfront.trainables.costs.base import COSTS, Cost, PlannedLayer
 
 
 def bops(planned: PlannedLayer) -> float:
+    """Bit operations of a layer: MACs times bits of weights times bits of inputs."""
     return float(planned.macs * planned.level.weight_bits * planned.level.input_bits)
 
 

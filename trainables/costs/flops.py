@@ -13,6 +13,7 @@ PER_ELEMENT = 3
 
 
 def flops(planned: PlannedLayer) -> float:
+    """FLOPs of a layer at its level."""
     layer, level = planned.layer, planned.level
     if layer.kind == "classifier" and not layer.planned:
         return 0.0

@@ -7,6 +7,7 @@ from bitfront.trainables.costs.base import COSTS, Cost, PlannedLayer
 
 
 def ops64(planned: PlannedLayer) -> float:
+    """Operations of a layer, 64 binary ones counted as one."""
     binary = planned.level.weight_bits == planned.level.input_bits == 1
     return planned.macs / 64 if binary else float(planned.macs)
 

@@ -9,6 +9,7 @@ from bitfront.trainables.layers.pruning import mask_bytes
 
 
 def stored_bytes(planned: PlannedLayer) -> int:
+    """Bytes of a layer in a packed checkpoint."""
     layer, level = planned.layer, planned.level
     if level.weight_bits == 1:
         floats = {"none": 0, "layer": 1}.get(planned.scale, layer.channels)

@@ -20,7 +20,8 @@ AUGMENTATIONS: Registry[Augmentation] = Registry("augmentation")
 
 
 @AUGMENTATIONS.register("none")
-def unchanged(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def unchanged(x: torch.Tensor, _generator: torch.Generator) -> torch.Tensor:
+    """The images as they are."""
     return x
 
 

@@ -93,10 +93,11 @@ class Batches:
             n, _, height, width = x.shape
             if self.augmentation == "crop-flip":
                 places = crop_flip_index(n, height, width, generator, x.device)
-                x = cut_out(x, places)
+                seen = cut_out(x, places)
             else:
                 places = unmoved(n, height, width, x.device)
-            yield Visit(x, group.to(x.device), places), y
+                seen = x
+            yield Visit(seen, group.to(x.device), places), y
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         return {"generator": self._generator.get_state()}

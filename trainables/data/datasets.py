@@ -31,7 +31,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _SPLIT, _TAKE, _ORDER = 0, 1, 3
 
 
-def _complete(data_dir: Path) -> str | None:
+def _complete(_data_dir: Path) -> str | None:
     """Nothing is missing, for datasets whose parts are not in files of their own."""
     return None
 
@@ -362,6 +362,7 @@ def _read(name: str, part: Literal["train", "test"], data_dir: Path | None) -> A
 
 
 def normalise(x: torch.Tensor, info: DatasetInfo) -> torch.Tensor:
+    """Images with the mean and the standard deviation of their dataset taken out."""
     import torch
 
     scale = 255.0 if x.dtype == torch.uint8 else 1.0

@@ -39,7 +39,7 @@ def _read(
     make: Callable[[], tuple[np.ndarray, np.ndarray]],
     test_size: int,
     test: bool,
-    data_dir: Path | None,
+    _data_dir: Path | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 

@@ -52,7 +52,9 @@ class Sequence:
 
 
 def valid(boxes: np.ndarray) -> np.ndarray:
-    return np.isfinite(boxes).all(1) & (boxes[:, 2] > 0) & (boxes[:, 3] > 0)
+    """Where a box is known and not empty."""
+    kept: np.ndarray = np.isfinite(boxes).all(1) & (boxes[:, 2] > 0) & (boxes[:, 3] > 0)
+    return kept
 
 
 @lru_cache(maxsize=4096)

@@ -54,7 +54,8 @@ def context_side(size: np.ndarray) -> np.ndarray:
     """The side of the square around a target of that width and height, half its mean size of
     context added on every side: sqrt((w + p)(h + p)), p = (w + h) / 2."""
     p = CONTEXT * size.sum(-1)
-    return np.sqrt((size[..., 0] + p) * (size[..., 1] + p))
+    side: np.ndarray = np.sqrt((size[..., 0] + p) * (size[..., 1] + p))
+    return side
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,7 +284,7 @@ def _declared(name: str) -> DatasetInfo:
     )
 
 
-def _settle(name: str, data_dir: Path | str | None) -> str:
+def _settle(name: str, _data_dir: Path | str | None) -> str:
     folder, size = _parsed(name)
     return f"sequences:{folder}:{size}"
 

@@ -92,7 +92,7 @@ def _draw(picture: torch.Tensor, boxes: np.ndarray, looks: np.ndarray, form: int
         picture.copy_(torch.where(mask[:, None], colour, picture))
 
 
-def _read(count: int, seed: int, data_dir: Path | None) -> Sequences:
+def _read(count: int, seed: int, _data_dir: Path | None) -> Sequences:
     return Sequences.of(moving_shapes(count, seed), DATASETS.get("moving-shapes"))
 
 

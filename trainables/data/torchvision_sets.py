@@ -33,11 +33,11 @@ def _mnist_part(torchvision_class: Any, train: bool) -> dict[str, Any]:
     return {
         "resources": [r for r in torchvision_class.resources if r[0].startswith(wanted)],
         # Old torchvision stored whole pickled tensors; those are never loaded here.
-        "_check_legacy_exist": lambda self: False,
+        "_check_legacy_exist": lambda _: False,
     }
 
 
-def _cifar_part(torchvision_class: Any, train: bool) -> dict[str, Any]:
+def _cifar_part(_torchvision_class: Any, train: bool) -> dict[str, Any]:
     return {"test_list": []} if train else {"train_list": []}
 
 
@@ -188,4 +188,4 @@ def _permuted_by_name(name: str) -> DatasetInfo:
 
 
 DATASETS.add(PERMUTED, _permuted(5, PERMUTED))
-DATASETS.families[PERMUTED] = Family(_permuted_by_name, settle=lambda name, data_dir: name)
+DATASETS.families[PERMUTED] = Family(_permuted_by_name, settle=lambda name, _data_dir: name)

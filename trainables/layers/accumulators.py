@@ -48,7 +48,8 @@ def accumulate(layer: nn.Module, accumulator: Accumulator, scaling: nn.Module) -
 
     def scales() -> Tensor | None:
         latent = layer.parametrizations.weight.original  # type: ignore[union-attr]
-        return scaling.output_scales(latent)  # type: ignore[operator]
+        found: Tensor | None = scaling.output_scales(latent)  # type: ignore[operator]
+        return found
 
     layer.forward = _accumulating(layer, accumulator, scales)
 
@@ -65,7 +66,7 @@ def _accumulating(
         else:
             z = nn.functional.linear(x, weight)
         s = scales()
-        y = accumulator(z, s if s is None else s.view(shape))
+        y: Tensor = accumulator(z, s if s is None else s.view(shape))
         return y if bias is None else y + bias.view(shape)
 
     return forward

@@ -47,11 +47,13 @@ class BinaryLayer:
     def hard_parts(self) -> tuple[Tensor, Tensor | None]:
         """(signs, scales) that evaluation multiplies with; 0 for pruned weights; at level S weights
         in place of signs."""
-        return self.quantizer.hard_parts(self.latent.detach())  # type: ignore[operator]
+        parts: tuple[Tensor, Tensor | None] = self.quantizer.hard_parts(self.latent.detach())  # type: ignore[operator]
+        return parts
 
     def forward_backward(self) -> tuple[Tensor, Tensor]:
         """(F, B) at the present latent, without scale."""
-        return self.quantizer.forward_backward(self.latent.detach())  # type: ignore[operator]
+        both: tuple[Tensor, Tensor] = self.quantizer.forward_backward(self.latent.detach())  # type: ignore[operator]
+        return both
 
 
 def apply_plan(
@@ -77,6 +79,7 @@ def apply_plan(
 
 @torch.no_grad()
 def clamp_latents(layers: Sequence[BinaryLayer]) -> None:
+    """Clip all latents to [-1, 1], in place."""
     latents: list[Tensor] = [layer.latent for layer in layers]
     if latents:
         torch._foreach_clamp_min_(latents, -1.0)

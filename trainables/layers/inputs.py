@@ -95,7 +95,7 @@ def quantize_input(layer: nn.Module, quantizer: nn.Module) -> None:
             running.append(hooks)
         return (quantized, *more)
 
-    def after(module: nn.Module, args: Any, output: Any) -> None:
+    def after(_module: nn.Module, _args: Any, _output: Any) -> None:
         if running:
             running.pop().__exit__()
 

@@ -95,7 +95,8 @@ class SignedWeight(Latent):
     """F = sign(w), B = 1 (STE-Adam, docs/methods.md 2.5)."""
 
     def trained(self, latent: Tensor) -> Tensor:
-        return SignIdentity.apply(latent, 0.0)
+        weight: Tensor = SignIdentity.apply(latent, 0.0)
+        return weight
 
 
 class FlippedWeight(Latent):
@@ -133,7 +134,8 @@ class MirroredWeight(Latent):
     """w = tanh(beta a) (binary mirror descent, docs/methods.md 3.5)."""
 
     def trained(self, latent: Tensor) -> Tensor:
-        return _TanhIdentity.apply(latent, self.shared.value)
+        weight: Tensor = _TanhIdentity.apply(latent, self.shared.value)
+        return weight
 
 
 def _mean_of(ctx: Any, p: Tensor, beta: float) -> Tensor:
@@ -198,9 +200,12 @@ class MeanFieldWeight(Latent):
 
     def trained(self, latent: Tensor) -> Tensor:
         beta = self.shared.value
+        weight: Tensor
         if self.shift is None:
-            return _MeanField.apply(latent, beta)
-        return _ReleasedMeanField.apply(latent, self.shift, beta)
+            weight = _MeanField.apply(latent, beta)
+        else:
+            weight = _ReleasedMeanField.apply(latent, self.shift, beta)
+        return weight
 
     def sign(self, latent: Tensor) -> Tensor:
         return sign(latent if self.shift is None else latent - self.shift)
@@ -268,7 +273,8 @@ class SampledWeight(Latent):
         self.prior.zero_()
 
     def trained(self, latent: Tensor) -> Tensor:
-        return RelaxedSample.apply(latent.contiguous(), self.shared.value)
+        weight: Tensor = RelaxedSample.apply(latent.contiguous(), self.shared.value)
+        return weight
 
     def expected(self, latent: Tensor) -> Tensor:
         return torch.tanh(latent)
@@ -317,7 +323,10 @@ def reparametrize_locally(layer: nn.Module, weight: StochasticWeight) -> None:
 
 
 def normal_outputs(layer: nn.Module, x: Tensor, mean: Tensor, bias: Tensor | None) -> Tensor:
+    """A draw from N(conv(x, m), conv(x^2, 1 - m^2)) plus the bias."""
     spread = 1 - mean * mean
+    centre: Tensor
+    variance: Tensor
     if isinstance(layer, nn.Conv2d):
         centre = layer._conv_forward(x, mean, bias)
         variance = layer._conv_forward(x * x, spread, None)

@@ -142,7 +142,8 @@ class SignSwish(torch.autograd.Function):
         ctx.mu = mu
         z = w * mu
         s = torch.sigmoid(z)
-        return torch.ops.aten.sigmoid_backward(z, s).add_(s).mul_(2).sub_(1)
+        soft: Tensor = torch.ops.aten.sigmoid_backward(z, s).add_(s).mul_(2).sub_(1)
+        return soft
 
     @staticmethod
     @once_differentiable
@@ -231,7 +232,8 @@ class ShiftedSign(torch.autograd.Function):
 def _tanh_gradient(w: Tensor, grad: Tensor, k: float, t: float) -> Tensor:
     """k t (1 - tanh^2(t w)) grad, with 1 - tanh^2(t w) = 4 s (1 - s), s = sigmoid(2 t w)."""
     s = w.mul(2 * t).sigmoid_()
-    return torch.ops.aten.sigmoid_backward(grad, s).mul_(4 * k * t)
+    gradient: Tensor = torch.ops.aten.sigmoid_backward(grad, s).mul_(4 * k * t)
+    return gradient
 
 
 class SignWithTanhSlope(torch.autograd.Function):
@@ -283,7 +285,8 @@ class Pair:
 
     def __call__(self, w: Tensor, value: float, shift: Tensor | None = None) -> Tensor:
         more = () if shift is None else (shift,)
-        return self.function.apply(w, *self.arguments(value), *more)
+        quantized: Tensor = self.function.apply(w, *self.arguments(value), *more)
+        return quantized
 
 
 def pc_pair(varrho: float) -> Pair:
@@ -291,7 +294,7 @@ def pc_pair(varrho: float) -> Pair:
     return Pair(PiecewiseLinear, soft=True, arguments=lambda rho: (rho, varrho * rho))
 
 
-def _bi_real(value: float) -> tuple[float, ...]:
+def _bi_real(_value: float) -> tuple[float, ...]:
     return BI_REAL
 
 

@@ -40,6 +40,7 @@ def _rank(values: Tensor, rank: int) -> float:
 
 
 def fan_in(weight: Tensor) -> int:
+    """The number of inputs of an output."""
     return weight[0].numel()
 
 
@@ -87,7 +88,8 @@ class Popped:
                 product = weight * top_k(scores.abs(), kept)
                 self._made = product, weight * sign(scores)
             self._key = key
-        return _PopUp.apply(scores, *self._made)
+        weights: Tensor = _PopUp.apply(scores, *self._made)
+        return weights
 
 
 class RandomSubnetwork(nn.Module):

@@ -71,7 +71,8 @@ class Rotated(nn.Module):
     def forward(self, latent: Tensor) -> Tensor:
         w = self.standardized(latent)
         turned = self._turned(self._matrices(w)).reshape(w.shape)
-        return w + self.angle.sin().abs() * (turned - w)
+        out: Tensor = w + self.angle.sin().abs() * (turned - w)
+        return out
 
     @torch.no_grad()
     def estimate(self, latent: Tensor) -> None:
@@ -87,7 +88,8 @@ class Rotated(nn.Module):
 def _nearest_rotation(m: Tensor) -> Tensor:
     """The orthogonal R with the greatest trace of R' M: U V' of the singular vectors M = U S V'."""
     u, _, vh = torch.linalg.svd(m)
-    return u @ vh
+    rotation: Tensor = u @ vh
+    return rotation
 
 
 class WeightQuantizer(nn.Module):

@@ -166,4 +166,5 @@ METHODS: Registry[type[Method]] = Registry("method", package=__package__)
 
 
 def build_method(name: str, params: dict[str, Any]) -> Method:
+    """The method of that name with these parameters, checked."""
     return METHODS.get(name)(params)

@@ -25,6 +25,7 @@ RATES = (1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 1e-6)
 
 
 def rate(default: float) -> Param:
+    """The parameter of a method that is a learning rate."""
     return Param(
         default,
         Float(1e-9, 100.0),

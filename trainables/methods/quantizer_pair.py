@@ -64,6 +64,7 @@ ACCUMULATOR = {
 
 
 def clamp(default: bool) -> Param:
+    """The parameter of a method that says whether latents are clipped."""
     return Param(default, Choice((True, False)), "clip latents to [-1, 1] after each step")
 
 

@@ -69,7 +69,8 @@ class PrunedWhileTrained(Pruned):
 
     def _masked(self, layer: nn.Module, binary: bool) -> nn.Module:
         weight: Any = layer.weight
-        return getattr(layers.sparse, self.parametrization)(weight, binary)
+        masked: nn.Module = getattr(layers.sparse, self.parametrization)(weight, binary)
+        return masked
 
     @property
     def binary(self) -> list[BinaryLayer]:

@@ -39,7 +39,8 @@ class BinReLU(nn.Module):
     keep their sign (docs/methods.md 4.1)."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return _MaxWithMinusOne.apply(x)
+        out: Tensor = _MaxWithMinusOne.apply(x)
+        return out
 
 
 class RPReLU(nn.Module):
@@ -54,10 +55,12 @@ class RPReLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         shape = (1, -1) + (1,) * (x.dim() - 2)
-        return self.prelu(x - self.before.view(shape)) + self.after.view(shape)
+        out: Tensor = self.prelu(x - self.before.view(shape)) + self.after.view(shape)
+        return out
 
 
 def activation(name: str, channels: int) -> nn.Module:
+    """The activation of that name for so many channels."""
     simple: dict[str, type[nn.Module]] = {
         "binrelu": BinReLU,
         "relu": nn.ReLU,

@@ -60,7 +60,8 @@ class NormedUnit(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.pool(self.layer(self.dropout(x)))
-        return self.act(self.norm(x)) if self.norm_first else self.norm(self.act(x))
+        out: Tensor = self.act(self.norm(x)) if self.norm_first else self.norm(self.act(x))
+        return out
 
 
 @MODELS.declare("bayesbinn-mlp", image=False)
@@ -97,7 +98,8 @@ class NormedMLP(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.units(x.flatten(1))
+        logits: Tensor = self.units(x.flatten(1))
+        return logits
 
     def plan_layers(self, scope: str) -> list[PlanLayer]:
         return in_order(self, scope)
@@ -136,7 +138,8 @@ class NormedCNN(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.linear(self.convolutions(x).flatten(1))
+        logits: Tensor = self.linear(self.convolutions(x).flatten(1))
+        return logits
 
     def plan_layers(self, scope: str) -> list[PlanLayer]:
         return in_order(self, scope)

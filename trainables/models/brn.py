@@ -20,6 +20,8 @@ def _switch(default: bool, doc: str) -> Any:
 
 
 class ChannelBias(nn.Module):
+    """A learned bias per channel."""
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(1, channels, 1, 1))
@@ -29,6 +31,8 @@ class ChannelBias(nn.Module):
 
 
 class ChannelScale(nn.Module):
+    """A learned factor per channel."""
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.ones(1, channels, 1, 1))
@@ -47,7 +51,8 @@ class PooledShortcut(nn.Module):
         self.norm = nn.BatchNorm2d(out)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.norm(self.conv(self.pool(x)))
+        out: Tensor = self.norm(self.conv(self.pool(x)))
+        return out
 
 
 class ReActBlock(nn.Module):
@@ -73,8 +78,9 @@ class ReActBlock(nn.Module):
         self.after = bias(out)
 
     def forward(self, x: Tensor) -> Tensor:
-        out = self.norm(self.scale(self.conv(self.before(x)))) + self.shortcut(x)
-        return self.after(self.act(self.middle(out)))
+        sums = self.norm(self.scale(self.conv(self.before(x)))) + self.shortcut(x)
+        out: Tensor = self.after(self.act(self.middle(sums)))
+        return out
 
 
 @MODELS.declare("brn")
@@ -121,7 +127,8 @@ class ReActResNet(nn.Module):
         x = self.pool(self.norm(self.stem(x)))
         for stage in self.stages:
             x = stage(x)
-        return self.classifier(x.mean((2, 3)))
+        logits: Tensor = self.classifier(x.mean((2, 3)))
+        return logits
 
     def plan_layers(self, scope: str) -> list[PlanLayer]:
         """Ends and shortcuts keep real inputs: at level B their weights alone are binary."""
@@ -160,7 +167,8 @@ class PreActivationBlock(nn.Module):
         if self.shortcut is not None:
             # Every `stride`th pixel, as in `residual.Projection`.
             around = self.shortcut(active[:, :, :: self.stride, :: self.stride])
-        return around + self.conv2(F.relu(self.norm2(self.conv1(active))))
+        out: Tensor = around + self.conv2(F.relu(self.norm2(self.conv1(active))))
+        return out
 
 
 @MODELS.declare("wideresnet")
@@ -197,7 +205,8 @@ class WideResNet(nn.Module):
         x = self.stem(x)
         for stage in self.stages:
             x = stage(x)
-        return self.classifier(F.relu(self.norm(x)).mean((2, 3)))
+        logits: Tensor = self.classifier(F.relu(self.norm(x)).mean((2, 3)))
+        return logits
 
     def plan_layers(self, scope: str) -> list[PlanLayer]:
         body = []

@@ -66,7 +66,7 @@ def _build_timm(
         size = size if image_size else declared.input_size[1:]
         options["img_size"] = size
     try:
-        model = timm.create_model(
+        model: nn.Module = timm.create_model(
             name, pretrained=False, num_classes=classes, in_chans=shape[0], **options
         )
     except (TypeError, AssertionError, ArithmeticError) as error:
@@ -98,7 +98,7 @@ def _build_torchvision(
     if name.startswith("vit_"):
         options["image_size"] = size[0]
     try:
-        model = models.get_model(name, weights=None, num_classes=classes, **options)
+        model: nn.Module = models.get_model(name, weights=None, num_classes=classes, **options)
     except (TypeError, AssertionError, RuntimeError) as error:
         raise UserError(_no_fit(called, size, error)) from None
     if size != shape[1:]:

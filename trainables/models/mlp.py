@@ -43,7 +43,8 @@ class MLP(nn.Module):
         x = x.flatten(1)
         for layer, norm, act in zip(self.layers, self.norms, self.activations, strict=True):
             x = act(norm(layer(self.dropout(x))))
-        return self.classifier(self.dropout(x))
+        logits: Tensor = self.classifier(self.dropout(x))
+        return logits
 
     def plan_layers(self, scope: str) -> list[PlanLayer]:
         first = 0 if scope == "all" else 1

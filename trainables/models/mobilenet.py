@@ -41,7 +41,8 @@ class MobileBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = self.act1(self.spatial(x) + self.smaller(x))
         around = torch.cat([x] * self.times, 1) if self.times > 1 else x
-        return self.act2(self.pointwise(x) + around)
+        out: Tensor = self.act2(self.pointwise(x) + around)
+        return out
 
 
 @MODELS.declare("mobilenet")
@@ -75,7 +76,8 @@ class MobileNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.blocks(self.stem(x))
-        return self.classifier(torch.flatten(x.mean((2, 3)), 1))
+        logits: Tensor = self.classifier(torch.flatten(x.mean((2, 3)), 1))
+        return logits
 
     def plan_layers(self, scope: str) -> list[PlanLayer]:
         stages = itertools.accumulate(int(stride == 2) for _, _, stride in MOBILENET_BLOCKS)

@@ -37,7 +37,8 @@ class ConvUnit(nn.Module):
         self.norm = nn.BatchNorm2d(out)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.norm(self.conv(x))
+        out: Tensor = self.norm(self.conv(x))
+        return out
 
 
 class Projection(nn.Module):
@@ -51,7 +52,8 @@ class Projection(nn.Module):
         self.norm = nn.BatchNorm2d(out)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.norm(self.conv(x[:, :, :: self.stride, :: self.stride]))
+        out: Tensor = self.norm(self.conv(x[:, :, :: self.stride, :: self.stride]))
+        return out
 
 
 class Block(nn.Module):
@@ -71,9 +73,12 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         around = self.shortcut(x)
         if self.per_conv:
-            middle = self.act1(self.first(x) + around)
-            return self.act2(self.second(middle) + middle)
-        return self.act2(self.second(self.act1(self.first(x))) + around)
+            x = self.act1(self.first(x) + around)
+            around = x
+        else:
+            x = self.act1(self.first(x))
+        out: Tensor = self.act2(self.second(x) + around)
+        return out
 
 
 class Stem(nn.Module):
@@ -91,7 +96,8 @@ class Stem(nn.Module):
             self.pool = nn.MaxPool2d(3, stride=2, padding=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.pool(self.act(self.norm(self.conv(x))))
+        out: Tensor = self.pool(self.act(self.norm(self.conv(x))))
+        return out
 
 
 def stage_layers(stages: nn.ModuleList, scope: str) -> list[PlanLayer]:
@@ -111,12 +117,14 @@ def stage_layers(stages: nn.ModuleList, scope: str) -> list[PlanLayer]:
 
 
 def start_convolutions(model: nn.Module) -> None:
+    """Draw the weights of all convolutions as He et al. do, by fan-out."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
 def with_ends(body: list[PlanLayer]) -> list[PlanLayer]:
+    """The layers of the body between the stem and the classifier."""
     classifier = PlanLayer("classifier", "classifier", "classifier")
     return [PlanLayer("stem.conv", "stem", "stem"), *body, classifier]
 
@@ -153,7 +161,8 @@ class ResidualNetwork(nn.Module):
         x = self.stem(x)
         for stage in self.stages:
             x = stage(x)
-        return self.classifier(torch.flatten(x.mean((2, 3)), 1))
+        logits: Tensor = self.classifier(torch.flatten(x.mean((2, 3)), 1))
+        return logits
 
     def plan_layers(self, scope: str) -> list[PlanLayer]:
         body = stage_layers(self.stages, scope)

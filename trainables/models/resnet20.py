@@ -47,8 +47,9 @@ class BasicBlock(nn.Module):
             )
 
     def forward(self, x: Tensor) -> Tensor:
-        out = self.act1(self.bn1(self.conv1(x)))
-        return self.act2(self.bn2(self.conv2(out)) + self.shortcut(x))
+        middle = self.act1(self.bn1(self.conv1(x)))
+        out: Tensor = self.act2(self.bn2(self.conv2(middle)) + self.shortcut(x))
+        return out
 
 
 @MODELS.declare("resnet20")
@@ -93,7 +94,8 @@ class ResNet20(nn.Module):
         x = self.act1(self.bn1(self.conv1(x)))
         for stage in self.STAGES:
             x = self.get_submodule(stage)(x)
-        return self.linear(x.mean((2, 3)))
+        logits: Tensor = self.linear(x.mean((2, 3)))
+        return logits
 
     def plan_layers(self, scope: str) -> list[PlanLayer]:
         body = []

@@ -14,7 +14,7 @@ from bitfront.trainables.errors import UserError
 def resize_input(model: nn.Module, size: tuple[int, ...]) -> None:
     """Images are brought to `size` before anything else happens, a batch at a time."""
 
-    def resize(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def resize(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         x = F.interpolate(args[0], size=size, mode="bilinear", align_corners=False, antialias=True)
         return (x, *args[1:])
 
@@ -26,7 +26,7 @@ def repeat_grey(model: nn.Module, called: str, channels: int) -> None:
     if channels != 1:
         raise UserError(f"model.name: {called} takes 1 or 3 channels, not {channels}")
 
-    def repeat(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    def repeat(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         return (args[0].expand(-1, 3, -1, -1), *args[1:])
 
     model.register_forward_pre_hook(repeat)
@@ -50,8 +50,9 @@ def attentions(model: nn.Module) -> dict[str, nn.Module]:
     }
 
 
-def _normed(module: nn.Module, args: tuple[Any, ...], out: Tensor) -> Tensor:
-    return module.added_norm(out)  # type: ignore[operator]
+def _normed(module: nn.Module, _args: tuple[Any, ...], out: Tensor) -> Tensor:
+    normed: Tensor = module.added_norm(out)  # type: ignore[operator]
+    return normed
 
 
 def add_attention_norms(model: nn.Module, called: str) -> None:

@@ -16,7 +16,7 @@ def select(
     selections: Path | None = None,
     pretrained: Path | None = None,
     gpus: float = 0.0,
-    note: Note = lambda text: None,
+    note: Note = lambda _text: None,
 ) -> Selection:
     """The selector's order for a task: read from `selections` if it is there, else computed, which
     for a trained selector begins with training a network (kept in `pretrained`)."""

@@ -67,6 +67,7 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def plain_name(name: str) -> str:
+    """The name that a weight has without a parametrization."""
     return name.removesuffix(LATENT) + ".weight" if name.endswith(LATENT) else name
 
 
@@ -82,6 +83,7 @@ def load_weights(model: nn.Module, weights: dict[str, Tensor], source: str) -> F
 
 
 def match(targets: dict[str, Tensor], weights: dict[str, Tensor], source: str) -> Fit:
+    """Which weights fit which tensors; a UserError where no matrix does."""
     same = [n for n in targets if n in weights and weights[n].shape == targets[n].shape]
     fit = Fit(
         source,
@@ -117,6 +119,7 @@ def read_checkpoint(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
 
 
 def file_digest(path: Path) -> str:
+    """The SHA-256 of a file; a UserError where it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -22,7 +22,7 @@ def save_state(run: Run, path: Path) -> None:
         checksums.seal(part)
 
 
-def load_state(run: Run, path: Path, damaged: Callable[[str], None] = lambda reason: None) -> bool:
+def load_state(run: Run, path: Path, damaged: Callable[[str], None] = lambda _reason: None) -> bool:
     """Continue the run from `path` if a usable state is there; returns whether it was. A damaged
     state is deleted, `damaged` is called with a sentence about it, and the run starts over."""
     reason = "it is another network's"

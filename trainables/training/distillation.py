@@ -52,7 +52,8 @@ def soft_cross_entropy(logits: Tensor, teacher: Tensor, temperature: float = 1.0
 def distance(s: Tensor, t: Tensor) -> Tensor:
     """|| S/||S||_F - T/||T||_F ||_F with norms over the whole batch (BiBERT, Qin et al., ICLR
     2022)."""
-    return (s / s.norm().clamp_min(1e-12) - t / t.norm().clamp_min(1e-12)).norm()
+    norm: Tensor = (s / s.norm().clamp_min(1e-12) - t / t.norm().clamp_min(1e-12)).norm()
+    return norm
 
 
 def similarity(x: Tensor) -> Tensor:
@@ -99,7 +100,7 @@ def watched(model: nn.Module) -> Iterator[Shown]:
 
 
 def _keep_qkv(shown: Shown, heads: int) -> Any:
-    def hook(module: nn.Module, args: Any, out: Tensor) -> None:
+    def hook(_module: nn.Module, _args: Any, out: Tensor) -> None:
         parts = out.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
         shown.qkv.append((parts[0], parts[1], parts[2]))
 
@@ -107,14 +108,14 @@ def _keep_qkv(shown: Shown, heads: int) -> Any:
 
 
 def _keep_input(shown: Shown) -> Any:
-    def hook(module: nn.Module, args: Any) -> None:
+    def hook(_module: nn.Module, args: Any) -> None:
         shown.hidden.append(args[0])
 
     return hook
 
 
 def _keep_output(shown: Shown) -> Any:
-    def hook(module: nn.Module, args: Any, out: Tensor) -> None:
+    def hook(_module: nn.Module, _args: Any, out: Tensor) -> None:
         shown.hidden.append(out)
 
     return hook

@@ -32,7 +32,8 @@ class OnPixels(nn.Module):
         self.register_buffer("std", torch.tensor(std, device=device).view(1, -1, 1, 1))
 
     def forward(self, pixels: Tensor) -> Tensor:
-        return self.model((pixels - self.mean) / self.std)
+        logits: Tensor = self.model((pixels - self.mean) / self.std)
+        return logits
 
     def pixels(self, x: Tensor) -> Tensor:
         return (x * self.std + self.mean).clamp(0, 1)

@@ -45,7 +45,7 @@ def norms_after(model: nn.Module, layers: list[str], example: Tensor) -> Norms:
     found: Norms = {}
 
     def after(name: str) -> Any:
-        def hook(module: nn.Module, args: Any, output: Tensor) -> None:
+        def hook(_module: nn.Module, _args: Any, output: Tensor) -> None:
             made[id(output)] = name
             kept.append(output)
 

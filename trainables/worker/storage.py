@@ -15,10 +15,12 @@ OURS = re.compile(r"\.?(state|file)\b")
 
 
 def is_url(place: str) -> bool:
+    """Whether a place is not a folder of this machine."""
     return "://" in place
 
 
 def join(place: str, *parts: str) -> str:
+    """The path of something below a place."""
     return "/".join([place.rstrip("/"), *parts])
 
 

@@ -55,7 +55,7 @@ def action(args: Namespace) -> int:
     out, moved = (Path(args.output), None) if args.output else folder_for(recipe, path)
     _check(args, recipe, out)
     silent = args.quiet or args.json
-    note = (lambda text: None) if silent else terminal.say
+    note = (lambda _text: None) if silent else terminal.say
     if moved is not None:
         note(moved)
     seeds = len(set(recipe.final.seeds))

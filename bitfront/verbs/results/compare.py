@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from functools import partial
 
 from bitfront.search.results.comparison import Comparison
 from bitfront.search.results.paper import PaperComparison
@@ -27,10 +28,10 @@ def action(args: Namespace) -> int:
     first = results_of(args, args.a)
     if args.paper:
         beside = PaperComparison(first)
-        report, text = beside.as_json, lambda: paper_text(beside)
+        report, text = beside.as_json, partial(paper_text, beside)
     else:
         both = Comparison(first, results_of(args, args.b))
-        report, text = both.as_json, lambda: comparison_text(both)
+        report, text = both.as_json, partial(comparison_text, both)
     if args.json:
         terminal.show_json(report())
     else:

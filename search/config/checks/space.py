@@ -83,7 +83,7 @@ def _check_plan(space: Space) -> None:
 def _whole_plan(plan: PlanSpace, table: CostTable) -> str:
     """The plan, where there is only one; else the one in which every layer has binary weights."""
     if isinstance(plan, FixedPlan):
-        return plan.make(table, lambda name, domain: None, 0)
+        return plan.make(table, lambda _name, _domain: None, 0)
     return "W" * len(table.plan_layers)
 
 

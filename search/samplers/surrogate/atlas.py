@@ -169,7 +169,7 @@ class Atlas:
 
         def priced(codes: Sequence[int]) -> Floats:
             letters = {g: free.levels[c] for g, c in zip(groups, codes, strict=True)}
-            plan = free.make(table, lambda name, domain: letters[name], spec.seed)
+            plan = free.make(table, lambda name, _domain: letters[name], spec.seed)
             return self._cost(spec.model_copy(update={"plan": plan}))
 
         zeros = [0] * len(groups)

@@ -88,7 +88,8 @@ class Candidates:
         levels = max(1, len(context.levels))
         shares = self._rng.dirichlet(np.ones(levels), count).cumsum(1)
         draws = self._rng.random((count, len(context.groups)))
-        return np.minimum((draws[:, :, None] > shares[:, None, :]).sum(2), levels - 1)
+        plans: Codes = np.minimum((draws[:, :, None] > shares[:, None, :]).sum(2), levels - 1)
+        return plans
 
     def pool(self, expected: Expected, front: list[Known]) -> list[Block]:
         """The candidates of an ask before local search: per context random plans, the plans of the

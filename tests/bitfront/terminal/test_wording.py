@@ -4,11 +4,12 @@ import io
 import json
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from bitfront.cli import build_parser, main
-from bitfront.search.ledger.folder import SearchFolder, write_atomically
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import Results
 from bitfront.search.session.session import Session
 from bitfront.search.tracking import server
@@ -16,6 +17,7 @@ from bitfront.terminal.final_training import result_text
 from bitfront.terminal.progress import Progress
 from bitfront.terminal.status import STATUS_HEADERS, status_row
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.files import write_atomically
 
 
 @pytest.fixture
@@ -30,8 +32,8 @@ def tiny(make_space, tmp_path, monkeypatch):
 
 def test_the_best_is_the_best_mean_over_seeds_everywhere(tiny, capsys):
     """A lucky seed of a point that was repeated is no result."""
-    config, _, folder = tiny
-    session = Session(*tiny, None, progress=partial(Progress, quiet=True))
+    config, space, folder = tiny
+    session: Any = Session(config, space, folder, None, progress=partial(Progress, quiet=True))
     while (entry := session.ask()) is not None:
         accuracy = 0.5 + 0.05 * entry.spec.plan.count("F") - 0.2 * (entry.spec.seed > 0)
         session.finish(entry.id, {"epoch": 3, "val_accuracy": accuracy, "val_loss": 1.0})
@@ -48,8 +50,8 @@ def test_the_best_is_the_best_mean_over_seeds_everywhere(tiny, capsys):
 
 
 def test_no_trial_runs_without_a_driver(tiny):
-    _, _, folder = tiny
-    session = Session(*tiny, None)
+    config, space, folder = tiny
+    session = Session(config, space, folder, None)
     session.ask()
     with folder.locked():
         assert Results.of(folder).status_json()["trials"]["running"] == 1
@@ -60,15 +62,16 @@ def test_no_trial_runs_without_a_driver(tiny):
 
 
 def test_the_trials_of_a_resumed_search_are_not_called_the_first(tiny):
+    config, space, folder = tiny
     out = io.StringIO()
-    session = Session(*tiny, None, progress=partial(Progress, out=out))
+    session: Any = Session(config, space, folder, None, progress=partial(Progress, out=out))
     session.progress.start()
     assert session.progress.line().startswith("first trial: ")
     entry = session.ask()
     session.finish(entry.id, {"epoch": 3, "val_accuracy": 0.9, "val_loss": 1.0})
     session.progress.stop()
     session.progress.status.close()
-    again = Session(*tiny, None, progress=partial(Progress, out=out))
+    again: Any = Session(config, space, folder, None, progress=partial(Progress, out=out))
     again.progress.start()
     assert again.progress.line().startswith("next trials: ")
     again.progress.stop()

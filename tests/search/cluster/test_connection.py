@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import ray
 
 from bitfront.search.cluster import connection, head
 from bitfront.trainables.errors import UserError
@@ -85,7 +86,7 @@ def test_a_ray_that_does_not_start_in_time_is_one_line(monkeypatch):
     def init(**options):
         raise Exception("The current node timed out during startup. This could happen because ...")
 
-    monkeypatch.setattr(connection.ray, "init", init)
+    monkeypatch.setattr(ray, "init", init)
     with pytest.raises(UserError) as error:
         connection.connect(None)
     assert "Ray did not start on this machine: The current node timed out" in error.value.message

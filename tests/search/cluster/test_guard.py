@@ -108,7 +108,7 @@ def searched(make_config, tmp_path):
 
 
 def serve(folder, port):
-    return ui.serve(folder.path.parent, folder, "127.0.0.1", port, open_browser=False)
+    return ui.serve(folder.path.parent, folder, "127.0.0.1", port, open_browser=False, say=print)
 
 
 def test_the_address_of_another_server_is_not_shown_as_ours(searched, somebody, capsys):
@@ -161,6 +161,7 @@ def test_a_server_and_its_workers_end_with_ui_however_that_ends(number, searched
         text=True,
         env={**os.environ, "BITFRONT_TEST": str(tmp_path)},
     )
+    assert process.stdout.readline() == "starting MLflow ...\n"
     line = process.stdout.readline()
     assert line.startswith(f"MLflow: http://127.0.0.1:{port}/")
     assert process.stdout.readline() == "ctrl-C ends it\n"

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -71,7 +72,8 @@ def begin(root, name, trials=6):
         entry = ledger.ask()
         metrics = {"epoch": 3, "val_accuracy": (number + 1) / 10}
         ledger.tell(entry.id, "complete", metrics, [metrics])
-    ledger.storage._backend.engine.dispose()
+    storage: Any = ledger.storage
+    storage._backend.engine.dispose()
     return folder
 
 

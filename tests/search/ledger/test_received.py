@@ -9,6 +9,7 @@ import threading
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -356,7 +357,8 @@ class Listener(BaseHTTPRequestHandler):
     """A server that takes note of who logs in."""
 
     def do_POST(self):
-        self.server.heard.append(self.headers.get("Authorization"))
+        server: Any = self.server
+        server.heard.append(self.headers.get("Authorization"))
         self.send_error(500)
 
     do_GET = do_POST
@@ -367,7 +369,7 @@ class Listener(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def listener():
-    server = HTTPServer(("127.0.0.1", 0), Listener)
+    server: Any = HTTPServer(("127.0.0.1", 0), Listener)
     server.heard = []
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -1,6 +1,7 @@
 """The sampler of our own: what it asks first, what it never asks, what it makes of the answers."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,7 +122,7 @@ def test_every_point_is_complete_new_and_within_the_limits(make_ledger, kind):
 @pytest.mark.parametrize("kind", SPACES)
 def test_the_sampler_prices_a_plan_as_the_space_does(make_ledger, kind):
     ledger = make_ledger(*SPACES[kind])
-    sampler = make_sampler("free-cost", 0, ledger.proposals.problem)
+    sampler: Any = make_sampler("free-cost", 0, ledger.proposals.problem)
     points = sampler._candidates.scattered(40)
     assert points
     for context, codes in points:
@@ -242,7 +243,8 @@ def falling(end):
 
 
 def qualities(ledger, trials):
-    return make_sampler("free-cost", 0, ledger.proposals.problem)._qualities(trials)
+    sampler: Any = make_sampler("free-cost", 0, ledger.proposals.problem)
+    return sampler._qualities(trials)
 
 
 def test_a_flattering_beginning_does_not_pass_for_an_end(make_ledger):

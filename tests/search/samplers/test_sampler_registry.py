@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_a_new_file_in_the_folder_is_enough(tmp_path, monkeypatch):
     registry: Registry[type[Sampler]] = Registry("sampler", package=samplers.__name__)
     home = tmp_path / "alphabetic.py"
     home.write_text(MADE_UP)
-    fake = type(sys)("testing_samplers")
+    fake: Any = type(sys)("testing_samplers")
     fake.SAMPLERS, fake.Sampler = registry, Sampler
     monkeypatch.setitem(sys.modules, "testing_samplers", fake)
     monkeypatch.setattr(samplers, "__path__", [*samplers.__path__, str(tmp_path)])

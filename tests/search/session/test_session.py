@@ -10,7 +10,7 @@ from bitfront.search.results.results import Results
 from bitfront.search.session.session import Session
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.terminal.status import status_row
-from bitfront.trainables.methods.base import LatentMethod
+from bitfront.trainables.methods.base import Method
 from bitfront.trainables.worker.worker import Worker
 
 # What Ray adds to every result.
@@ -53,9 +53,9 @@ def test_the_best_epoch_is_told_only_where_it_is_kept(make_config, tmp_path):
 def test_a_new_diagnostic_value_reaches_the_ledger_and_mlflow(make_config, tmp_path, monkeypatch):
     """Nothing but the method knows of it."""
     values = iter((0.25, 0.5, 0.75))
-    known = LatentMethod.diagnose
+    known = Method.diagnose
     monkeypatch.setattr(
-        LatentMethod, "diagnose", lambda self: {**known(self), "flip_speed": next(values)}
+        Method, "diagnose", lambda self: {**known(self), "flip_speed": next(values)}
     )
     config = make_config("search.trials=1", "space.method=bnn++")
     folder = SearchFolder(tmp_path / config.name)

@@ -7,6 +7,7 @@ import select
 import signal
 import time
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -99,9 +100,10 @@ def test_on_a_terminal_a_line_moves_below_what_has_been_said(terminal):
 
 
 def test_trials_end_as_lines_above_a_bar(terminal, make_space, tmp_path):
+    config, space = make_space()
     with StatusLine(out=terminal.out) as line:
         session = Session(
-            *make_space(), SearchFolder(tmp_path), None, progress=partial(Progress, line=line)
+            config, space, SearchFolder(tmp_path), None, progress=partial(Progress, line=line)
         )
         session.progress.start()
         until(lambda: terminal.shows("0/6 trials"))
@@ -115,8 +117,9 @@ def test_trials_end_as_lines_above_a_bar(terminal, make_space, tmp_path):
 
 def test_without_a_terminal_every_trial_has_a_line(make_space, tmp_path):
     out = io.StringIO()
+    config, space = make_space()
     session = Session(
-        *make_space(), SearchFolder(tmp_path), None, progress=partial(Progress, out=out)
+        config, space, SearchFolder(tmp_path), None, progress=partial(Progress, out=out)
     )
     entries = [session.ask() for _ in range(6)]
     for entry in entries[:5]:
@@ -134,7 +137,7 @@ def test_without_a_terminal_every_trial_has_a_line(make_space, tmp_path):
 @pytest.mark.parametrize("layers", [4, 19, 60, 300])
 def test_the_line_of_a_trial_fits_eighty_columns(make_space, tmp_path, state, layers):
     config, space = make_space()
-    session = Session(config, space, SearchFolder(tmp_path), None, progress=QUIET)
+    session: Any = Session(config, space, SearchFolder(tmp_path), None, progress=QUIET)
     spec = TrialSpec(task=space.task, method="edge-popup", plan=("FBWA" * layers)[:layers])
     entry = Entry("0123abcd", 1, state, spec, {"flops_pct": 100.0}, failure="lost worker")
     entry.metrics, entry.started, entry.ended = {"val_accuracy": 1.0}, 0.0, 99 * 3600.0
@@ -171,7 +174,8 @@ def test_the_eta_follows_what_is_measured_where_the_estimate_was_wrong():
 
 def test_a_first_epoch_tells_how_long_a_trial_takes(make_space, tmp_path):
     """Where nobody could say before: on GPUs, on data that take long to read."""
-    session = Session(*make_space(), SearchFolder(tmp_path), None, progress=QUIET)
+    config, space = make_space()
+    session: Any = Session(config, space, SearchFolder(tmp_path), None, progress=QUIET)
     assert session.progress.eta() is None
     entry = session.ask()
     session.report(entry.id, {"epoch": 1, "val_accuracy": 0.5, "seconds": 10.0})

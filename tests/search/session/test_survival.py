@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from optuna.exceptions import StorageInternalError
@@ -107,7 +108,8 @@ def test_an_epoch_told_while_the_ledger_stays_away_ends_the_search_and_not_the_t
     """Tune would take any other exception for the trial's own, and train it again."""
     from bitfront.search.cluster.searcher import LedgerSearcher
 
-    session = Session(*make_space(), SearchFolder(tmp_path), None)
+    config, space = make_space()
+    session = Session(config, space, SearchFolder(tmp_path), None)
     searcher = LedgerSearcher(session, SimpleNamespace(free=lambda running: True))
     searcher.suggest("ray-1")
 
@@ -261,11 +263,13 @@ class Clock:
 @pytest.fixture
 def watched(monkeypatch):
     """A watcher with one running trial: the clock, what was killed, what the session heard."""
+    import ray
+
     from bitfront.search.cluster import watcher
 
     clock, killed, heard = Clock(), [], []
     monkeypatch.setattr(watcher, "time", clock)
-    monkeypatch.setattr(watcher.ray, "kill", killed.append)
+    monkeypatch.setattr(ray, "kill", killed.append)
     session = SimpleNamespace(
         fail=lambda *said: heard.append(said),
         comes_back=lambda trial: False,
@@ -321,7 +325,8 @@ def test_a_trial_that_comes_further_between_losses_has_all_its_lives_again(make_
 
 
 def test_a_trial_that_begins_anew_has_no_epoch_twice(make_space, tmp_path):
-    session = Session(*make_space(), SearchFolder(tmp_path), None)
+    config, space = make_space()
+    session = Session(config, space, SearchFolder(tmp_path), None)
     trial = session.ask().id
     for epoch in (1, 2, 1, 2, 3):
         session.report(trial, {"epoch": epoch, "val_accuracy": 0.5})
@@ -350,7 +355,9 @@ def test_a_trial_whose_end_cannot_be_written_keeps_its_checkpoint(
 
 
 def test_a_trial_whose_worker_died_is_asked_for_again_as_often_as_it_may(make_space, tmp_path):
-    from bitfront.search.cluster.searcher import LedgerSearcher, Searcher
+    from ray.tune.search import Searcher
+
+    from bitfront.search.cluster.searcher import LedgerSearcher
     from bitfront.search.cluster.watcher import Watcher
 
     config, space = make_space("search.trials=1", "resources.retries=1")
@@ -417,7 +424,8 @@ class Gone(io.StringIO):
 
 
 def test_a_search_goes_on_when_nobody_listens_any_more(make_space, tmp_path):
-    session = Session(*make_space(), SearchFolder(tmp_path), None, progress=Progress)
+    config, space = make_space()
+    session: Any = Session(config, space, SearchFolder(tmp_path), None, progress=Progress)
     session.progress.out = Gone()
     entry = session.ask()
     row = {"epoch": 3, "val_accuracy": 0.9}

@@ -5,6 +5,7 @@ import http.client
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from mlflow import MlflowClient
@@ -75,7 +76,8 @@ class Handler(BaseHTTPRequestHandler):
         size = int(self.headers.get("Content-Length") or 0)
         body = self.rfile.read(size)
         headers = {k: v for k, v in self.headers.items() if k.lower() != "host"}
-        answer = self.server.answer(self.command, self.path, body, headers)
+        server: Any = self.server
+        answer = server.answer(self.command, self.path, body, headers)
         self.close_connection = True
         if answer is None:
             return

@@ -291,10 +291,11 @@ def test_trials_can_start_from_a_file_of_an_mlflow_run(make_space, tmp_path):
     here = fetched(config, space, home)[0].task.pretrain
     assert here.checkpoint.startswith(str(home / "pretrained"))
     assert here.sha256 == fetched(config, space, home)[0].task.pretrain.sha256
+    config, space = make_space(f"task.pretrain=runs:/{run}/other.pt")
     with pytest.raises(
         UserError, match=r"runs:/.*/other\.pt: MLflow at sqlite:.* does not have it"
     ):
-        fetched(*make_space(f"task.pretrain=runs:/{run}/other.pt"), home)
+        fetched(config, space, home)
 
 
 def test_a_run_whose_answer_was_lost_is_not_made_twice(make_space, folder):

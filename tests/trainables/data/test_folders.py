@@ -260,7 +260,7 @@ def test_a_resumed_stream_crops_alike_whatever_the_workers(
 
 def test_a_network_trains_on_a_stream(streamed: Streamed, tmp_path: Path) -> None:
     model = {"name": "cresnet", "depth": 8, "width": 4}
-    task = Task(dataset="folder:zoo:8:3", model=model, epochs=2, batch_size=6)  # type: ignore[arg-type]
+    task = Task(dataset="folder:zoo:8:3", model=model, epochs=2, batch_size=6)
     task.data_dir = str(tmp_path)
     spec = TrialSpec(task=task, method="bnn", plan="BBBBBB")
     training = Training(spec, *search_data(task))

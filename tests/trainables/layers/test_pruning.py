@@ -7,6 +7,7 @@ import itertools
 import math
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from torch import nn
 
 from bitfront.spaces.space import costs_of
 from bitfront.trainables import packed
-from bitfront.trainables.cost import cost_table, task_cost_table
+from bitfront.trainables.cost import CostTable, cost_table, task_cost_table
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.pruning import (
     as_bitmap,
@@ -45,7 +46,7 @@ RUNS = [(name, level) for name in PRUNED for level in METHODS.get(name).levels i
 NARROW = {"name": "rn-narrow", "width": 8, "stages": 2, "affine": False, "lbn": True}
 
 
-def rn34(**params: object) -> tuple[object, str]:
+def rn34(**params: object) -> tuple[CostTable, str]:
     table = cost_table("rn34", dict(params), (3, 32, 32), 10, "all")
     return table, "W" * len(table.plan_layers)
 
@@ -398,7 +399,7 @@ def test_hydra_freezes_what_it_does_not_train(make_spec, start) -> None:
 
 
 def test_flyingbird_plus_changes_sparsity_in_the_middle_alone() -> None:
-    method = build_method("flyingbird+", {})
+    method: Any = build_method("flyingbird+", {})
     rising = [{"val_loss": 1.0 + i, "train_loss": 1.0} for i in range(5)]
     method.after_epoch(rising)
     assert method._change(1000, 900, 100, 0.4) == -100

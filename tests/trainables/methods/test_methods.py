@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -469,7 +470,7 @@ def test_mu_is_annealed_from_the_first_step_to_the_last(
 
 
 def test_mu_reaches_its_end_at_mu_until() -> None:
-    method = build_method("bnn++", {"mu_until": 0.5})
+    method: Any = build_method("bnn++", {"mu_until": 0.5})
     method.before_step(0.25)
     assert method.annealed.value == pytest.approx(17.5)
     for passed in (0.5, 0.75, 1.0):
@@ -486,7 +487,8 @@ def test_weights_and_inputs_share_one_annealed_value(make_spec, start) -> None:
 
 
 def test_two_networks_do_not_share_their_annealing() -> None:
-    one, other = build_method("bnn++", {}), build_method("bnn++", {})
+    one: Any = build_method("bnn++", {})
+    other: Any = build_method("bnn++", {})
     one.before_step(1.0)
     assert (one.annealed.value, other.annealed.value) == (30.0, 5.0)
 
@@ -538,7 +540,8 @@ def test_every_schedule_runs_in_fractions_and_is_shared_by_weights_and_inputs(
 
 
 def test_rho_crosses_1_after_9_91_percent_of_training() -> None:
-    schedule = build_method("pc", {})._schedule
+    method: Any = build_method("pc", {})
+    schedule = method._schedule
     crossing = (1 - 0.01) / (10 - 0.01)
     assert crossing == pytest.approx(0.0991, abs=1e-4)
     assert schedule.at(crossing - 1e-6) < 1 < schedule.at(crossing + 1e-6)

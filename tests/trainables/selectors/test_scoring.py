@@ -6,9 +6,9 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
-from bitfront.trainables.data import in_order
+from bitfront.trainables.data import Arrays, Part, in_order
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.selectors import SelectionSpec, select
 from bitfront.trainables.selectors.scores.curvature import (
@@ -55,6 +55,11 @@ def planned(scoring: Scoring, plan: str, weights) -> nn.Module:
     return network.model.eval()
 
 
+def images_of(part: Part) -> Tensor:
+    assert isinstance(part, Arrays)
+    return part.x
+
+
 # --- flips --------------------------------------------------------------------------------------
 
 
@@ -70,7 +75,7 @@ def test_a_flipped_network_is_the_network_of_the_other_plan(model, binary) -> No
             net.flip(index)
         plan = "".join("B" if (i in flipped) != binary else "F" for i in range(n))
         other = planned(scoring, plan, weights)
-        x = scoring.validation.x
+        x = images_of(scoring.validation)
         torch.testing.assert_close(net.model(x), other(x))
         for index in flipped:
             net.flip(index)
@@ -108,7 +113,7 @@ def test_a_gradient_is_that_of_the_weight_the_layer_multiplies_with() -> None:
     images = scoring.examples(60)
     gradients = net.gradients(in_order(images, 32))
     model = net.model.double()
-    x, y = images.x.double(), images.y
+    x, y = images_of(images).double(), images.y
     for index in range(scoring.layers):
         latent = net.layers[index].latent
         used, other = (t.double() for t in net.both_weights(index))
@@ -204,7 +209,7 @@ def test_hutchinson_traces_are_those_of_the_hessian(model) -> None:
     weights = planned_weights(network, scoring)[:1]
     images = scoring.examples(32)
     traces = hutchinson_traces(network, weights, list(in_order(images, 16)), 100, 0)
-    loss = F.cross_entropy(network(images.x), images.y)
+    loss = F.cross_entropy(network(images_of(images)), images.y)
     for w, trace in zip(weights, traces, strict=True):
         (gradient,) = torch.autograd.grad(loss, w, create_graph=True)
         flat = gradient.flatten()
@@ -280,7 +285,7 @@ def test_levels_of_weights_alone_leave_the_inputs_as_they_are() -> None:
     net = scoring.switchable(binary=True)
     assert net.inputs == [None] * scoring.layers
     weights = scoring.pretrained("W")
-    x = scoring.validation.x
+    x = images_of(scoring.validation)
     torch.testing.assert_close(net.model(x), planned(scoring, "W" * scoring.layers, weights)(x))
 
 

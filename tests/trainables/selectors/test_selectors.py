@@ -88,7 +88,7 @@ class Case:
 
 
 CASES = st.builds(
-    lambda name, model, seed: Case(name, model, seed),
+    Case,
     st.sampled_from(NAMES),
     st.sampled_from(TABLES),
     st.integers(0, 50),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -308,7 +309,7 @@ def test_the_plan_has_every_convolution_of_the_stages() -> None:
         model = build_model("siamfc", {}, (3, 255, 255), 1)
     assert len(plan_layers(model)) == 12
     assert len(plan_layers(model, "all")) == 12 + 1 + 2
-    table = task_cost_table(Task(dataset="got10k", model={"name": "siamfc"}))  # type: ignore[arg-type]
+    table = task_cost_table(Task(dataset="got10k", model={"name": "siamfc"}))
     full, binary = (table.totals(level * 12) for level in "FB")
     by_hand = 147 * 64 * 125**2 + 3 * 64 * 125**2  # the stem
     assert table.rows("F" * 12)[0].costs["flops"] == by_hand
@@ -446,8 +447,9 @@ def test_a_tracker_learns_and_its_packed_network_tracks_the_same(tmp_path: Path)
     while not training.done:
         after = training.epoch()
     training.network.verify()
-    still = [np.repeat(i.boxes[:1], len(i), 0) for i in training.validation.items]
-    nothing_done = measure([i.boxes for i in training.validation.items], still)
+    validation: Any = training.validation
+    still = [np.repeat(i.boxes[:1], len(i), 0) for i in validation.items]
+    nothing_done = measure([i.boxes for i in validation.items], still)
     assert after["val_loss"] < before["val_loss"]
     assert after["val_auc"] > max(before["val_auc"], nothing_done.auc)
     packed.save(training.network, spec, tmp_path / "net.safetensors", {})

@@ -9,6 +9,7 @@ import foolbox
 import pytest
 import torch
 import torch.nn.functional as F
+from foolbox.models.pytorch import PyTorchModel
 from torch import nn
 
 from bitfront.trainables.attacks import EVALUATION_ATTACKS
@@ -78,7 +79,7 @@ def test_our_pgd_is_that_of_foolbox(net, images, steps: int) -> None:
     ours = pgd(net, lambda z: F.cross_entropy(z, y, reduction="none"), x, x, ball_of(), steps)
     network = OnPixels(net, small_task(), torch.device("cpu"))
     theirs = foolbox.attacks.LinfPGD(abs_stepsize=EPS / 4, steps=steps, random_start=False)
-    wrapped = foolbox.PyTorchModel(network.eval(), bounds=(0, 1), device="cpu")
+    wrapped = PyTorchModel(network.eval(), bounds=(0, 1), device="cpu")
     _, found, _ = theirs(wrapped, pixels, y, epsilons=EPS)
     # Signs of gradients that are 0 but for rounding may differ: nearly all pixels are the same.
     same = (in_pixels(ours) - found).abs() < 1e-5
@@ -340,7 +341,8 @@ def test_autoattack_is_its_authors_standard_composition(net, images, monkeypatch
 
     monkeypatch.setattr(pyautoattack, "AutoAttack", watched)
     network = OnPixels(net, small_task(), torch.device("cpu")).eval()
-    EVALUATION_ATTACKS.get("autoattack").run(network, *images, EPS, 10)
+    pixels, y = images
+    EVALUATION_ATTACKS.get("autoattack").run(network, pixels, y, EPS, 10)
     (suite,) = made
     assert list(suite.attacks_to_run) == ["apgd-ce", "apgd-t", "fab-t", "square"]
     assert suite.norm == "Linf"

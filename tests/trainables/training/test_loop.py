@@ -4,6 +4,7 @@ statistics, divergence, and that a search never sees test data."""
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import nn
 
 from bitfront.trainables.data import Arrays, load_test
 from bitfront.trainables.data import datasets as datasets_module
+from bitfront.trainables.data.batches import Batches
 from bitfront.trainables.settings import LearningRateSpec, OptimizerSpec
 from bitfront.trainables.task import Task
 from bitfront.trainables.training import loop as training_module
@@ -246,7 +248,7 @@ def test_default_augmentation_is_the_datasets_own(
     make_spec, start, monkeypatch, dataset, augmentation, expected
 ) -> None:
     asked = []
-    original = training_module.Batches
+    original = Batches
     monkeypatch.setattr(
         training_module,
         "Batches",
@@ -310,6 +312,8 @@ def test_the_split_seed_moves_the_split_and_the_trial_seed_does_not(make_spec, s
 
 def test_training_leaves_the_shared_data_alone(make_spec, finish) -> None:
     spec = make_spec(augmentation="crop-flip", model={"name": "cresnet", "depth": 8, "width": 4})
+    train: Any
+    validation: Any
     train, validation = search_data(spec.task)
     before = train.x.clone(), validation.x.clone()
     finish(Training(spec, train, validation))

@@ -47,7 +47,7 @@ def test_every_method_stays_one_network_on_two_workers(make_spec):
         port = probe.getsockname()[1]
     listed = list(specs(make_spec))
     assert len(listed) > 20
-    mp.spawn(work, args=(port, listed), nprocs=2)
+    mp.spawn(work, args=(port, listed), nprocs=2)  # type: ignore[attr-defined]
 
 
 def test_shares_of_a_batch_are_disjoint_and_make_the_batch():

@@ -66,7 +66,8 @@ def test_an_instant_schedule_jumps() -> None:
     where=st.tuples(st.floats(0, 1), st.floats(0, 1)).map(sorted),
 )
 def test_a_schedule_moves_one_way_and_stays_between_its_ends(ends, shape, span, where) -> None:
-    schedule = Schedule(*ends, shape, *span)
+    (start, end), (begin, until) = ends, span
+    schedule = Schedule(start, end, shape, begin, until)
     early, late = (schedule.at(f) for f in where)
     slack = 1e-9 * max(ends)
     assert min(ends) - slack <= early <= max(ends) + slack

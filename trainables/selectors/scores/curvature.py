@@ -22,6 +22,7 @@ HESSIAN_BATCH = 128
 
 
 def planned_weights(model: nn.Module, scoring: Scoring) -> list[Tensor]:
+    """The weights of the layers that a plan decides, in its order."""
     modules = dict(model.named_modules())
     return [modules[layer.name].weight for layer in scoring.table.plan_layers]
 
@@ -88,7 +89,7 @@ def second_moments(
     for x, y in batches:
         gradients = torch.autograd.grad(loss_of(model(x), y), weights)
         for total, gradient in zip(totals, gradients, strict=True):
-            total += gradient.square()
+            total.add_(gradient.square())
         count += 1
     return [total / max(1, count) for total in totals]
 

@@ -39,7 +39,8 @@ class MixedLayer(nn.Module):
 
     def _product(self, x: Tensor, weight: Tensor) -> Tensor:
         if isinstance(self.layer, nn.Conv2d):
-            return self.layer._conv_forward(x, weight, self.layer.bias)
+            product: Tensor = self.layer._conv_forward(x, weight, self.layer.bias)
+            return product
         return F.linear(x, weight, self.layer.bias)  # type: ignore[arg-type]
 
 

@@ -137,7 +137,7 @@ class Switchable:
                     summed = loss(self.model(x), y) * len(y)
                 used = [switch.captured for switch in self.weights]
                 for total, grad in zip(totals, torch.autograd.grad(summed, used), strict=True):  # type: ignore[arg-type]
-                    total += grad
+                    total.add_(grad)
                 examples += len(y)
         finally:
             for switch in self.weights:
@@ -154,7 +154,7 @@ class Scoring:
         spec: SelectionSpec,
         pretrained: Path | None = None,
         gpus: float = 0.0,
-        note: Note = lambda text: None,
+        note: Note = lambda _text: None,
         data: tuple[Part, Part] | None = None,
     ) -> None:
         self.spec = spec

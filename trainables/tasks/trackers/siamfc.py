@@ -108,16 +108,17 @@ def overlap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     high = np.minimum(a[:, :2] + a[:, 2:], b[:, :2] + b[:, 2:])
     common = np.prod(np.clip(high - low, 0, None), 1)
     union = np.prod(a[:, 2:], 1) + np.prod(b[:, 2:], 1) - common
-    return common / np.maximum(union, 1e-12)
+    share: np.ndarray = common / np.maximum(union, 1e-12)
+    return share
 
 
 def measure(truth: list[np.ndarray], tracked: list[np.ndarray]) -> Scores:
     """One-pass evaluation of OTB: the area under the success curve, and the share of frames whose
     centre is at most 20 pixels off. Frames without the target do not count."""
     aucs, precisions = [], []
-    for true, found in zip(truth, tracked, strict=True):
-        shown = valid(true)
-        true, found = true[shown], found[shown]
+    for boxes, guesses in zip(truth, tracked, strict=True):
+        shown = valid(boxes)
+        true, found = boxes[shown], guesses[shown]
         success = overlap(true, found)[:, None] > OVERLAPS
         off = np.linalg.norm((true - found)[:, :2] + (true - found)[:, 2:] / 2, axis=1)
         aucs.append(success.mean())

@@ -27,6 +27,7 @@ class LearningRate:
 
 
 def make_optimizer(params: list[nn.Parameter], spec: OptimizerSpec) -> torch.optim.Optimizer:
+    """The torch optimizer that a specification names."""
     if spec.name == "sgd":
         return torch.optim.SGD(
             params,

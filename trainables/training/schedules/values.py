@@ -11,7 +11,7 @@ from dataclasses import dataclass
 # Each shape maps the fraction of training that has passed, in [0, 1], to the share of the way from
 # the first value to the last one.
 SHAPES: dict[str, Callable[[float], float]] = {
-    "constant": lambda f: 0.0,
+    "constant": lambda _f: 0.0,
     "linear": lambda f: f,
     "cosine": lambda f: 0.5 * (1.0 - math.cos(math.pi * f)),
 }
@@ -40,7 +40,8 @@ class Schedule:
         passed = (fraction - self.begin) / span if span > 0 else float(fraction >= self.until)
         f = min(1.0, max(0.0, passed))
         if self.shape == "exponential":
-            return self.start * (self.end / self.start) ** f
+            value: float = self.start * (self.end / self.start) ** f
+            return value
         return self.start + (self.end - self.start) * SHAPES[self.shape](f)
 
 
