@@ -17,6 +17,7 @@ from bitfront.search.config.schema import PaperRow, SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.labels import OWN_SHARE
 from bitfront.search.results.paper import SAME_COST, PaperComparison
 from bitfront.search.results.results import Results
 from bitfront.search.session.early_stopping import rung_epoch
@@ -218,7 +219,8 @@ def _unanswered(
 
 
 def _cost(entry: Entry) -> float:
-    return entry.costs["flops_pct"]
+    """The share of the trial's own network, which is what papers print."""
+    return entry.costs[OWN_SHARE]
 
 
 def _why_none(row: PaperRow, comparison: PaperComparison, ledger: Ledger) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from bitfront.search import named
@@ -15,7 +14,7 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.tracking.extras import KINDS, OLD_KINDS, Extra, extras_of
 from bitfront.search.tracking.runs import experiment_name
 from bitfront.search.tracking.store import find_runs, keeps_artifacts, tracking_uri, trouble
-from bitfront.search.urls import redacted
+from bitfront.search.urls import redacted, sqlite_path
 from bitfront.trainables.errors import UserError
 
 
@@ -51,7 +50,8 @@ def deliver_extras(config: SearchConfig, folder: SearchFolder) -> str | None:
 def forget_search_run(config: SearchConfig, folder: SearchFolder) -> None:
     """Delete the parent run of a search that has no trials, unless the server is away."""
     uri = tracking_uri(config, folder.path.parent)
-    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+    file = sqlite_path(uri)
+    if file is not None and not file.exists():
         return
     from mlflow import MlflowClient
 

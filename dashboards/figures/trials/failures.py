@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 MEANINGS = {
     "nan": "a value became nan or infinite",
     "oom": "out of memory",
-    "lost": "the worker died, more often than it may be started again",
+    "lost worker": "the worker died, more often than it may be started again",
+    "hung": "no epoch ended within resources.report_within",
     "error": "an error in the trial",
 }
 

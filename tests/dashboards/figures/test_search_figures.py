@@ -3,6 +3,7 @@ out."""
 
 import re
 import zlib
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from bitfront.dashboards.figures.networks.layers import layers_figure, layers_im
 from bitfront.dashboards.figures.networks.quantizer import quantizer_image
 from bitfront.dashboards.figures.trials.coordinates import MOST_LINES, coordinates_figure
 from bitfront.dashboards.figures.trials.curves import curves_figure
-from bitfront.dashboards.figures.trials.failures import failures_figure, reasons
+from bitfront.dashboards.figures.trials.failures import MEANINGS, failures_figure, reasons
 from bitfront.dashboards.figures.trials.hypervolume import hypervolume_figure, hypervolume_image
 from bitfront.dashboards.figures.trials.importance import (
     MOST_BARS,
@@ -270,3 +271,11 @@ def test_a_quantizer_is_drawn_forward_and_backward(tmp_path):
         "backward": {"weights": [[1, 1, 1], [0, 9, 0]]},
     }
     assert quantizer_image(shapes, "bnn++", tmp_path / "q.png").stat().st_size < 80_000
+
+
+def test_every_reason_the_session_gives_has_a_meaning() -> None:
+    """The reasons are words of the watcher and of the worker."""
+    root = Path(__file__).parents[3]
+    watcher = (root / "search" / "cluster" / "watcher.py").read_text()
+    given = set(re.findall(r'reason, message = "([^"]+)"', watcher))
+    assert {"lost worker", "hung"} <= given <= set(MEANINGS)
