@@ -22,7 +22,7 @@ EMBEDDED = "digits"
 
 
 def parse_plan(text: str, table: CostTable, selected: Callable[[str], Selection]) -> str:
-    """The plan that a text means: letters, one letter for all layers, `front:7` or `rear:7` (a
+    """The plan that a text means: letters, one letter for all layers, `first:7` or `last:7` (a
     number of layers), or `SELECTOR@40%` (a budget). `selected` does a trained selector's work."""
     n = len(table.plan_layers)
     mark = next((m for m in (":", "@") if m in text), None)
