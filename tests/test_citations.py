@@ -125,6 +125,11 @@ def test_files_named_on_a_page_exist(page):
 
 # The lists of modules in docs/design.md: a folder at the margin, its modules indented below.
 LISTS = re.compile(r"```text\n(.*?)```", re.DOTALL)
+# Families: a new member is one new file, and the map need not know it.
+FAMILIES = re.compile(
+    "bitfront/verbs/.+|dashboards/figures/.+|search/samplers|trainables/layers/diagnostics"
+    "|trainables/(attacks|costs|data|methods|models|selectors|tasks)"
+)
 
 
 def mapped() -> dict[str, list[str]]:
@@ -150,4 +155,7 @@ def test_the_map_lists_every_module_of_every_room():
             there.setdefault(str(name.parent), []).append(name.name)
     listed = mapped()
     for folder in sorted(there.keys() | listed.keys()):
-        assert sorted(listed.get(folder, [])) == sorted(there.get(folder, [])), folder
+        on_map, on_disk = listed.get(folder, []), there.get(folder, [])
+        assert len(set(on_map)) == len(on_map), folder
+        assert set(on_map) <= set(on_disk), folder
+        assert set(on_map) == set(on_disk) or FAMILIES.fullmatch(folder), folder
