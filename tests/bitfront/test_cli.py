@@ -322,9 +322,10 @@ def test_optuna_writes_nothing_on_the_terminal(tmp_path):
 
 
 def test_every_use_of_optuna_is_silenced():
-    """Whoever makes a study, or opens a storage, comes after `silence`."""
+    """Whoever makes a study, or opens a storage, comes after `silence`: `ledger.study` calls it when
+    it is imported."""
     folder = Path(__file__).parents[2] / "search"
     for path in folder.rglob("*.py"):
         text = path.read_text()
         if "create_study(" in text or "get_storage(" in text:
-            assert "silence()" in text, path.name
+            assert "silence()" in text or "search.ledger.study import" in text, path.name

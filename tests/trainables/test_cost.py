@@ -3,6 +3,7 @@ a packed checkpoint really holds."""
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from bitfront.spaces.space import OWN_SHARE
 from bitfront.trainables import packed
 from bitfront.trainables.cost import CostTable, cost_table, task_cost_table, trace
-from bitfront.trainables.costs import cost_names, summed
+from bitfront.trainables.costs import COSTS, cost_names, summed
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.training.network import Network
 
@@ -33,6 +35,24 @@ def with_halves(k: int) -> str:
     whole = min(k // 2, 16)
     chosen = full[:whole] + HALF_LAYERS[: k - 2 * whole]
     return "".join("B" if i in chosen else "F" for i in range(18))
+
+
+# --- conformance --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", COSTS)
+def test_a_cost_is_declared_and_never_grows_where_layers_become_binary(name: str) -> None:
+    cost = COSTS.get(name)
+    assert cost.name == name
+    assert cost.label
+    assert cost.doc
+    if name == OWN_SHARE:  # stated by a space, which compares networks
+        return
+    table = cost_table("mlp", {"depth": 3, "width": 7}, (2,), 2, "all")
+    plans = ["F" * 4, "FFFW", "FFWB", "WBBB", "BBBB"]
+    found = [table.costs(plan)[name] for plan in plans]
+    assert all(math.isfinite(value) and value >= 0 for value in found)
+    assert found == sorted(found, reverse=True)
 
 
 # --- MixBin's flops, docs/methods.md 4.3 and 4.10, D1 ---------------------------------------------
