@@ -322,8 +322,8 @@ def test_optuna_writes_nothing_on_the_terminal(tmp_path):
 
 
 def test_every_use_of_optuna_is_silenced():
-    """Whoever makes a study, or opens a storage, comes after `silence`: `ledger.study` calls it when
-    it is imported."""
+    """Whoever makes a study, or opens a storage, comes after `silence`, which `ledger.study` calls
+    when it is imported."""
     folder = Path(__file__).parents[2] / "search"
     for path in folder.rglob("*.py"):
         text = path.read_text()
