@@ -11,10 +11,13 @@ from typing import Any
 
 import yaml
 
+from bitfront.dashboards.figures import FIGURES
 from bitfront.search.samplers.registry import SAMPLERS
 from bitfront.trainables.attacks import EVALUATION_ATTACKS, TRAINING_ATTACKS
-from bitfront.trainables.cost import cost_table
+from bitfront.trainables.costs import COSTS, cost_names
 from bitfront.trainables.data import DATASETS
+from bitfront.trainables.data.augmentations import AUGMENTATIONS
+from bitfront.trainables.layers.diagnostics import DIAGNOSTICS
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.models import MODELS
@@ -43,7 +46,6 @@ ABILITIES = {
     "distillation": "soft targets for any network; Q, K, V similarities and hidden states for "
     "transformers (BiBERT); teachers: the shared pretraining, a packed checkpoint, a state dict, a "
     "recipe",
-    "augmentation": "crop-flip, affine-flip, resized-crop-flip, on the training device",
     "repeats": "a share of the trials repeats points with other seeds; points of the front have a "
     "mean, a spread and a probability to belong there",
     "early stopping": "at fractions of a trial's own schedule, ranked by layers of the front, with "
@@ -70,10 +72,13 @@ def catalog() -> str:
             _selectors(),
             _models(),
             _datasets(),
-            _metrics(),
-            _attacks(),
+            _augmentations(),
             _costs(),
+            _metrics(),
+            _diagnostics(),
+            _attacks(),
             _samplers(),
+            _figures(),
             _verbs(),
             _searches("searches", "Ready-made searches", "`bitfront run NAME` starts one."),
             _searches("teachers", "Recipes of teachers", "`loss.distill.teacher` may name one."),
@@ -145,19 +150,39 @@ def _attacks() -> str:
     return _section("Attacks", ["attack", "used in", "what it is"], rows)
 
 
+def _augmentations() -> str:
+    rows = [
+        [f"`{name}`", " ".join((function.__doc__ or "").split())]
+        for name, function in AUGMENTATIONS.items()
+    ]
+    note = "`task.augmentation`; whole batches, on the device that trains."
+    return _section("Augmentations", ["augmentation", "what it does"], rows, note)
+
+
 def _costs() -> str:
-    """The section with the names of all costs, taken from the cost table of a small network."""
-    table = cost_table("mlp", {}, (1, 8, 8), 10)
-    names = _words(table.totals("F" * len(table.plan_layers)))
-    return (
-        f"## Costs\n\n{names}: exact before training;\n"
-        "what each counts is in [internals.md](internals.md#costs).\n"
+    rows = [[f"`{name}`", COSTS.get(name).label, COSTS.get(name).doc] for name in cost_names()]
+    note = (
+        "Exact before training; each may be an objective or a limit. What levels count is in\n"
+        "[internals.md](internals.md#costs)."
     )
+    return _section("Costs", ["cost", "what it is", "what it counts"], rows, note)
+
+
+def _diagnostics() -> str:
+    rows = [[f"`{name}`", diagnostic.doc] for name, diagnostic in DIAGNOSTICS.items()]
+    note = "Logged after every epoch, over the binary and pruned layers they apply to."
+    return _section("Diagnostics", ["diagnostic", "what it is"], rows, note)
 
 
 def _samplers() -> str:
     rows = [[f"`{name}`", sampler.doc] for name, sampler in SAMPLERS.items()]
     return _section("Samplers", ["sampler", "what it does"], rows)
+
+
+def _figures() -> str:
+    rows = [[f"`{name}`", figure.doc] for name, figure in FIGURES.items()]
+    note = "`bitfront figure NAME --kind KIND` writes one as pdf, svg or png."
+    return _section("Figures", ["kind", "what it shows"], rows, note)
 
 
 def _verbs() -> str:

@@ -1,5 +1,5 @@
-"""A new method, model, dataset, selector, sampler, cost, diagnostic, attack or verb is one file: it
-is put into a copy of the tree, where nothing else is edited, used, and run through the
+"""A new method, model, dataset, selector, sampler, cost, diagnostic, attack, figure or verb is one
+file: it is put into a copy of the tree, where nothing else is edited, used, and run through the
 conformance suite of its family."""
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ SUITES = {
     "samplers": ("tests/search/samplers/test_samplers_conformance.py", 2),
     "costs": ("tests/trainables/test_cost.py", 1),
     "diagnostics": ("tests/trainables/layers/test_diagnostics.py", 1),
+    "attacks": ("tests/trainables/training/test_attacks.py", 1),
+    "figures": ("tests/search/results/test_view.py", 3),
 }
 
 FILES = {
@@ -105,6 +107,22 @@ def run(network, pixels, y, eps, classes):
     return pixels
 
 EVALUATION_ATTACKS.register(EvaluationAttack("addition", "addition", run))
+''',
+    "dashboards/figures/trials/addition.py": '''
+from bitfront.dashboards.figures import FIGURES
+from bitfront.dashboards.figures.style import canvas, saved
+
+@FIGURES.register
+class Addition:
+    name = "addition"
+    doc = "trials by state"
+
+    @staticmethod
+    def draw(subject, path):
+        figure, axes = canvas()
+        counts = subject.view().counts
+        axes.bar(list(counts), list(counts.values()))
+        saved(figure, path)
 ''',
     "search/samplers/addition.py": '''
 from bitfront.search.samplers.registry import SAMPLERS, Sampler

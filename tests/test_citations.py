@@ -121,3 +121,41 @@ def test_files_named_on_a_page_exist(page):
     for name in set(PATH.findall(page.read_text())) - EXAMPLES:
         # A name without an ending is a module or a package.
         assert (ROOT / name).exists() or (ROOT / f"{name}.py").exists(), name
+
+
+# The lists of modules in docs/design.md: a folder at the margin, its modules indented below.
+LISTS = re.compile(r"```text\n(.*?)```", re.DOTALL)
+# Families: a new member is one new file, and the map need not know it.
+FAMILIES = re.compile(
+    "bitfront/verbs/.+|dashboards/figures/.+|search/samplers|trainables/layers/diagnostics"
+    "|trainables/(attacks|costs|data|methods|models|selectors|tasks)"
+)
+
+
+def mapped() -> dict[str, list[str]]:
+    """The modules that docs/design.md lists, by folder."""
+    found: dict[str, list[str]] = {}
+    folder = ""
+    for block in LISTS.findall((ROOT / "docs" / "design.md").read_text()):
+        for line in filter(None, block.splitlines()):
+            if line.startswith(" "):
+                found[folder] += line.strip().split("  ")[0].split(", ")
+            else:
+                folder = line.split()[0].rstrip("/")
+                found[folder] = []
+    return found
+
+
+def test_the_map_lists_every_module_of_every_room():
+    there: dict[str, list[str]] = {}
+    for path in tracked():
+        name = path.relative_to(ROOT)
+        rooms = ("bitfront", "dashboards", "search", "spaces", "trainables", "testbed")
+        if name.parts[0] in rooms and name.suffix == ".py" and name.name != "__init__.py":
+            there.setdefault(str(name.parent), []).append(name.name)
+    listed = mapped()
+    for folder in sorted(there.keys() | listed.keys()):
+        on_map, on_disk = listed.get(folder, []), there.get(folder, [])
+        assert len(set(on_map)) == len(on_map), folder
+        assert set(on_map) <= set(on_disk), folder
+        assert set(on_map) == set(on_disk) or FAMILIES.fullmatch(folder), folder

@@ -22,6 +22,12 @@ REQUIREMENTS = [
 ]
 
 
+def test_the_newest_changes_are_those_of_this_version():
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert newest.group(1) == Version(PROJECT["version"]).base_version
+
+
 def pinned():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     return [line for line in lines if line and not line.startswith("#")]

@@ -121,8 +121,8 @@ class ResourceSpec(Strict):
     """GB of host memory a trial may use beyond what its worker used before; a trial that uses more
     fails (oom), the others go on"""
     log_mb: Annotated[float, Field(gt=0)] | None = LOG_MB
-    """MB of output that Ray's log of a worker may hold; a larger log is started again, so that the
-    latest output is kept. null: no limit"""
+    """MB that a worker's log may reach; a larger one is emptied, as its first line then says,
+    and what is printed afterwards is kept. null: no limit"""
 
     @property
     def whole_gpus(self) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bitfront.cli import build_parser, main
+from bitfront.verb_files import find_verbs
 
 SEARCHES = [
     "run",
@@ -40,10 +41,10 @@ def call(capsys, *words, code=0):
 
 
 def test_every_verb_of_the_design_is_there():
-    assert set(build_parser().verbs) == set(VERBS)
+    assert set(VERBS) <= set(build_parser().verbs)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", find_verbs())
 def test_every_verb_explains_itself(verb, capsys):
     with pytest.raises(SystemExit) as caught:
         main([verb, "--help"])
@@ -269,7 +270,7 @@ def test_not_opening_a_browser_is_one_option_everywhere():
 @pytest.mark.parametrize(
     "words",
     [
-        *([verb, "--help"] for verb in VERBS),
+        *([verb, "--help"] for verb in find_verbs()),
         ["--help"],
         ["methods"],
         ["models"],
@@ -321,9 +322,10 @@ def test_optuna_writes_nothing_on_the_terminal(tmp_path):
 
 
 def test_every_use_of_optuna_is_silenced():
-    """Whoever makes a study, or opens a storage, comes after `silence`."""
+    """Whoever makes a study, or opens a storage, comes after `silence`, which `ledger.study` calls
+    when it is imported."""
     folder = Path(__file__).parents[2] / "search"
     for path in folder.rglob("*.py"):
         text = path.read_text()
         if "create_study(" in text or "get_storage(" in text:
-            assert "silence()" in text, path.name
+            assert "silence()" in text or "search.ledger.study import" in text, path.name

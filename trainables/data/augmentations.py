@@ -68,7 +68,8 @@ def gathered(framed: torch.Tensor, index: torch.Tensor, shape: torch.Size) -> to
 
 @AUGMENTATIONS.register("crop-flip")
 def crop_flip(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Each image shifted by up to `pad` pixels with zeros moving in, and mirrored half the time."""
+    """Each image shifted by up to 4 pixels (an eighth of its shorter side if less), with zeros
+    moving in, and mirrored half the time."""
     _images_only("crop-flip", x)
     n, _, height, width = x.shape
     return cut_out(x, crop_flip_index(n, height, width, generator, x.device))
@@ -89,8 +90,7 @@ DEGREES, TRANSLATE, ZOOM = 15.0, 0.1, 0.1
 @AUGMENTATIONS.register("affine-flip")
 def affine_flip(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Each image turned by up to 15 degrees, shifted by up to a tenth of its size, scaled by up to
-    a tenth and mirrored half the time; what moves in is zero (RandomAffine, docs/methods.md
-    4.1)."""
+    a tenth and mirrored half the time, with zeros moving in (RandomAffine, docs/methods.md 4.1)."""
     import torch
 
     _images_only("affine-flip", x)
@@ -114,8 +114,8 @@ def affine_flip(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 @AUGMENTATIONS.register("resized-crop-flip")
 def resized_crop_flip(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A random part of each image, at least 8 % of it and no narrower than 3 to 4, resized to the
-    whole and mirrored half the time (RandomResizedCrop)."""
+    """A random part of each image, at least 8 % of it with sides from 3:4 to 4:3, resized to the
+    size of the image and mirrored half the time (RandomResizedCrop)."""
     import torch
 
     _images_only("resized-crop-flip", x)

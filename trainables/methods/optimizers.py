@@ -70,7 +70,7 @@ class LRNetMethod(OwnOptimizer):
 @METHODS.register
 class BNEWMethod(OwnOptimizer):
     name = "bnew"
-    paper = "Binary Neural Networks without Auxiliary Weights (BNEW), BMVC 2022"
+    paper = "Paren and Poudel, Training Binarized Neural Networks the Easy Way (BNEW), BMVC 2022"
     doc = (
         "real weights in [-1, 1] that a growing regulariser drives to the corners, without latents "
         "beside them; then signs, frozen while everything else is trained on"

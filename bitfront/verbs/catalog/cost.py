@@ -26,7 +26,7 @@ def options(parser: ArgumentParser) -> None:
     shared.json_output(parser)
     parser.add_argument("model")
     parser.add_argument(
-        "--plan", default="F", help="letters, one letter for all, front:7, mixbin-grad@40%%"
+        "--plan", default="F", help="letters, one letter for all, first:7, mixbin-grad@40%%"
     )
     parser.add_argument("--dataset", help="for shape and classes, and for a selector of --plan")
     shared.data_dir(parser)

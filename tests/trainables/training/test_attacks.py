@@ -325,6 +325,15 @@ def test_measuring_robustness_disturbs_nothing(make_spec, start) -> None:
     assert set(found) == {"val_robust_fgsm", "val_robust_pgd10"}
 
 
+@pytest.mark.parametrize("name", [n for n, a in EVALUATION_ATTACKS.items() if a.every_epoch])
+def test_attacked_images_stay_images_within_eps(net, images, name) -> None:
+    network = OnPixels(net, small_task(), torch.device("cpu")).eval()
+    pixels, y = images
+    found = EVALUATION_ATTACKS.get(name).run(network, pixels, y, EPS, 10)
+    assert float((found - pixels).abs().max()) <= EPS + 1e-6
+    assert 0 <= float(found.min()) <= float(found.max()) <= 1
+
+
 def test_autoattack_is_its_authors_standard_composition(net, images, monkeypatch) -> None:
     import pyautoattack
 
