@@ -107,7 +107,7 @@ def _without_old_word(teacher: Any) -> Any:
 
 
 def old_word(teacher: str) -> str:
-    """The teacher as version 0.1 wrote it, which is what ids of trials are made of."""
+    """The teacher in the words of version 0.1, which the ids of trials are computed from."""
     return _STAGE if teacher == PRETRAINING else teacher
 
 

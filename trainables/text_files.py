@@ -1,5 +1,5 @@
-"""YAML and JSON as bitfront writes and reads them. What is written reads back unchanged; what is
-damaged, or too large, is reported in one line with the file and the line number."""
+"""Writes and reads YAML and JSON. What is written reads back unchanged; a damaged or too large file
+is reported in one line with its name and the line number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from yaml.constructor import ConstructorError
 
 from bitfront.trainables.errors import UserError, first_line, quoted
 
-# Far more than a person or a search writes, and still read within seconds.
+# Limits far above what a person or a search writes; files within them are read in seconds.
 MOST_YAML_BYTES = 1_000_000
 MOST_BYTES = 32_000_000
 MOST_NODES = 20_000
@@ -41,7 +41,7 @@ _NUMBER_STARTS = list("-+0123456789")
 
 
 class NoSuchFileError(UserError):
-    """The file is not there."""
+    """The file does not exist."""
 
 
 class TooLargeError(UserError):
@@ -99,8 +99,8 @@ def parse_json(text: str | bytes, name: str) -> Any:
 
 
 def check_format(found: Any, known: int, what: str) -> None:
-    """Raise a UserError for a format that this version does not know; no format at all is version
-    0.1."""
+    """Raise a UserError for a format number that this version does not read. None, as in files of
+    version 0.1, is accepted."""
     if found is None or (type(found) is int and 1 <= found <= known):
         return
     if type(found) is int and found > known:
