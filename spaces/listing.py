@@ -12,7 +12,7 @@ from bitfront.trainables.cost import CostTable, task_cost_table
 from bitfront.trainables.parameters import Choice, Domain, Float
 from bitfront.trainables.task import TrialSpec
 
-# Budgets closer to each other than this, in percent of the flops, are not told apart.
+# Budgets closer to each other than this, in percent of the flops, are not distinguished.
 SAME_BUDGET = 1e-3
 
 Point = tuple[dict[str, Any], TrialSpec]

@@ -46,11 +46,11 @@ class Problem:
     layers: int
     config: SearchConfig
     accuracy: Callable[[np.ndarray], np.ndarray]
-    """expected accuracy of plans (n, layers), 1 where a layer is binary"""
+    """(plans as bits (n, layers), 1 where a layer is binary) -> expected accuracies"""
     cost: Callable[[np.ndarray], np.ndarray]
-    """share of the full-precision flops"""
+    """(plans as bits) -> shares of the full-precision flops"""
     observed: Callable[[np.ndarray, int], list[float]]
-    """accuracy after every epoch that a search with a seed sees of one plan"""
+    """(plan, seed) -> accuracy after every epoch, as a search with this seed observes it"""
     flip: np.ndarray
     """1 where the letters of a layer are exchanged"""
 

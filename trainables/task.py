@@ -37,7 +37,7 @@ class Task(Strict):
     model: ModelSpec
     """the network; `model: cresnet20` is short for its name alone"""
     epochs: Annotated[int, Field(ge=1)] = 10
-    """of one trial"""
+    """epochs of one trial"""
     batch_size: Annotated[int, Field(ge=2)] = 128
     """examples per step"""
     optimizer: OptimizerSpec = Field(default_factory=OptimizerSpec)
@@ -58,7 +58,7 @@ class Task(Strict):
     binarize: Literal["body", "all"] = "body"
     """which layers a plan decides: all, or all but first, last and shortcuts"""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """of training; bf16 is mixed precision, evaluation is always fp32"""
+    """precision of training; bf16 is mixed precision, evaluation is always fp32"""
     keep: Literal["last", "best"] = "last"
     """which epoch of the last phase a trial ends with: the last one, or the one of the highest
     validation quality (under attack: of the first robust accuracy measured every epoch)"""
@@ -67,7 +67,7 @@ class Task(Strict):
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """share of the training data that accuracy is measured on"""
     split_seed: Annotated[int, Field(ge=0)] = 0
-    """of the train / validation split"""
+    """seed of the split into training and validation part"""
     data_dir: str | None = None
     """where datasets are; else --data-dir or BITFRONT_DATA"""
 
@@ -83,7 +83,7 @@ class Task(Strict):
 
     @property
     def pretraining_settings(self) -> dict[str, Any]:
-        """How pretraining is done: its own settings, else the task's."""
+        """The settings of pretraining by key: those of `pretrain`, else those of the task."""
         own = {key: getattr(self.pretrain, key) for key in PRETRAINING_KEYS}
         settings = {k: getattr(self, k) if v is None else v for k, v in own.items()}
         settings["loss"] = LossSpec(label_smoothing=settings["loss"].label_smoothing)

@@ -26,9 +26,9 @@ LARGEST_INTEGER = 2**63 - 1
 _TAG = "tag:yaml.org,2002:"
 _TAGS = {_TAG + name for name in ("null", "bool", "int", "float", "str", "seq", "map")}
 _UNUSED = {_TAG + name for name in ("timestamp", "value")}
-# YAML 1.1 wants `1.0e-3`, people write `1e-3`.
+# YAML 1.1 reads `1.0e-3` as a number, but `1e-3`, which people write, as a text.
 _EXPONENT = re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$")
-# The numbers of YAML 1.1 without those in base 60, which nobody means: `1:30` is a text.
+# The numbers of YAML 1.1 without those in base 60: here `1:30` is a text.
 _DECIMAL = {
     _TAG + "int": re.compile(r"^[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]+|0|[1-9][0-9_]*)$"),
     _TAG + "float": re.compile(
@@ -64,8 +64,8 @@ def whole_path(text: str | os.PathLike[str]) -> Path:
 
 
 def read_text(path: Path, most: int = MOST_BYTES, stored: bool = False) -> str:
-    """The text of a file of at most `most` bytes. `stored`: it is one of ours and must be an
-    ordinary file; a pipe in its place would block."""
+    """The text of a file of at most `most` bytes. `stored`: it is a file that bitfront wrote and
+    must be an ordinary one, since reading a pipe in its place would block."""
     try:
         if stored and path.exists() and not path.is_file() and not path.is_dir():
             raise UserError(f"{path}: cannot be read: not a file")

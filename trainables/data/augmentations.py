@@ -83,7 +83,7 @@ def cut_out(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     return gathered(zero_pad(x, (pad,) * 4), index, x.shape)
 
 
-# RandomAffine, with which MixBin trains on TinyImageNet. The paper gives no ranges: these are ours.
+# Ranges of RandomAffine, which MixBin uses on TinyImageNet; the paper does not print them.
 DEGREES, TRANSLATE, ZOOM = 15.0, 0.1, 0.1
 
 

@@ -1,5 +1,5 @@
-"""What a dataset is: its declaration, its arrays in memory, the train/validation split.
-Where the bytes come from is in the family modules; batches and augmentation are in `batches`."""
+"""The declaration of a dataset, its parts in memory, and the split into training and validation
+part. The family modules read the files; batches are made in `batches`."""
 
 from __future__ import annotations
 

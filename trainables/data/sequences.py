@@ -151,7 +151,7 @@ class Sequences(Part):
             _Pairs(replace(self, device="cpu")),  # type: ignore[arg-type]
             batch_sampler=pairs,
             num_workers=stream_workers(),
-            generator=torch.Generator(),  # of its own: the loader would draw from the global one
+            generator=torch.Generator(),  # else the loader draws a seed from the global one
         )
         for exemplars, searches in loader:
             yield exemplars.to(self.device), searches.to(self.device)

@@ -82,7 +82,7 @@ class Streamed(Part):
             if crops:
                 seeds = torch.randint(2**62, (len(group),), generator=generator).tolist()
             drawn.append(list(zip(group.tolist(), seeds, strict=True)))
-        # A generator of its own: the loader would draw a seed from the global one.
+        # Without a generator the loader would draw a seed from the global one.
         loader: Any = DataLoader(
             _Pixels(self.files, self.info.shape[-1]),  # type: ignore[arg-type]
             batch_sampler=drawn,

@@ -125,8 +125,8 @@ class ReActResNet(nn.Module):
         return self.classifier(x.mean((2, 3)))
 
     def plan_layers(self, scope: str) -> list[PlanLayer]:
-        """The layers a plan decides. Stem, classifier and shortcuts keep real inputs: at level B
-        only their weights are binary."""
+        """The layers a plan decides. Stem, classifier and shortcuts have `real_input`: a B that is
+        drawn for several layers makes only their weights binary."""
         body = []
         for s, stage in enumerate(self.stages):
             for b, block in enumerate(stage.children()):

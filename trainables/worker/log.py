@@ -49,6 +49,6 @@ def shorten(streams: Sequence[int], megabytes: float) -> None:
         status = os.fstat(stream)
         if stat.S_ISREG(status.st_mode) and status.st_size > megabytes * 1e6:
             gone = f"{status.st_size / 1e6:,.0f} MB that were printed before are gone"
-            with contextlib.suppress(OSError):  # the disk is full: nobody can print then
+            with contextlib.suppress(OSError):  # the disk is full
                 os.ftruncate(stream, 0)
                 os.write(stream, f"[bitfront] {gone} (resources.log_mb: {megabytes:g})\n".encode())

@@ -211,7 +211,7 @@ def forget_dead(folder: Path) -> None:
             os.kill(int(path.name), 0)
         except ProcessLookupError:
             _forget(path)
-        except (PermissionError, ValueError, OverflowError):  # somebody else's, or nobody's
+        except (PermissionError, ValueError, OverflowError):  # another user's, or not an id
             continue
 
 
