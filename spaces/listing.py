@@ -12,16 +12,17 @@ from bitfront.trainables.cost import CostTable, task_cost_table
 from bitfront.trainables.parameters import Choice, Domain, Float
 from bitfront.trainables.task import TrialSpec
 
-# Budgets closer to each other than this, in percent of the flops, are taken to make one plan.
+# Budgets closer to each other than this, in percent of the flops, are not distinguished.
 SAME_BUDGET = 1e-3
 
 Point = tuple[dict[str, Any], TrialSpec]
-"""What was drawn, by name, and the trial it makes."""
+"""(drawn values by name, spec of the trial)."""
 
 
 def every_point(space: Space, most: int, seed: int = 0) -> list[Point] | None:
-    """All points in a fixed order; None where there are more than `most`, or no end of them.
-    Several of them may be one trial: a selector makes the same plan for two budgets."""
+    """All points in a fixed order; None where there are more than `most`, or infinitely many.
+    Several points may be the same trial, for example where a selector makes one plan for two
+    budgets."""
     if space.size() > most:
         return None
     listable = _with_listed_budgets(space, seed)
@@ -36,8 +37,8 @@ def every_point(space: Space, most: int, seed: int = 0) -> list[Point] | None:
 
 
 def _walks(space: Space, seed: int) -> Iterator[Point]:
-    """Walk the space once for every combination of values. The last value drawn changes first, so
-    that draws which depend on earlier ones stay valid."""
+    """The points of the space, by one walk for every combination of values. The value that is drawn
+    last changes first, since later draws depend on earlier ones."""
     path: list[int] = []
     while True:
         counts: list[int] = []
@@ -74,9 +75,9 @@ def _values(domain: Domain) -> list[Any]:
 
 
 def _with_listed_budgets(space: Space, seed: int) -> Space | None:
-    """The space with one budget for every plan that its selectors make over a range of budgets.
-    None where another real number is drawn from a range, or where the network is drawn: each
-    network has budgets of its own."""
+    """The space with its range of budgets replaced by a list: one budget per plan that its
+    selectors make. None where another real number is drawn from a range, or where parameters of the
+    network are drawn, since the list would differ between networks."""
     domains = [*space.overrides.values()]
     domains += [d for each in space.method_params.values() for d in each.values()]
     if any(isinstance(d, Float) and d.size > 1 for d in domains):
@@ -95,8 +96,8 @@ def _with_listed_budgets(space: Space, seed: int) -> Space | None:
 
 
 def _budgets(plan: SelectedPlan, name: str, seed: int, table: CostTable) -> Iterator[float]:
-    """A budget for each plan that a selector makes, found by bisection: between two budgets with
-    different plans the one in the middle is tried."""
+    """A budget for each plan that a selector makes, by bisection: wherever two budgets have
+    different plans, the one in the middle between them is tried."""
 
     def made(budget: float) -> str:
         return plan.using.plan(name, plan.selections, table, budget, plan.rule, seed)

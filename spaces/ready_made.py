@@ -1,5 +1,5 @@
-"""The YAMLs that come with bitfront: searches and recipes of teachers, found by name. What is in
-them is read in `search.config` and `search.recipes`."""
+"""The paths of the YAML files that come with bitfront, by name: searches and recipes of teachers.
+`search.config` and `search.recipes` read them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 def searches() -> dict[str, Path]:
-    """The searches that come with bitfront, by name."""
+    """The paths of the ready-made searches, by name."""
     return {path.stem: path for path in sorted((HERE / "searches").glob("*.yaml"))}
 
 

@@ -1,7 +1,7 @@
-"""What may change between trials, and how a point of it becomes a trial's spec.
+"""A space: what may change between trials, and how a point of it becomes a trial's spec.
 
-A space is walked define-by-run: `walk` asks a `draw(name, domain)` for each parameter that
-applies, in order, so that any sampler, a random generator or a recorded point can answer."""
+A space is define-by-run: `walk` calls `draw(name, domain)` for each parameter that applies, in
+order. Any sampler, a random generator or a recorded point can be that function."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class FreePlan:
 
 @dataclass(frozen=True)
 class OnlyPlan:
-    """One layer, block or stage is binary and all others are not; which one is drawn."""
+    """Plans in which one layer, block or stage, which is drawn, is binary and all others are F."""
 
     per: str
     level: str
@@ -83,7 +83,7 @@ class OnlyPlan:
         return "".join(self.level if group == chosen else "F" for group in self._groups(table))
 
     def chosen(self, table: CostTable, plan: str) -> str:
-        """The part that is binary in a plan made here."""
+        """The name of the layer, block or stage that is binary in a plan that `make` returned."""
         binary = (g for g, level in zip(self._groups(table), plan, strict=True) if level != "F")
         return next(binary)
 
@@ -93,8 +93,8 @@ class OnlyPlan:
 
 @dataclass(frozen=True)
 class Selecting:
-    """The selectors of a space: their parameters, and the changes of the task (`trained_on`, for
-    example another dataset) whose trained network they look at."""
+    """The selectors of a space and their parameters. Trained selectors use a network that is
+    trained on the task with the keys of `trained_on` replaced, for example another dataset."""
 
     names: tuple[str, ...]
     params: Mapping[str, Value] = field(default_factory=dict)
@@ -113,8 +113,8 @@ class Selecting:
         return changed.model_copy(update={"dataset": dataset})
 
     def specs(self, space: Space, seed: int) -> dict[str, SelectionSpec]:
-        """What the selectors that need a trained network are to look at, by name; empty where no
-        method has layers to choose."""
+        """The specs of the selections that need a trained network, by name of the selector; empty
+        where no method of the space has binary layers."""
         planned = [str(m) for m in space.method.values if METHODS.get(str(m)).levels != "F"]
         if not planned:
             return {}
@@ -143,9 +143,9 @@ class Selecting:
         rule: str,
         seed: int,
     ) -> str:
-        """The plan of a selector for a budget. Where a selector that needs a trained network has
-        not run yet, for example in a preview, layers are made binary from the first on: the costs
-        are nearly those of its own plan."""
+        """The plan of a selector for a budget. In place of a trained selector that has not run yet,
+        for example in a preview, the selector `first` is used: the costs of its plan are nearly the
+        same."""
         if name in selections:
             return selections[name].plan(table, budget, rule, self.level, seed)
         selector = SELECTORS.get("first" if SELECTORS.get(name).trained else name)
@@ -155,8 +155,9 @@ class Selecting:
 
 @dataclass(frozen=True)
 class SelectedPlan:
-    """A plan made by a selector for a drawn budget, in percent of what the trial's own network
-    costs in full precision (as MixBin counts; not of the search's dearest network)."""
+    """Plans made by a selector for a drawn budget. Budgets are in percent of the flops of the
+    trial's own network in full precision, as in MixBin, not of the dearest network of the
+    search."""
 
     using: Selecting
     budget: Domain
@@ -179,7 +180,7 @@ class SelectedPlan:
 
 @dataclass(frozen=True)
 class StartFrom:
-    """Plans of selectors at several budgets that a search over free plans begins with."""
+    """The plans of selectors at several budgets, with which a search over free plans begins."""
 
     using: Selecting
     budgets: tuple[float, ...]
@@ -191,7 +192,8 @@ PlanSpace = FixedPlan | FreePlan | OnlyPlan | SelectedPlan
 
 @dataclass(frozen=True)
 class Space:
-    """The task, and what of it, of the method and of the plan is drawn anew for each trial."""
+    """The task, and the domains from which each trial draws its method, its plan, keys of the task
+    (`overrides`) and parameters of the method."""
 
     task: Task
     method: Choice
@@ -207,7 +209,8 @@ class Space:
         return plan + ([self.start_from.using] if self.start_from is not None else [])
 
     def settled(self, found: Callable[[SelectionSpec], Selection], seed: int) -> Space:
-        """The same space with the selections that `found` returns for what selectors look at."""
+        """The space with the selections that `found` returns for the specs of its trained
+        selectors, and with the plans that the search begins with."""
 
         def done(using: Selecting) -> dict[str, Selection]:
             return {name: found(spec) for name, spec in using.specs(self, seed).items()}
@@ -226,7 +229,7 @@ class Space:
         return replace(self, plan=plan, start_plans=tuple(dict.fromkeys(plans)))
 
     def walk(self, draw: Draw, seed: int = 0) -> TrialSpec:
-        """One point of the space as a trial's spec."""
+        """The spec of the trial at the point whose values `draw` returns."""
         method = str(_drawn(draw, "method", self.method))
         changed = {name: _drawn(draw, name, domain) for name, domain in self.overrides.items()}
         task = with_overrides(self.task, changed) if changed else self.task
@@ -243,17 +246,18 @@ class Space:
         return TrialSpec(task=task, method=method, params=params, plan=plan, seed=seed)
 
     def costs(self, spec: TrialSpec) -> dict[str, float]:
-        """Every cost of a point of this space; `flops_pct` is of the dearest network of the space,
-        so that it orders points, `flops_own_pct` of the point's own one in full precision."""
+        """Every cost of a point of this space, by name. `flops_pct` is in percent of the dearest
+        network of the space, so that points are comparable, `flops_own_pct` in percent of the
+        point's own network, both in full precision."""
         return in_percent_of(self.full_flops, costs_of(spec))
 
     def full_costs(self) -> list[dict[str, float]]:
-        """Costs in full precision, for the task at both ends of every model parameter."""
+        """The costs in full precision of every task of `extreme_tasks`."""
         return [self.costs(spec) for spec in self._full_specs()]
 
     @cached_property
     def full_flops(self) -> float:
-        """The flops that percentages are of: the dearest network of the space in full precision."""
+        """The flops that are 100 %: those of the dearest network of the space in full precision."""
         return max(costs_of(spec)["flops"] for spec in self._full_specs())
 
     def _full_specs(self) -> list[TrialSpec]:
@@ -263,7 +267,7 @@ class Space:
 
     @property
     def is_conditional(self) -> bool:
-        """Whether some draws decide which other parameters there are."""
+        """Whether some drawn values decide which other parameters are drawn."""
         methods = {str(m) for m in self.method.values}
         planless = any(METHODS.get(m).levels == "F" for m in methods)
         several = len(methods) > 1 and (planless or bool(set(self.method_params) & methods))
@@ -289,8 +293,9 @@ class Space:
         return shared * total
 
     def extreme_tasks(self) -> list[Task]:
-        """The task at both ends of every model parameter that is drawn: where costs are
-        extreme, since they grow with each of width and depth."""
+        """The tasks at all combinations of the ends of the model parameters that are drawn. The
+        extreme costs are among theirs, since costs grow with each parameter, such as width or
+        depth."""
         tasks = [self.task]
         for name, domain in self.overrides.items():
             if name.startswith("model."):
@@ -309,14 +314,15 @@ class Space:
 
 
 def in_percent_of(full_flops: float, costs: dict[str, float]) -> dict[str, float]:
-    """The costs with `flops_pct` in percent of `full_flops`, and that of the network's own flops in
-    full precision as `flops_own_pct`."""
+    """The costs with `flops_pct` replaced by the percentage of `full_flops`; the percentage of the
+    network's own flops in full precision becomes `flops_own_pct`."""
     share = 100.0 * costs["flops"] / full_flops if full_flops else 100.0
     return {**costs, "flops_pct": share, OWN_SHARE: costs["flops_pct"]}
 
 
 def costs_of(spec: TrialSpec) -> dict[str, float]:
-    """Every cost of a trial, known before it runs; `flops_pct` is of its own network."""
+    """Every cost of a trial, by name; `flops_pct` is in percent of its own network in full
+    precision."""
     table = task_cost_table(spec.task)
     method = METHODS.get(spec.method)(dict(spec.params))
     kept = method.kept(table.sizes(spec.plan))
@@ -345,14 +351,14 @@ def random_value(domain: Domain, rng: random.Random) -> Value:
 
 
 def _drawn(draw: Draw, name: str, domain: Domain) -> Any:
-    """The drawn value; a domain of one value is not passed to the sampler."""
+    """The value that `draw` returns; for a domain of one value that value, without a call."""
     if domain.size == 1:
         return ends(domain)[0]
     return draw(name, domain)
 
 
 def middle(domain: Domain) -> Any:
-    """The first choice of a domain, or the middle of its range."""
+    """The first value of a choice, or the middle of a range on its scale."""
     if isinstance(domain, Choice):
         return domain.values[0]
     low, high = domain.low, domain.high

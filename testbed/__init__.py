@@ -1,2 +1,2 @@
-"""What tests and benchmarks are run on: searches whose training is simulated, servers, clusters and
-faults on this machine. Not part of the installed package."""
+"""Tools that tests and benchmarks share: searches with simulated training, and servers, clusters
+and faults on this machine. Not part of the installed package."""

@@ -1,10 +1,11 @@
-"""What the workers of a cluster under test do besides training: they write down every epoch they
-train, and misbehave where they are told to. Ray runs `install` when a worker starts; the product
-knows nothing of it.
+"""Faults in the workers of a cluster under test: every worker logs each epoch it trains, and chosen
+trials fail in a chosen way. Ray runs `install` when a worker starts; bitfront itself has no code
+for this.
 
-`BITFRONT_CHAOS` names a folder. `faults.json` in it says what goes wrong, `{trial: {"kind": ...,
-"epoch": n}}`, and in `pace` the seconds every epoch takes longer. `audit.log` takes a line an
-epoch: trial, epoch, the time it began, the process."""
+The environment variable BITFRONT_CHAOS names a folder with two files. `faults.json` is `{trial:
+{"kind": ..., "epoch": n}, "pace": s}`: which trial fails how and in which epoch, and by how many
+seconds every epoch is prolonged. `audit.log` has one line per epoch: trial, epoch, time of its
+beginning, process id."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ PRINT_BYTES = 1024**3
 
 
 class Trained(NamedTuple):
-    """One epoch that some worker began."""
+    """One epoch that a worker has begun."""
 
     trial: str
     epoch: int
@@ -31,7 +32,7 @@ class Trained(NamedTuple):
 
 
 def install() -> None:
-    """Wrap what a trial does in an epoch."""
+    """Wrap `Worker._epoch`, so that it logs the epoch and fails as `faults.json` says."""
     import bitfront.trainables.training.loop  # now rather than in the first epoch, which is timed  # noqa: F401
     from bitfront.trainables.worker.worker import Worker
 
@@ -85,14 +86,15 @@ def _faults(folder: Path) -> dict[str, Any]:
 
 
 def tell(folder: Path, pace: float = 0.0, **faults: dict[str, Any]) -> None:
-    """Say how long epochs take and which trials misbehave, and begin a new audit."""
+    """Write `faults.json`, with the pace of epochs and the trials that fail, and delete the old
+    audit."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "audit.log").unlink(missing_ok=True)
     (folder / "faults.json").write_text(json.dumps({"pace": pace, **faults}))
 
 
 def audit(folder: Path) -> list[Trained]:
-    """Every epoch that was begun, as far as its line was written whole."""
+    """Every epoch that was begun; incomplete lines of the log are left out."""
     try:
         lines = (folder / "audit.log").read_text().splitlines()
     except FileNotFoundError:

@@ -1,5 +1,5 @@
-"""What must hold of a search after any fault. One function says what does not; the chaos
-benchmark and the tests both use it."""
+"""Invariants of a search after any fault. `broken` returns those that do not hold; the chaos
+benchmark and the tests use it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ORPHAN_SECONDS = 30.0
 
 
 def undisturbed(search: str) -> list[Any]:
-    """The trials of a search that nothing happens to: trained one after the other, here, without
+    """The trials of a search without faults, trained one after the other in this process, without
     Ray or MLflow."""
     from bitfront.search.config.load import load_text
     from bitfront.search.ledger.folder import SearchFolder
@@ -45,10 +45,10 @@ def broken(
     tracking: str | None = None,
     may_fail: dict[str, str] | None = None,
 ) -> list[str]:
-    """Every invariant that does not hold, a line each.
+    """The invariants that do not hold, as one line per violation.
 
-    `reference` are the trials of the same search undisturbed, `tracking` the MLflow store.
-    `may_fail` are the trials that were made to fail, and the reason they must give."""
+    `reference`: the trials of the same search without faults; `tracking`: the MLflow store;
+    `may_fail`: the trials that were made to fail, with the reason the ledger must have."""
     entries = user.entries()
     expected = {e.id: e for e in reference}
     found = ended_once(entries, expected, may_fail or {})
@@ -65,7 +65,7 @@ def broken(
 
 
 def ended_once(entries: list[Any], expected: dict[str, Any], may_fail: dict[str, str]) -> list[str]:
-    """Every trial is in the ledger once, in one terminal state, a failure with its reason."""
+    """Violations of: every trial is in the ledger once, ended, a failed one with its reason."""
     found = []
     counts = Counter(e.id for e in entries)
     if set(counts) != set(expected):
@@ -83,7 +83,8 @@ def ended_once(entries: list[Any], expected: dict[str, Any], may_fail: dict[str,
 
 
 def same_values(entries: list[Any], expected: dict[str, Any]) -> list[str]:
-    """A trial that completed has the values and as many epochs as undisturbed."""
+    """Violations of: a completed trial has the same values and number of epochs as without
+    faults."""
     return [
         f"{e.id} has {e.values} after {len(e.history)} epochs"
         for e in entries
@@ -93,7 +94,7 @@ def same_values(entries: list[Any], expected: dict[str, Any]) -> list[str]:
 
 
 def same_front(user: User, entries: list[Any], expected: dict[str, Any]) -> list[str]:
-    """The front is that of the undisturbed search, without the trials that failed."""
+    """Violations of: the front is that of the search without faults, except for failed trials."""
     from bitfront.search.front import Front
     from bitfront.search.results.results import Results
 
@@ -108,7 +109,7 @@ def same_front(user: User, entries: list[Any], expected: dict[str, Any]) -> list
 
 
 def nothing_trained_again(entries: list[Any], chaos: Path) -> list[str]:
-    """No epoch of a trial begins after the ledger has its end."""
+    """Violations of: no epoch of a trial begins after its end was written to the ledger."""
     ended = {e.id: e.ended for e in entries if e.ended is not None}
     return [
         f"{row.trial} was trained again, {row.began - ended[row.trial]:.1f} s after its end"
@@ -118,8 +119,8 @@ def nothing_trained_again(entries: list[Any], chaos: Path) -> list[str]:
 
 
 def told_once(entries: list[Any], tracking: str) -> list[str]:
-    """MLflow has one run a trial, ended as in the ledger and with all its epochs, one parent, and
-    nothing of any kind RUNNING."""
+    """Violations of: MLflow has one run per trial, with the state and the epochs of the ledger, one
+    finished parent run, and no run of any kind that is RUNNING."""
     from mlflow import MlflowClient
 
     from bitfront.search.tracking.mirror import STATUS
@@ -153,7 +154,7 @@ def told_once(entries: list[Any], tracking: str) -> list[str]:
 
 
 def no_orphans(token: str, seconds: float = ORPHAN_SECONDS) -> list[str]:
-    """No worker of a trial and no driver outlives the search for long."""
+    """Violations of: `seconds` after a search no worker of a trial and no driver is left."""
     deadline = time.monotonic() + seconds
     while True:
         left = {
@@ -169,7 +170,7 @@ def no_orphans(token: str, seconds: float = ORPHAN_SECONDS) -> list[str]:
 
 
 def small_logs(cluster: Cluster) -> list[str]:
-    """What trials print fills no disk."""
+    """Violations of: no log of a worker is larger than LOG_MB."""
     from bitfront.trainables.worker.log import LOG_MB
 
     sizes = {log.name: log.stat().st_size / 1e6 for log in cluster.logs()}

@@ -1,5 +1,5 @@
-"""Trainables that train nothing, for measuring what is around a training. No torch here: workers
-that import it take seconds to start and 200 MB each."""
+"""Trainables without training, for measuring the overhead around it. They do not import torch, with
+which a worker takes seconds to start and 200 MB."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ SECONDS = 10.0
 
 
 class NearEmpty(tune.Trainable):
-    """Ends in its first step."""
+    """A trial that ends in its first step, with an accuracy computed from its id."""
 
     def setup(self, config: dict[str, Any], lent: Any = None) -> None:
-        """`lent` are the data, which nobody here looks at."""
+        """Prepare a trial; `lent` is the data, which is not used."""
         self.trial = config["trial"]
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -28,8 +28,8 @@ class NearEmpty(tune.Trainable):
 
 
 class Busy(NearEmpty):
-    """The same, when it has had ten seconds of a core: whatever else takes from that core makes it
-    later, as it would a training."""
+    """A trial whose only step takes ten seconds of CPU time: anything else that uses its core
+    delays it, as it would delay a training."""
 
     def step(self) -> dict[str, Any]:
         began, used = time.perf_counter(), time.process_time()

@@ -1,6 +1,6 @@
-"""Problems with a known front: the truth tables, and synthetic families of more layers than can
-be trained. Any of them can be relabelled: in each layer the letters are exchanged or not, at
-random, so that nothing is special about plans of one letter."""
+"""Problems with a known front: the truth tables, and synthetic problems with more layers than can
+be trained exhaustively. Each can be relabelled: F and B are exchanged in random layers, so that
+plans of one letter, such as all F, are no special points."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Problem:
     layers: int
     config: SearchConfig
     accuracy: Callable[[np.ndarray], np.ndarray]
-    """expected accuracy of plans (n, layers), 1 where a layer is binary"""
+    """(plans as bits (n, layers), 1 where a layer is binary) -> expected accuracies"""
     cost: Callable[[np.ndarray], np.ndarray]
-    """share of the full-precision flops"""
+    """(plans as bits) -> shares of the full-precision flops"""
     observed: Callable[[np.ndarray, int], list[float]]
-    """accuracy after every epoch that a search with a seed sees of one plan"""
+    """(plan, seed) -> accuracy after every epoch, as a search with this seed observes it"""
     flip: np.ndarray
     """1 where the letters of a layer are exchanged"""
 
@@ -72,7 +72,8 @@ class Problem:
         return lambda entry: self.observed(self.bits(entry.spec.plan), seed)
 
     def share(self, plans: list[str]) -> float:
-        """Hypervolume of these plans, by what is expected of them, as a share of the truth."""
+        """The hypervolume of these plans, from their expected accuracies, as a share of the true
+        one."""
         if not plans:
             return 0.0
         bits = np.stack([self.bits(plan) for plan in plans])
@@ -93,7 +94,8 @@ class Problem:
 
 
 def volume(accuracy: np.ndarray, cost: np.ndarray) -> float:
-    """Against chance and 1.1 times the flops of full precision, as a search does it."""
+    """The hypervolume of points with the reference point of a search: the accuracy of chance and
+    1.1 times the flops in full precision."""
     order = np.lexsort((-accuracy, cost))
     rising = np.maximum.accumulate(accuracy[order])
     first = np.concatenate([[True], rising[1:] > rising[:-1]])
@@ -103,8 +105,8 @@ def volume(accuracy: np.ndarray, cost: np.ndarray) -> float:
 
 
 def best_known(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
-    """Where plans are too many to list: all that a steepest ascent visits from many starts, for
-    many weights of the cost against the accuracy."""
+    """(accuracies, costs) of good plans, for problems with too many plans to list: all plans that
+    steepest ascents of accuracy - weight * cost visit, for many weights and random starts."""
     rng = np.random.default_rng(0)
     weight = np.repeat(np.concatenate([np.linspace(0, 1.5, 120), np.linspace(1.5, 6, 30)]), 12)
     shape = (len(weight), problem.layers)
@@ -138,7 +140,8 @@ def _flips(layers: int, relabel: int | None) -> np.ndarray:
 
 @lru_cache(maxsize=32)
 def table(name: str, relabel: int | None = None) -> Problem:
-    """A truth table. A search sees the accuracy of one seed and is scored by the mean of all."""
+    """The problem of a truth table. A search observes the accuracy of one seed and is scored by the
+    mean over all seeds."""
     known = truth.read(name)
     layers = len(known.plans[0])
     order = np.argsort([int(plan.replace("F", "0").replace("B", "1"), 2) for plan in known.plans])
@@ -163,8 +166,9 @@ def table(name: str, relabel: int | None = None) -> Problem:
 
 @lru_cache(maxsize=64)
 def synthetic(layers: int, rough: bool, seed: int, relabel: bool = True) -> Problem:
-    """A part a layer and pairs of layers; when rough, triples and a few cliffs as well. Costs and
-    parts are independent, a trial's noise is three tenths of a point."""
+    """A synthetic problem. Binary layers reduce the accuracy by one term per layer and terms of
+    random pairs of layers; where `rough`, also of triples, and of three pairs with large losses.
+    Costs are independent of these terms. The noise of an observation has a deviation of 0.003."""
     rng = np.random.default_rng([layers, rough, seed])
     part = rng.lognormal(0, 0.9, layers)
     part *= 0.45 / part.sum()
@@ -189,7 +193,8 @@ def synthetic(layers: int, rough: bool, seed: int, relabel: bool = True) -> Prob
         return np.asarray(1 - 0.97 * (bits.astype(np.float64) @ saved))
 
     def observed(bits: np.ndarray, seed: int) -> list[float]:
-        """A learning curve that rises to the end, its beginning a little misleading."""
+        """The accuracies after every epoch: a saturating learning curve of random speed, with noise
+        that makes its beginning slightly misleading."""
         noise = np.random.default_rng([seed, int.from_bytes(bits.tobytes(), "little") % 2**63])
         end = float(accuracy(bits[None])[0]) + 0.003 * noise.normal()
         slow = 2.0 + 0.3 * noise.normal()

@@ -1,6 +1,6 @@
-"""Real processes for tests and benchmarks of faults: Ray nodes, a tracking server, a database, and
-somebody who runs searches. Everything listens on loopback, is started in a session of its own
-and ended by its id."""
+"""Real processes for tests and benchmarks of faults: Ray nodes, an MLflow server, a database, and a
+user's bitfront commands. All of them listen on loopback, are started in a session of their own and
+are ended by process id."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def listens(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def wait_for(condition: Callable[[], Any], seconds: float, what: str, process: Any = None) -> None:
-    """A process that is waited for says what it printed when it is waited for in vain."""
+    """Wait until the condition holds; an AssertionError after `seconds`, or when `process` fails.
+    The message contains the output of `process`, which is aborted."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
@@ -57,14 +58,14 @@ def wait_for(condition: Callable[[], Any], seconds: float, what: str, process: A
 
 
 def end(process: subprocess.Popen[Any], sign: int = signal.SIGKILL) -> None:
-    """End a process and what it started."""
+    """End a process and the processes of its session."""
     if process.poll() is None:
         os.killpg(process.pid, sign)
     process.wait(30)
 
 
 def processes(token: str) -> dict[int, str]:
-    """Titles of the living processes whose environment has `token`, by process id."""
+    """The titles of the running processes whose environment contains `token`, by process id."""
     found = {}
     for proc in Path("/proc").glob("[0-9]*"):
         try:
@@ -79,12 +80,13 @@ def processes(token: str) -> dict[int, str]:
 
 
 class CannotStrikeError(Exception):
-    """This machine has not what a fault needs. Anything else that goes wrong in a search under
-    faults is a finding."""
+    """A fault cannot be produced on this machine. Any other error of a search under faults is a
+    defect of bitfront."""
 
 
 class Cluster:
-    """Ray nodes as processes of their own: a head, and workers that come and go."""
+    """A Ray cluster whose nodes are processes on this machine: a head, and nodes that are started
+    and killed."""
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class Cluster:
         self.port = free_port()
         self.nodes: dict[int, subprocess.Popen[Any]] = {}
         folder.mkdir(parents=True, exist_ok=True)
-        # Ray's logs and sockets, whose paths may not be long; they go with the cluster.
+        # For Ray's logs and sockets, whose paths must be short; `stop` deletes it.
         self.temporary = Path(tempfile.mkdtemp(prefix="ray"))
 
     @property
@@ -113,7 +115,7 @@ class Cluster:
 
     @property
     def env(self) -> dict[str, str]:
-        """Of the nodes and of their users, who share a token of their own."""
+        """The environment of the nodes and of the users, with the token of this cluster."""
         return {
             **os.environ,
             "RAY_AUTH_MODE": "token",
@@ -151,19 +153,20 @@ class Cluster:
         wait_for(lambda: "Ray runtime started" in log_file.read_text(), 180, f"Ray node {node}")
 
     def kill(self, node: int) -> None:
-        """kill -9 of everything that runs on a node."""
+        """End all processes of a node with SIGKILL."""
         end(self.nodes.pop(node))
         for pid in processes(f"BITFRONT_NODE={self.token}-{node}"):
             kill(pid)
 
     def trial_workers(self, node: int | None = None) -> list[int]:
-        """Processes of our trainable, by the title Ray gives its actors; those of one node."""
+        """The ids of the processes that run trials, of one node or of all, recognised by the title
+        that Ray gives its actors."""
         token = self.token if node is None else f"BITFRONT_NODE={self.token}-{node}"
         titles = processes(token).items()
         return [pid for pid, title in titles if title.startswith("ray::ResourceTrainable")]
 
     def logs(self) -> list[Path]:
-        """What its workers printed."""
+        """The log files of its workers."""
         return list(self.temporary.glob("session_*/logs/worker-*"))
 
     def stop(self) -> None:
@@ -173,13 +176,14 @@ class Cluster:
 
 
 def kill(pid: int) -> None:
-    """kill -9 of a process that may be gone already."""
+    """End a process with SIGKILL, if it still exists."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
 
 class User:
-    """Somebody at a terminal in a folder of their own."""
+    """A user who runs bitfront commands in a folder of their own; `search` is the text of a
+    YAML."""
 
     def __init__(
         self,
@@ -197,7 +201,7 @@ class User:
         (folder / f"{self.name}.yaml").write_text(search)
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        """A running command."""
+        """Start a bitfront command and return its process."""
         if words[0] in ("run", "resume", "extend") and self.address is not None:
             words = (*words, "--address", self.address)
         self.process = subprocess.Popen(
@@ -212,12 +216,13 @@ class User:
         return self.process
 
     def leave(self) -> None:
-        """Nothing of theirs is left running."""
+        """End the command that was started last."""
         if self.process is not None:
             end(self.process)
 
     def call(self, *words: str, code: int = 0) -> str:
-        """What a command printed."""
+        """Run a bitfront command to its end, expect the exit code `code`, return what it
+        printed."""
         process = self.start(*words)
         out, _ = process.communicate(timeout=200)
         assert process.returncode == code, out
@@ -233,7 +238,7 @@ class User:
         return SearchFolder(self.folder / "runs" / self.name)
 
     def entries(self) -> list[Any]:
-        """The ledger's trials, as far as there are any yet."""
+        """The trials of the ledger; none where it cannot be read yet."""
         from bitfront.search.ledger.reader import read_entries
 
         try:
@@ -262,7 +267,7 @@ def start_tracking_server(folder: Path, port: int) -> subprocess.Popen[Any]:
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--backend-store-uri", f"sqlite:///{folder / 'server.db'}", "--workers", "1"]
     command += ["--artifacts-destination", str(folder / "artifacts")]
-    # Without its runners of jobs, a dozen processes that nobody here has work for.
+    # Without MLflow's job runners, a dozen processes that are not used here.
     env = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     with (folder / "server.log").open("a") as log:
         return subprocess.Popen(
@@ -271,7 +276,7 @@ def start_tracking_server(folder: Path, port: int) -> subprocess.Popen[Any]:
 
 
 class Postgres:
-    """A PostgreSQL server from Debian's packages, in a folder of its own that goes with it."""
+    """A PostgreSQL server from Debian's packages, in a temporary folder that `remove` deletes."""
 
     def __init__(self) -> None:
         self.folder, self.port = Path(tempfile.mkdtemp(prefix="postgres")), free_port()
@@ -331,7 +336,7 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
 
 
 class Namespaces:
-    """A network of its own for each node: a pair of virtual cards, joined by a bridge."""
+    """Network namespaces, one per node, each connected to a bridge by a pair of virtual cards."""
 
     def __init__(self, nodes: int) -> None:
         self.name = f"bf{secrets.token_hex(2)}"
@@ -358,7 +363,7 @@ class Namespaces:
         return f"{self.subnet}.{node + 2}"
 
     def cut(self, node: int, up: bool = False) -> None:
-        """Take a node's cable out, or put it back."""
+        """Disconnect a node from the network or, with `up`, connect it again."""
         _ip("link", "set", f"{self.name}c{node}", "up" if up else "down")
 
     def remove(self) -> None:
@@ -372,7 +377,7 @@ def _ip(*words: str) -> None:
 
 
 def namespaces_work() -> bool:
-    """Whether this machine lets us make networks of our own."""
+    """Whether this process may create network namespaces."""
     if os.getuid() != 0 or shutil.which("ip") is None:
         return False
     command = ["unshare", "-n", "true"]
@@ -380,7 +385,8 @@ def namespaces_work() -> bool:
 
 
 def mounts_work() -> bool:
-    """Whether this machine lets a process have disks that others do not see."""
+    """Whether this process may create mount namespaces, with disks that other processes do not
+    see."""
     command = ["unshare", "-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     if os.getuid() != 0:
         return False

@@ -1,5 +1,5 @@
-"""Searches answered from a table: the ledger, sampler, searcher and scheduler of a real search,
-with workers that look results up instead of training. Hours of training replay in seconds."""
+"""Simulated searches: the ledger, sampler, searcher and scheduler of a real search, with workers
+that look up results in a table instead of training. Hours of training take seconds."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from bitfront.search.session.simulation import MemoryFolder, Replayed, play
 from bitfront.spaces.space import Space
 
 Answer = Callable[[Entry], list[float]]
-"""Validation accuracy after every epoch of a trial."""
+"""(trial) -> its validation accuracy after every epoch."""
 
 
 @dataclass
 class Places:
-    """Room for so many trials at once, whatever they take."""
+    """Room for `workers` trials at a time, whatever resources they need."""
 
     workers: int
 
@@ -34,7 +34,7 @@ class Places:
 
 
 class RayDesk:
-    """What Ray calls, called as Ray does."""
+    """Calls the searcher and the scheduler as Ray Tune does, without Ray."""
 
     def __init__(self, session: Session, workers: int) -> None:
         self.searcher = LedgerSearcher(session, Places(workers))  # type: ignore[arg-type]
@@ -62,8 +62,8 @@ def simulate(
     workers: int,
     stopping: EarlyStopping | None = None,
 ) -> Replayed:
-    """Run the search to the end of its budget on this many simulated workers; `stopping` is
-    another rule for early stopping than the one of the configuration."""
+    """Run the search to the end of its budget on `workers` simulated workers and return its record;
+    `stopping` replaces the early stopping of the configuration."""
 
     def rows(entry: Entry) -> list[dict[str, Any]]:
         return [{"epoch": i, "val_accuracy": a} for i, a in enumerate(answer(entry), 1)]

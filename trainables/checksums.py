@@ -1,6 +1,5 @@
 """Checksums of files and tensors, which show whether stored data are still what was written: one
-changed bit of a checkpoint would change every number after it. Standard library only; tensors are
-passed in."""
+changed bit of a checkpoint would change all later results. Torch is imported only for tensors."""
 
 from __future__ import annotations
 
@@ -15,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Appended to a file: a mark, and the SHA-256 of everything before it. torch and zip readers look
-# for the end of an archive from the end of the file, so that a sealed file opens like any other.
+# A seal is appended to a file: a mark, and the SHA-256 of everything before it. torch and zip
+# readers search for the end of an archive backwards, so that a sealed archive opens like any other.
 MARK = b"bitfront-sha256:"
 SEAL_BYTES = len(MARK) + hashlib.sha256().digest_size
 KEY = "sha256"
 
 
 class DamagedError(ValueError):
-    """Stored data are not what was written."""
+    """Stored data differ from what was written."""
 
 
 def seal(path: Path) -> None:
@@ -35,8 +34,9 @@ def seal(path: Path) -> None:
 
 
 def check(path: Path) -> None:
-    """Raise DamagedError for a file that is not what was sealed. An archive of torch without a
-    seal, as version 0.1 wrote them, has checksums of its own, which torch does not verify."""
+    """Raise DamagedError for a file that was changed after it was sealed. A torch archive without a
+    seal, as version 0.1 wrote them, is checked by the checksums of its zip members, which torch
+    does not verify."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - SEAL_BYTES))
@@ -74,13 +74,13 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        # Through bytes: numpy does not know every type of torch.
+        # As bytes, since numpy does not have every dtype of torch.
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
 def sealed_json(data: Mapping[str, Any]) -> str:
-    """The data as JSON with a checksum of itself in it."""
+    """The data as JSON that contains its own checksum."""
     return json.dumps({**data, KEY: _json_digest(data)}, indent=1)
 
 

@@ -1,6 +1,6 @@
-"""The cost table of a network: what it costs under any plan, exactly and before any training. The
-network is traced once on the meta device; the cost of a plan is then arithmetic. What is counted,
-by which convention, is in `costs`."""
+"""The cost table of a network: its costs under any plan, exact and known before training. The
+network is traced once on the meta device; the costs of a plan are then sums over its layers. The
+conventions, with their equations, are in `costs`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LayerCost:
     costs: Mapping[str, float]
 
     def describe(self) -> dict[str, Any]:
-        """The machine-readable form: costs are keys like the others."""
+        """The machine-readable form, with each cost as a key of its own."""
         own = dict(vars(self))
         costs: Mapping[str, float] = own.pop("costs")
         return own | dict(costs)
@@ -44,7 +44,7 @@ class LayerCost:
 
 @dataclass(frozen=True)
 class CostTable:
-    """The traced layers of one network; answers for any plan."""
+    """The traced layers of one network, from which the costs of any plan are computed."""
 
     layers: tuple[LayerTrace, ...]
     plan_layers: tuple[PlanLayer, ...]
@@ -52,7 +52,7 @@ class CostTable:
     parameters: int
 
     def sizes(self, plan: str) -> dict[str, int]:
-        """Weights of the layers that are not F in this plan."""
+        """The number of weights of every layer that is not F in this plan, by name."""
         weights = {layer.name: layer.weights for layer in self.layers}
         planned = binary_layers(check_plan(plan, self.plan_layers), self.plan_layers)
         return {layer.name: weights[layer.name] for layer, _ in planned}
@@ -64,8 +64,9 @@ class CostTable:
         shifts: bool = False,
         kept: Mapping[str, int] | None = None,
     ) -> list[LayerCost]:
-        """One row per layer. `shifts`: layers with binary inputs keep one number per input channel;
-        `kept`: the weights pruned layers keep, by name."""
+        """One row per layer. `scale`: how many scales binary layers store; `shifts`: whether layers
+        with binary inputs store one number per input channel; `kept`: how many weights pruned
+        layers keep, by name."""
         check_plan(plan, self.plan_layers)
         letters = {layer.name: plan[i] for i, layer in enumerate(self.plan_layers)}
         left, counted = kept or {}, summed()
@@ -76,9 +77,9 @@ class CostTable:
         return [_row(layer, counted) for layer in planned]
 
     def training_cost(self, plan: str, kept: Mapping[str, int] | None = None) -> BlockCost:
-        """Operations for one image in training and evaluation, as Table 6 of robust pruning (Liu et
-        al., NeurIPS 2022; docs/methods.md 5.6) counts them: every layer as a convolution with batch
-        norm and ReLU."""
+        """The operations for one image in training and evaluation, as Table 6 of robust pruning
+        (Liu et al., NeurIPS 2022; docs/methods.md 5.6) counts them: every layer counts as a
+        convolution with batch norm and ReLU."""
         return sum(
             (
                 block_cost(
@@ -98,8 +99,9 @@ class CostTable:
         shifts: bool = False,
         kept: Mapping[str, int] | None = None,
     ) -> dict[str, float]:
-        """The costs that the plan decides, and `flops_pct` of this network in full precision. (A
-        search has several networks, and states percentages of one of them: `spaces.space`.)"""
+        """The costs that depend on the plan, by name, with `flops_pct` in percent of this network
+        in full precision. (In a search, percentages are of one network for all trials:
+        `spaces.space`.)"""
         totals = self._sums(plan, scale, shifts, kept)
         full = self._sums("F" * len(plan), scale, shifts)["flops"]
         totals["flops_pct"] = 100.0 * totals["flops"] / full if full else 100.0
@@ -112,7 +114,7 @@ class CostTable:
         shifts: bool = False,
         kept: Mapping[str, int] | None = None,
     ) -> dict[str, float]:
-        """`totals`, and the costs that are the same for every plan."""
+        """All costs by name: `totals`, and those that are the same for every plan."""
         fixed = {
             name: float(cost.of_rest(self))
             for name, cost in COSTS.items()
@@ -180,8 +182,8 @@ def trace(model: nn.Module, shape: Shape, scope: str = "body") -> CostTable:
 def _counted(
     model: nn.Module, weighted: Mapping[str, nn.Conv2d | nn.Linear]
 ) -> Iterator[dict[str, tuple[int, int]]]:
-    """Inside, forward passes in evaluation mode add up (MACs, output elements) by layer, in the
-    order of first use."""
+    """Inside, forward passes add to (MACs, output elements) per layer in the mapping that is
+    yielded, in the order of first use; the model is in evaluation mode."""
     seen: dict[str, tuple[int, int]] = {}
 
     def record(name: str, layer: nn.Conv2d | nn.Linear, output: Tensor) -> None:
@@ -226,8 +228,9 @@ def _all_reached(planned: list[str], seen: dict[str, Any]) -> None:
 def _with_products(
     layers: list[LayerTrace], counts: dict[str, dict[Any, int]], root: str
 ) -> list[LayerTrace]:
-    """The layers, and after those of each module the products of activations it computes itself:
-    what torch counted in the module and in no module inside it."""
+    """The layers with rows for products of two activations inserted, each behind the layers of the
+    module that computes it. The MACs of a product are what torch counted in the module minus what
+    it counted in its submodules."""
     flops = {
         path.removeprefix(root).lstrip("."): sum(by_operator.values())
         for path, by_operator in counts.items()
@@ -254,7 +257,7 @@ def _with_products(
 def cost_table(
     name: str, params: dict[str, Any], shape: Shape, classes: int, scope: str = "body"
 ) -> CostTable:
-    """The cost table of a declared model; cached, since a search needs it at every point."""
+    """The cost table of a declared model; cached, since a search needs it for every point."""
     resolved = MODELS.get(name).resolve(params)
     return _cached_table(name, tuple(sorted(resolved.items())), shape, classes, scope)
 

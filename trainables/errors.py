@@ -1,12 +1,12 @@
-"""Errors of the user: one line and a hint, never a traceback; and the small tools that write
-them."""
+"""Errors that are shown to the user as one line and a hint, without a traceback, and functions that
+format their messages."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-# A message quotes its input. Of a very long one both ends are shown.
+# Messages quote input; of a long quotation only both ends are shown.
 LONGEST_LINE = 600
 MOST_LINES = 40
 LONGEST_QUOTE = 120
@@ -32,7 +32,7 @@ class UnknownNameError(UserError):
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The tail of an error message: the nearest valid word, or the list when nothing is near."""
     names = sorted(set(known))
-    # Nothing is near a word of thousands of letters, and finding that out takes seconds.
+    # Cut off, since matching a word of thousands of letters takes seconds.
     near = difflib.get_close_matches(word[:LONGEST_QUOTE], names, n=1, cutoff=0.5)
     if near:
         return f"did you mean '{near[0]}'?"
@@ -53,8 +53,8 @@ def first_line(error: BaseException, typed: bool = False) -> str:
 
 
 def bounded(message: str) -> str:
-    """A message of a length that fits a terminal, whatever input it repeats, and that can be
-    printed everywhere."""
+    """The message with long lines shortened, at most MOST_LINES of them, and characters that cannot
+    be encoded in UTF-8 escaped."""
     lines = message.splitlines() or [""]
     shown = [_without_middle(line, LONGEST_LINE) for line in lines[:MOST_LINES]]
     if len(lines) > MOST_LINES:
@@ -71,7 +71,7 @@ def _without_middle(text: str, most: int) -> str:
 
 
 def quoted(value: object) -> str:
-    """A value as a message repeats it: in quotes, and short."""
+    """The value as messages quote it: shortened, and a text in quotes."""
     text = value if isinstance(value, str) else _written(value)
     short = _without_middle(text, LONGEST_QUOTE)
     return repr(short) if isinstance(value, str) else short

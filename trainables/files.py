@@ -1,5 +1,5 @@
-"""Files in folders that somebody else may have made: nothing is written through a link, and nothing
-outside is deleted. A file appears whole or not at all. Standard library only."""
+"""Files in folders that other users may have made: nothing is written through a link, and nothing
+outside a folder is deleted. Files are written atomically. Standard library only."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LINK = "nothing is read or written through a link in the folder of a search"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yields a new file of the same suffix to write to, which takes the place of `path` at the end.
-    A link at `path` is replaced, not what it leads to."""
+    """Yields a new file of the same suffix to write to, which replaces `path` when the block ends.
+    A link at `path` is replaced itself, not its target."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A name that nobody can predict, and the usual permissions, which `tempfile` does not give.
+    # An unpredictable name, and the usual permissions, unlike those of `tempfile`.
     part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part{path.suffix}")
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     try:
@@ -49,7 +49,7 @@ def opened(path: Path, mode: str = "a") -> IO[str]:
 
 
 def refuse_link(path: Path) -> Path:
-    """The path itself, unless it is a link."""
+    """The path itself; a UserError where it is a link."""
     if path.is_symlink():
         raise UserError(
             f"{path} is a link to {os.readlink(path)}: {LINK}",
@@ -67,7 +67,7 @@ def refuse_links(folder: Path) -> None:
 
 
 def within(folder: Path, path: Path) -> Path:
-    """The path itself, unless a link leads from it out of `folder`."""
+    """The path itself; a UserError where it resolves to a place outside `folder`."""
     if not path.resolve().is_relative_to(folder.resolve()):
         raise UserError(
             f"{path} leads out of {folder}, to {path.resolve()}: nothing is written there",
@@ -77,7 +77,7 @@ def within(folder: Path, path: Path) -> Path:
 
 
 def discard(path: Path) -> None:
-    """Delete a file, a folder with its content, or a link, but never what a link leads to. What
+    """Delete a file, a folder with its content, or a link, but not the target of a link. What
     cannot be deleted stays."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)

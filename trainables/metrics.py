@@ -1,7 +1,7 @@
-"""What a metric is: its name in YAML and ledger, its direction and how people read its values. Each
-is declared by what measures it: those a search may optimize by the kinds of task in `tasks`, those
-that tell how training went by `layers.diagnostics`. Every other number a training reports reaches
-the ledger and MLflow all the same."""
+"""The declaration of a metric: its name in YAML and ledger, its direction and the format of its
+values. Kinds of task (`tasks`) declare the metrics a search may optimize; diagnostics are declared
+in `layers.diagnostics`. Other numbers that a training reports need no declaration: they are written
+to the ledger and MLflow too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Metric:
-    """Something measured on the validation part: its name in YAML and ledger starts with `val_`."""
+    """A number measured on the validation part; its name in YAML and ledger starts with `val_`."""
 
     name: str
     label: str
@@ -28,13 +28,13 @@ class Metric:
         return " %" if self.share else ""
 
     def number(self, value: float | None, digits: int = 2) -> str:
-        """The value as people read it, without its unit."""
+        """The value as text without its unit: a fraction in percent, `-` for None."""
         if value is None:
             return "-"
         return f"{100 * value:.{digits}f}" if self.share else f"{value:.4g}"
 
     def text(self, value: float | None, digits: int = 2) -> str:
-        """The value as people read it, with its unit."""
+        """The value as text with its unit."""
         return self.number(value, digits) + ("" if value is None else self.unit)
 
     def better(self, one: float, other: float) -> bool:

@@ -1,4 +1,4 @@
-"""Numbers in validated data: true and false are none, although pydantic takes them for 1 and 0."""
+"""Numbers in validated data: `true` and `false` are refused, which pydantic accepts as 1 and 0."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pydantic_core import InitErrorDetails
 
 
 def refuse_truths(model: type[BaseModel], data: Any) -> None:
-    """Raise for every true and false in `data` where a field of the model takes a number."""
+    """Raise a ValidationError where `data` has a bool for a field of the model that takes a
+    number."""
     if not isinstance(data, dict):
         return
     wrong = [

@@ -1,6 +1,6 @@
-"""The packed checkpoint: 1 bit per binary weight, the scales, everything else in float32 or
-float16, in one safetensors file that carries its own spec. Loading it gives the same logits, bit
-for bit."""
+"""The packed checkpoint: one safetensors file with 1 bit per binary weight, the scales, everything
+else in float32 or float16, and the spec of the network. A loaded network computes the same logits,
+bit for bit."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ FORMAT = "bitfront-packed"
 VERSION = 1
 # The tensors that the file may hold for a binary or pruned weight.
 PARTS = ("bits", "scale", "mask", "index", "values")
-# How everything that is not binary may be stored.
+# The dtypes in which everything that is not binary may be stored.
 RESTS = {"float32": torch.float32, "float16": torch.float16}
 
 
 def pack_bits(signs: Tensor) -> Tensor:
-    """+1 as 1 and -1 as 0, eight to a byte, the last byte filled with zeros."""
+    """The signs as bytes of eight bits each, +1 as 1 and -1 as 0, the last byte filled with
+    zeros."""
     bits = (signs.flatten() > 0).cpu().numpy()
     return torch.from_numpy(np.packbits(bits))
 
@@ -56,7 +57,7 @@ def unpack_bits(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
 @torch.no_grad()
 def round_rest(network: Network, rest: str) -> None:
     """Round everything that is not binary to the values it will have in the file, in place, so that
-    what is measured is what is stored."""
+    metrics are measured on the network that is stored."""
     for key, value in _rest(network).items():
         rounded = value.to(RESTS[rest])
         if not bool(rounded.isfinite().all()):
@@ -73,7 +74,7 @@ def _rest(network: Network) -> dict[str, Tensor]:
 
 
 def packed_tensors(network: Network, rest: str = "float32") -> dict[str, Tensor]:
-    """The tensors of the file; with float32 their bytes are the `bytes` cost."""
+    """The tensors of the file, by name; with float32 their size is the `bytes` cost."""
     binary = {layer.name: layer for layer in network.binary}
     tensors: dict[str, Tensor] = {}
     for name, layer in binary.items():
@@ -101,7 +102,7 @@ def _packed_mask(name: str, mask: Tensor) -> dict[str, Tensor]:
 
 
 def _unpacked(name: str, tensors: dict[str, Tensor], shape: tuple[int, ...]) -> Tensor:
-    """Signs, or the weights of a layer of level S; 0 where it is pruned."""
+    """The signs of a layer, or its weights at level S, with 0 for pruned weights."""
     mask, index = (tensors.get(f"{name}.weight.{form}") for form in ("mask", "index"))
     if mask is None and index is None:
         return unpack_bits(tensors[f"{name}.weight.bits"], shape)
@@ -124,7 +125,7 @@ def save(
     network: Network, spec: TrialSpec, path: Path, notes: dict[str, Any], rest: str = "float32"
 ) -> int:
     """Write the packed network; returns the bytes its tensors take. With another `rest` than
-    float32, `round_rest` is called first."""
+    float32, the caller must have called `round_rest`."""
     tensors = packed_tensors(network, rest)
     metadata = {
         "format": FORMAT,
@@ -141,7 +142,7 @@ def save(
 
 
 def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
-    """(model in evaluation mode, its spec, notes), or a clear error for any other file."""
+    """(model in evaluation mode, its spec, notes); a UserError for damaged and other files."""
     metadata = _metadata(path)
     with _opened(path) as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -233,8 +234,8 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
 
 
 def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:
-    """A hash of the tensors and of the description: another letter in the plan is another
-    network."""
+    """A hash of the tensors and the metadata; the metadata matter, since another letter in the plan
+    makes another network of the same tensors."""
     digest = hashlib.sha256(json.dumps(metadata, sort_keys=True).encode())
     for key in sorted(tensors):
         tensor = tensors[key].cpu().contiguous()

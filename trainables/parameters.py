@@ -1,5 +1,5 @@
-"""Parameters: the domains a search draws from, and the declarations that methods and models carry.
-Samplers and YAML are not known here."""
+"""Parameters: the domains a search draws from, and the declarations of the parameters of methods,
+models and selectors. Nothing here knows samplers or YAML."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Int:
             raise ValueError(f"a log range starts above 0, not at {self.low}")
         if self.log and self.step != 1:
             raise ValueError("a log range takes no step")
-        # Where no step ends at high, the greatest value is the last one before it.
+        # `high` becomes the greatest value that is reached by whole steps.
         object.__setattr__(self, "high", self.low + (self.high - self.low) // self.step * self.step)
 
     def contains(self, value: Any) -> bool:
@@ -115,7 +115,8 @@ class Param:
     search: Domain | None = None
 
     def check(self, name: str, value: Any) -> Value:
-        """The value in the parameter's own type, or an error that names the accepted values."""
+        """The value converted to the parameter's type; a UserError that names the accepted values
+        for any other."""
         if isinstance(self.domain, Choice):
             if not self.domain.contains(value):
                 hint = did_you_mean(str(value), [_word(v) for v in self.domain.values])

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Level:
-    """What a letter of a plan stands for. `distance`: how far it is from full precision, in steps;
-    a pruned layer is nearer to it than to a binary one."""
+    """The meaning of a letter of a plan. `distance`: its distance from full precision, in steps; S
+    is nearer to F than to W."""
 
     letter: str
     meaning: str
@@ -44,7 +44,7 @@ BINARY_INPUTS = "".join(letter for letter, level in BY_LETTER.items() if level.i
 @dataclass(frozen=True)
 class PlanLayer:
     """A layer a plan decides: its module path, and the block and stage it belongs to. `real_input`:
-    a level that is drawn for several layers at once makes only its weights binary."""
+    where one level is drawn for several layers, this layer gets W in place of B and A."""
 
     name: str
     block: str
@@ -57,9 +57,9 @@ _BETWEEN = {"downsample", "shortcut"}
 
 
 def plan_layers(model: nn.Module, scope: str = "body") -> list[PlanLayer]:
-    """The layers a plan decides, in forward order. A network of ours lists them itself; in any
-    other one they are all convolutions and linear layers, and `body` leaves out the first one,
-    classifiers, and layers that change the shape of a shortcut or between stages."""
+    """The layers a plan decides, in forward order. A network with a method `plan_layers` lists them
+    itself. In any other they are all convolutions and linear layers; the scope `body` leaves out
+    the first, the last, classifiers, and layers in shortcuts or between stages."""
     own = getattr(model, "plan_layers", None)
     if own is not None:
         layers: list[PlanLayer] = own(scope)
@@ -107,7 +107,7 @@ def _block_and_stage(name: str) -> tuple[str, str]:
 def check_plan(
     plan: str, layers: Sequence[PlanLayer], levels: Sequence[str] | str = "".join(LEVELS)
 ) -> str:
-    """The plan itself, or a UserError that says what is wrong with it."""
+    """The plan itself; a UserError where its length or a letter is wrong."""
     if len(plan) != len(layers):
         raise UserError(
             f"plan: '{plan}' has {len(plan)} letters, the model has {len(layers)} layers to plan"

@@ -1,5 +1,5 @@
-"""Progress of long work that reports no epochs of its own (pretraining, selectors): `report` says
-how far it is, and the function given to `reporting_to` decides where that goes."""
+"""Progress messages of work that reports no epochs of its own (pretraining, selectors): `report`
+passes a message to the function that `reporting_to` has set."""
 
 from __future__ import annotations
 

@@ -21,10 +21,9 @@ def is_count(text: str) -> bool:
 
 
 class Registry(Generic[T]):
-    """Names to items of one kind. The modules of `package`, in which items register themselves, are
-    found and imported at the first lookup: a new file there is enough. With `nested`, those of its
-    sub-packages too. An item may carry `aliases`, names of before that are still accepted and never
-    listed."""
+    """A mapping from names to items of one kind. At the first lookup all modules of `package` are
+    imported, in which items register themselves; with `nested`, those of its sub-packages too. An
+    item may have `aliases`, former names that are still accepted but not listed."""
 
     def __init__(self, kind: str, package: str | None = None, nested: bool = False) -> None:
         self.kind = kind
@@ -61,8 +60,8 @@ class Registry(Generic[T]):
         self._items[name] = item
 
     def find(self) -> dict[str, T]:
-        """All items by name, once the modules of the family are imported."""
-        # Unset first: a module may look something up while it is imported.
+        """All items by name; imports the modules of the package first."""
+        # Unset before the imports, since a module may look up an item while it is imported.
         package, self._package = self._package, None
         if package is not None:
             try:
@@ -75,7 +74,7 @@ class Registry(Generic[T]):
         return self._items
 
     def get(self, name: str) -> T:
-        """The item of that name or alias, or an error with the nearest name."""
+        """The item of that name or alias; an UnknownNameError with the nearest name for others."""
         try:
             found = self.find()
             return found[self._aliases.get(name, name)]

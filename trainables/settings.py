@@ -1,5 +1,5 @@
-"""The parts of a task as plain validated data: model, optimizer, learning rate, loss, teacher,
-pretraining, attacks. `task.Task` puts them together; nothing here knows torch."""
+"""The sections of a task as validated data: model, optimizer, learning rate, loss, teacher,
+pretraining, attacks. `task.Task` combines them; torch is not imported here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 class Strict(BaseModel):
     """A pydantic model in which unknown keys are errors."""
 
-    # The validators are built at first use: a command needs few of them.
+    # Validators are built at first use, since a command needs only a few of them.
     model_config = ConfigDict(
         extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True
     )
@@ -63,15 +63,15 @@ class OptimizerSpec(Strict):
     """The optimizer of the latent weights and of everything that stays in full precision."""
 
     name: Literal["adam", "adamw", "sgd"] = "adam"
-    """of latent weights and everything in full precision"""
+    """optimizer of latent weights and of everything in full precision"""
     lr: Annotated[float, Field(gt=0)] = 3e-3
     """learning rate at its highest"""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     """on all parameters, latents included"""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    """of sgd"""
+    """momentum of sgd"""
     nesterov: bool = False
-    """of sgd: the momentum of Nesterov"""
+    """whether sgd uses Nesterov's momentum"""
 
 
 class LearningRateSpec(Strict):
@@ -84,9 +84,9 @@ class LearningRateSpec(Strict):
     end_factor: Annotated[float, Field(ge=0)] = 0.0
     """the last learning rate as a share of lr (linear, cosine; exponential needs one above 0)"""
     at: list[Fraction] = Field(default_factory=lambda: [0.5, 0.75])
-    """fractions of training at which steps come"""
+    """fractions of training at which `shape: steps` changes the rate"""
     factor: Annotated[float, Field(gt=0)] = 0.1
-    """what each step multiplies with"""
+    """factor of the rate at each of these steps"""
 
     @model_validator(mode="after")
     def _exponential_decay_has_an_end(self) -> Self:
@@ -98,7 +98,7 @@ class LearningRateSpec(Strict):
 Weight = Annotated[float, Field(ge=0)]
 
 
-# The teacher that pretraining gives; version 0.1 called it a stage.
+# The value of `teacher` that stands for the pretrained network; version 0.1 called it `stage`.
 PRETRAINING, _STAGE = "pretraining", "stage"
 
 
@@ -107,7 +107,7 @@ def _without_old_word(teacher: Any) -> Any:
 
 
 def old_word(teacher: str) -> str:
-    """The teacher as version 0.1 wrote it, which is what ids of trials are made of."""
+    """The teacher in the words of version 0.1, which the ids of trials are computed from."""
     return _STAGE if teacher == PRETRAINING else teacher
 
 
@@ -118,13 +118,13 @@ class DistillSpec(Strict):
     """logits: the teacher's soft targets; bibert: also Q, K, V similarities and hidden states of
     a transformer, and labels; `distill: bibert` is short for this key"""
     teacher: Annotated[str, BeforeValidator(_without_old_word)] = PRETRAINING
-    """pretraining: the full-precision network `pretrain` gives; else a file: a packed checkpoint, a
-    state dict of the same model, or a recipe, which is trained once and kept; or the name of a
-    ready-made recipe: wideresnet22-cifar10, wideresnet22-cifar100"""
+    """pretraining: the full-precision network that `pretrain` trains; else a file: a packed
+    checkpoint, a state dict of the same model, or a recipe, which is trained once and kept; or the
+    name of a ready-made recipe: wideresnet22-cifar10, wideresnet22-cifar100"""
     sha256: str | None = None
-    """of the teacher's file; filled in when it is not given, so that another file is noticed"""
+    """checksum of the teacher's file; computed when not given, to detect a changed file"""
     temperature: Annotated[float, Field(gt=0)] = 1.0
-    """of the soft targets"""
+    """temperature of the soft targets"""
     soft: Weight = 1.0
     """weight of the teacher's soft targets"""
     hard: Weight | None = None
@@ -132,7 +132,7 @@ class DistillSpec(Strict):
     similarity: Weight = 1.0
     """weight of the Q, K, V similarities of every attention (bibert)"""
     hidden: Weight = 1.0
-    """weight of the hidden states: what enters the first block and leaves each (bibert)"""
+    """weight of the hidden states, the input of the first block and the outputs of all (bibert)"""
 
     @property
     def hard_weight(self) -> float:
@@ -142,7 +142,7 @@ class DistillSpec(Strict):
 
     @property
     def teacher_file(self) -> str | None:
-        """The file of the teacher; None: the network that pretraining gives."""
+        """The file of the teacher; None: the teacher is the pretrained network."""
         return None if self.teacher == PRETRAINING else self.teacher
 
 
@@ -165,7 +165,7 @@ class LossSpec(CrossEntropySpec):
         return expanded(data, (("distill", "kind"),))
 
 
-# What pretraining takes from the task as it is written, unless it has its own.
+# The keys of pretraining whose defaults are those of the task.
 PRETRAINING_KEYS = ("batch_size", "optimizer", "schedule", "loss", "augmentation", "precision")
 
 
@@ -174,30 +174,31 @@ class PretrainSpec(Strict):
     first, a checkpoint, or a checkpoint trained further in full precision."""
 
     epochs: Annotated[int, Field(ge=0)] = 0
-    """of full-precision training before the trial; done once, shared by all trials; 0: none"""
+    """epochs of full-precision training before the trial, done once for all trials; 0: none"""
     checkpoint: str | None = None
     """weights to start from: a state dict (torch, safetensors) or `runs:/RUN/FILE` of MLflow"""
     sha256: str | None = None
-    """of the checkpoint; filled in when it is not given, so that another file is noticed"""
+    """checksum of the checkpoint; computed when not given, to detect a changed file"""
     seed: Annotated[int, Field(ge=0)] = 0
-    """of pretraining, whatever the seed of the trial"""
+    """seed of pretraining, independent of the seed of the trial"""
     binary_epochs: Annotated[int, Field(ge=0)] = 0
-    """of binary training between pretraining and the trial, with its method and plan but no
-    teacher (docs/methods.md 1.11, protocol 3); trials that share those share it"""
+    """epochs of binary training between pretraining and the trial, with the trial's method and plan
+    but no teacher (docs/methods.md 1.11, protocol 3); done once per method and plan"""
     binary_dataset: str | None = None
-    """of the binary epochs, images of the same shape; the task's when not given"""
+    """dataset of the binary epochs, with images of the same shape; the task's when not given"""
     batch_size: Annotated[int, Field(ge=2)] | None = None
-    """of pretraining; this and the keys below: the task's as it is written, when not given"""
+    """batch size of pretraining; when not given, this and the keys below are as the task has them,
+    also where a search draws other values for its trials"""
     optimizer: OptimizerSpec | None = None
-    """of pretraining"""
+    """optimizer of pretraining"""
     schedule: LearningRateSpec | None = None
-    """of pretraining"""
+    """learning-rate schedule of pretraining"""
     loss: CrossEntropySpec | None = None
-    """of pretraining, which has no teacher"""
+    """loss of pretraining, which has no teacher"""
     augmentation: Augmentation | None = None
-    """of pretraining"""
+    """augmentation of pretraining"""
     precision: Literal["fp32", "bf16"] | None = None
-    """of pretraining"""
+    """precision of pretraining"""
 
     @property
     def active(self) -> bool:
@@ -237,8 +238,8 @@ NO_EPS = "eps is missing: how far a pixel in [0, 1] may be changed, for example 
 
 
 class AttackSpec(Strict):
-    """Attacks on the images (l_inf): those training is made robust against, and those robust
-    accuracy is measured under (docs/methods.md 5.5, 5.12)."""
+    """Attacks on the images (l_inf): the one in training, and those under which robust accuracy is
+    measured (docs/methods.md 5.5, 5.12)."""
 
     eps: Pixels | None = None
     """how far every pixel, in [0, 1], may be changed: 0.03 or 8/255; has no default"""
@@ -246,29 +247,29 @@ class AttackSpec(Strict):
     """none: clean training; pgd: on the worst images PGD finds; fgsm-atta: one step from the
     perturbation of the visit before; trades: clean loss and agreement with the attacked image"""
     steps: Annotated[int, Field(ge=1)] = 10
-    """of pgd and trades"""
+    """number of steps of pgd and trades"""
     step: Pixels | None = None
-    """of one step, in pixels; eps/4 when not given, eps/2 for fgsm-atta"""
+    """size of one step, for pixels in [0, 1]; eps/4 when not given, eps/2 for fgsm-atta"""
     iterate: Literal["last", "worst"] = "last"
-    """which image of pgd is trained on: the last one, or the one of greatest loss among those
+    """which iterate of pgd is trained on: the last one, or the one of greatest loss among those
     whose loss was computed"""
     norms: Literal["train", "eval"] = "train"
-    """batch norms while pgd and fgsm-atta look for the image: statistics of the batch, which are
-    kept too, or the running ones; trades always uses the running ones"""
+    """mode of batch norms during the attack of pgd and fgsm-atta. train: statistics of the batch,
+    which also update the running ones; eval: the running ones, as trades always uses"""
     beta: Annotated[float, Field(ge=0)] = 6.0
-    """weight of agreement in trades"""
+    """weight of the KL divergence in trades"""
     soft_labels: bool = True
     """fgsm-atta trains on labels averaged over its visits"""
     shrink: Annotated[int, Field(ge=1, le=64)] = 1
-    """fgsm-atta keeps perturbations at this fraction of the resolution; 8 for large images"""
+    """fgsm-atta stores perturbations at 1/shrink of the resolution; 8 for large images"""
     memory_mb: Annotated[float, Field(gt=0)] = 1024.0
     """megabytes that perturbations may take: one byte per channel of every pixel, margins
     included"""
     evaluate: list[Evaluation] = Field(default_factory=list)
-    """robust accuracy under these: `val_robust_pgd20` and so on; autoattack only after the last
-    epoch; an objective is added to them"""
+    """attacks under which robust accuracy is measured, as `val_robust_pgd20` and so on; autoattack
+    only after the last epoch; the attack of an objective is added automatically"""
     examples: Annotated[int, Field(ge=1)] = 1000
-    """of the validation part that are attacked; autoattack on all takes hours"""
+    """number of validation images that are attacked; autoattack on all takes hours"""
 
     @property
     def active(self) -> bool:

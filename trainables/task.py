@@ -37,7 +37,7 @@ class Task(Strict):
     model: ModelSpec
     """the network; `model: cresnet20` is short for its name alone"""
     epochs: Annotated[int, Field(ge=1)] = 10
-    """of one trial"""
+    """epochs of one trial"""
     batch_size: Annotated[int, Field(ge=2)] = 128
     """examples per step"""
     optimizer: OptimizerSpec = Field(default_factory=OptimizerSpec)
@@ -58,7 +58,7 @@ class Task(Strict):
     binarize: Literal["body", "all"] = "body"
     """which layers a plan decides: all, or all but first, last and shortcuts"""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """of training; bf16 is mixed precision, evaluation is always fp32"""
+    """precision of training; bf16 is mixed precision, evaluation is always fp32"""
     keep: Literal["last", "best"] = "last"
     """which epoch of the last phase a trial ends with: the last one, or the one of the highest
     validation quality (under attack: of the first robust accuracy measured every epoch)"""
@@ -67,7 +67,7 @@ class Task(Strict):
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
     """share of the training data that accuracy is measured on"""
     split_seed: Annotated[int, Field(ge=0)] = 0
-    """of the train / validation split"""
+    """seed of the split into training and validation part"""
     data_dir: str | None = None
     """where datasets are; else --data-dir or BITFRONT_DATA"""
 
@@ -83,15 +83,15 @@ class Task(Strict):
 
     @property
     def pretraining_settings(self) -> dict[str, Any]:
-        """How pretraining is done: its own settings, else the task's."""
+        """The settings of pretraining by key: those of `pretrain`, else those of the task."""
         own = {key: getattr(self.pretrain, key) for key in PRETRAINING_KEYS}
         settings = {k: getattr(self, k) if v is None else v for k, v in own.items()}
         settings["loss"] = LossSpec(label_smoothing=settings["loss"].label_smoothing)
         return settings
 
     def with_settled_pretraining(self) -> Task:
-        """The same task with the settings of pretraining written out: what a search changes between
-        trials then changes nothing about the pretraining they share."""
+        """The same task with all settings of pretraining written out, so that keys of the task that
+        a search changes between trials do not change the pretraining they share."""
         settings = self.pretraining_settings
         settings["loss"] = CrossEntropySpec(label_smoothing=settings["loss"].label_smoothing)
         pretrain = self.pretrain.model_copy(update=settings)
@@ -116,9 +116,9 @@ class TrialSpec(Strict):
         return train
 
     def canonical(self) -> TrialSpec:
-        """The form that two specs share exactly when they train the same network in the same way:
-        with no binary layer in the plan every method is full-precision training, and a default that
-        is written out is the default."""
+        """The normal form, which is equal for two specs that train the same network in the same
+        way: where the plan has no binary layer the method is `fp`, and all parameters of the method
+        are written out."""
         if set(self.plan) <= {"F"}:
             attack = self.task.attack.model_copy(update={"train": self.adversary})
             task = self.task.model_copy(update={"attack": attack})
@@ -127,9 +127,9 @@ class TrialSpec(Strict):
         return self.model_copy(update={"params": params})
 
     def fingerprint(self, search: str = "", length: int = 8) -> str:
-        """The trial's id: a short hash of the search's name, the parameters and the seed. The
-        places of the data and of a checkpoint are not part of it. What was added after version 0.1
-        enters it only where it is used, so that ids of before stay the same."""
+        """The trial's id: a short hash of the search's name, the parameters and the seed. The paths
+        of the data and of a checkpoint are not part of it. Keys that were added after version 0.1
+        enter it only where they are used, so that older ids stay the same."""
         content = self.canonical().model_dump(mode="json")
         content["task"].pop("data_dir")
         for holder in (content["task"], content["task"]["pretrain"]):
@@ -148,8 +148,7 @@ class TrialSpec(Strict):
 
 
 def _what_it_starts_from(pretrain: PretrainSpec, content: dict[str, Any]) -> dict[str, Any]:
-    """The part of `pretrain` that makes a difference, under its key; {} where training is
-    end-to-end."""
+    """{"pretrain": its keys that change the training}; {} where training is end-to-end."""
     if not pretrain.active:
         return {}
     checkpoint = pretrain.sha256 or pretrain.checkpoint
@@ -161,7 +160,7 @@ def _what_it_starts_from(pretrain: PretrainSpec, content: dict[str, Any]) -> dic
 
 
 def _whom_it_learns_from(distill: dict[str, Any]) -> dict[str, Any]:
-    """The part of `distill` that makes a difference, under its key; {} without a teacher."""
+    """{"distill": its keys that change the training}; {} without a teacher."""
     if distill["kind"] == "none":
         return {}
     teacher = distill["sha256"] or old_word(distill["teacher"])

@@ -1,4 +1,4 @@
-"""Writing tensors as a safetensors file: whole or not at all, with ordinary permissions."""
+"""Writes tensors as a safetensors file, atomically and with the usual permissions."""
 
 from __future__ import annotations
 

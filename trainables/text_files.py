@@ -1,5 +1,5 @@
-"""YAML and JSON as bitfront writes and reads them. What is written reads back unchanged; what is
-damaged, or too large, is reported in one line with the file and the line number."""
+"""Writes and reads YAML and JSON. What is written reads back unchanged; a damaged or too large file
+is reported in one line with its name and the line number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from yaml.constructor import ConstructorError
 
 from bitfront.trainables.errors import UserError, first_line, quoted
 
-# Far more than a person or a search writes, and still read within seconds.
+# Limits far above what a person or a search writes; files within them are read in seconds.
 MOST_YAML_BYTES = 1_000_000
 MOST_BYTES = 32_000_000
 MOST_NODES = 20_000
@@ -26,9 +26,9 @@ LARGEST_INTEGER = 2**63 - 1
 _TAG = "tag:yaml.org,2002:"
 _TAGS = {_TAG + name for name in ("null", "bool", "int", "float", "str", "seq", "map")}
 _UNUSED = {_TAG + name for name in ("timestamp", "value")}
-# YAML 1.1 wants `1.0e-3`, people write `1e-3`.
+# YAML 1.1 reads `1.0e-3` as a number, but `1e-3`, which people write, as a text.
 _EXPONENT = re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$")
-# The numbers of YAML 1.1 without those in base 60, which nobody means: `1:30` is a text.
+# The numbers of YAML 1.1 without those in base 60: here `1:30` is a text.
 _DECIMAL = {
     _TAG + "int": re.compile(r"^[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]+|0|[1-9][0-9_]*)$"),
     _TAG + "float": re.compile(
@@ -41,7 +41,7 @@ _NUMBER_STARTS = list("-+0123456789")
 
 
 class NoSuchFileError(UserError):
-    """The file is not there."""
+    """The file does not exist."""
 
 
 class TooLargeError(UserError):
@@ -64,8 +64,8 @@ def whole_path(text: str | os.PathLike[str]) -> Path:
 
 
 def read_text(path: Path, most: int = MOST_BYTES, stored: bool = False) -> str:
-    """The text of a file of at most `most` bytes. `stored`: it is one of ours and must be an
-    ordinary file; a pipe in its place would block."""
+    """The text of a file of at most `most` bytes. `stored`: it is a file that bitfront wrote and
+    must be an ordinary one, since reading a pipe in its place would block."""
     try:
         if stored and path.exists() and not path.is_file() and not path.is_dir():
             raise UserError(f"{path}: cannot be read: not a file")
@@ -101,8 +101,8 @@ def parse_json(text: str | bytes, name: str) -> Any:
 
 
 def check_format(found: Any, known: int, what: str) -> None:
-    """Raise a UserError for a format that this version does not know; no format at all is version
-    0.1."""
+    """Raise a UserError for a format number that this version does not read. None, as in files of
+    version 0.1, is accepted."""
     if found is None or (type(found) is int and 1 <= found <= known):
         return
     if type(found) is int and found > known:

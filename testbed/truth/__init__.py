@@ -1,4 +1,4 @@
-"""Truth tables: small real problems of which every plan has been trained, and how to read them."""
+"""Reads and writes truth tables: the results of all plans of small real problems."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Truth:
-    """Every plan of a network: validation accuracy at every epoch for every seed, every cost."""
+    """The results of every plan of a network: validation accuracies by seed and epoch, and
+    costs."""
 
     config: SearchConfig
     plans: list[str]
@@ -34,7 +35,7 @@ class Truth:
 
     @property
     def final(self) -> np.ndarray:
-        """Accuracy at the last epoch, mean over the seeds."""
+        """The accuracies after the last epoch, mean over the seeds."""
         mean: np.ndarray = self.accuracy[:, :, -1].mean(1)
         return mean
 
@@ -61,8 +62,8 @@ def read(name: str, folder: Path = FOLDER) -> Truth:
 
 
 def write(name: str, truth: Truth, facts: dict[str, Any], folder: Path = FOLDER) -> Path:
-    """One compressed file; accuracies are shares of a few hundred examples, so half precision
-    of four digits would round them: they are kept as float32."""
+    """Write the table as one compressed file and return its path. Accuracies are float32: float16
+    would round fractions of a few hundred examples."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.npz"
     header = {

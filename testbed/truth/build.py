@@ -1,10 +1,10 @@
-"""Train every plan of a small network and keep the table.
+"""Train every plan of a small network and write the truth table.
 
     python -m testbed.truth.build digits            # about an hour of one core
     python -m testbed.truth.build fashion --data-dir DATA
 
-Each plan is trained by the trial a search would run, with the spec a search would give it. An
-interrupted build continues: what is trained is kept in `--work` until the table is written."""
+Each plan is trained by the `Worker` of a search, with the spec that a search would make. An
+interrupted build continues: finished trials are stored in `--work`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def train(spec: dict[str, Any]) -> list[float]:
     from bitfront.trainables.worker.worker import Worker
 
     with tempfile.TemporaryDirectory() as folder:
-        # No checkpoints: a trial of a few seconds is repeated sooner than it is continued.
+        # No checkpoints, since a trial takes only a few seconds.
         trial = Worker({"spec": spec, "folder": folder, "checkpoint_every": 10**9, "threads": 1})
         while not (result := trial.step())["done"]:
             pass

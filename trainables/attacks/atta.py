@@ -1,5 +1,5 @@
-"""FGSM with ATTA: one step from the perturbation that the image had at its last visit (Zheng et
-al., CVPR 2020; docs/methods.md 5.5, 5.9)."""
+"""FGSM with ATTA in training: one step per visit of an image, starting from the perturbation that
+its last visit ended with (Zheng et al., CVPR 2020; docs/methods.md 5.5, 5.9)."""
 
 from __future__ import annotations
 
@@ -23,16 +23,23 @@ if TYPE_CHECKING:
     from bitfront.trainables.settings import AttackSpec
     from bitfront.trainables.task import Task
 
-# Soft labels: what remains of the target at each visit, and its share of the label trained on.
+# Soft labels (docs/methods.md 5.5): the weight of the old target in its moving average, and the
+# weight of the target in the label that is trained on.
 KEPT_LABEL, SOFT_SHARE = 0.9, 0.9
-# A perturbation is kept as a whole number of eps / UNITS, in one signed byte.
+# Stored perturbations are multiples of eps / UNITS, in one signed byte.
 UNITS = 127
 
 
 @TRAINING_ATTACKS.register
 class Atta(AdversarialLoss):
-    """Perturbations are kept in the coordinates of the image with a margin, one byte per channel of
-    every pixel, and written back only where the visit saw them."""
+    """The loss CE(f(x + d), y) at the perturbation d of one step from the stored D[id] (Algorithm 2
+    of robust pruning, docs/methods.md 5.5, 5.9):
+
+    d <- crop and flip of D[id], as those of the image
+    d <- clip(d + alpha sign(grad_x CE(f(x + d), y)), -eps, eps);  d <- clip(x + d, 0, 1) - x
+    D[id] <- d, where the crop shows D[id]
+
+    D has the frame of the image with its margin and one byte per channel and pixel."""
 
     name = "fgsm-atta"
     doc = "one step from the perturbation of the visit before"
@@ -129,8 +136,8 @@ class Atta(AdversarialLoss):
         return cross_entropy(logits, self._soft(x.ids, logits.detach().float(), y))
 
     def _soft(self, ids: Tensor, logits: Tensor, y: Tensor) -> Tensor:
-        """The label trained on, 0.1 label + 0.9 target, where target <- 0.9 target +
-        0.1 softmax(logits) at every visit, beginning with the label."""
+        """The label that is trained on: 0.1 label + 0.9 target, where every visit updates
+        target <- 0.9 target + 0.1 softmax(logits), and the first target is the label."""
         import torch
 
         assert self.labels is not None
@@ -151,12 +158,12 @@ class Atta(AdversarialLoss):
 
 
 def kept_shape(shape: tuple[int, ...], shrink: int) -> tuple[int, ...]:
-    """The shape of one image's perturbation as it is kept, margin included: a byte each."""
+    """The shape of one image's stored perturbation, margin included: one byte per element."""
     pad = crop_margin(*shape[1:])
     return (shape[0], *(-(-(side + 2 * pad) // shrink) for side in shape[1:]))
 
 
 def atta_bytes(shape: tuple[int, ...], shrink: int = 1) -> int:
-    """The bytes kept for one image, soft labels not counted."""
+    """The bytes of one image's stored perturbation; its soft label is not counted."""
     channels, height, width = kept_shape(shape, shrink)
     return channels * height * width

@@ -1,5 +1,5 @@
-"""AutoAttack in evaluation, by its authors' own code (Croce and Hein, ICML 2020). It takes a
-thousand passes and more, so that it is measured after the last epoch only."""
+"""AutoAttack in evaluation, by its authors' own code (Croce and Hein, ICML 2020). It needs more
+than a thousand forward passes and is therefore measured after the last epoch only."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ SEED = 0
 
 
 def _run(network: nn.Module, pixels: Tensor, y: Tensor, eps: float, classes: int) -> Tensor:
-    """The images that the standard version finds: APGD-CE, targeted APGD-DLR, targeted FAB, Square
-    (docs/methods.md 5.12)."""
+    """The attacked pixels of the standard version, the worst of APGD-CE, targeted APGD-DLR,
+    targeted FAB and Square (docs/methods.md 5.5, 5.12)."""
     from pyautoattack import AutoAttack
 
     suite = AutoAttack(

@@ -27,8 +27,9 @@ Losses = Callable[["Tensor"], "Tensor"]
 
 @dataclass(frozen=True)
 class Ball:
-    """The images an attack may use, in the units the network takes: at most eps from x in every
-    pixel, and pixels in [0, 1]. All are (1, channels, 1, 1)."""
+    """The images x' that an attack on x may return: |x' - x| <= eps in every pixel, and pixels in
+    [0, 1]. All four tensors are in the normalised units of the network's input and have the shape
+    (1, channels, 1, 1)."""
 
     eps: Tensor
     step: Tensor
@@ -65,7 +66,7 @@ class Ball:
 
 
 def ascend(model: nn.Module, losses: Losses, moved: Tensor) -> tuple[Tensor, Tensor]:
-    """(sign of the gradient at the images, their losses)."""
+    """(sign of the gradient of the losses with respect to the images, loss of every image)."""
     import torch
 
     moved = moved.detach().requires_grad_()
@@ -102,7 +103,7 @@ def sign_steps(
 
 @contextmanager
 def attacking(model: nn.Module, norms: str, device: torch.device) -> Iterator[None]:
-    """Inside, batch norms are in the mode `norms` names, and computations are in float32."""
+    """Inside, batch norms are in the mode `norms` (train or eval) and autocast is off."""
     import torch
 
     changed = [
@@ -121,13 +122,14 @@ def attacking(model: nn.Module, norms: str, device: torch.device) -> Iterator[No
 
 
 class AdversarialLoss:
-    """The loss of a step against attacks. A subclass declares `name` and computes the loss."""
+    """The loss of a training step on attacked images. A subclass declares `name` and computes the
+    loss of a batch in `__call__`."""
 
     name: ClassVar[str]
     doc: ClassVar[str]
     visits: ClassVar[bool] = False
-    """whether it follows every image from visit to visit: batches are `Visit`s then, and one
-    worker sees all of them"""
+    """whether it keeps a state for every image between epochs: batches are `Visit`s then, and
+    training uses one worker"""
     default_step: ClassVar[float] = 1 / 4
     """the size of a step as a share of eps, when the task gives none"""
 
@@ -140,7 +142,7 @@ class AdversarialLoss:
 
     @classmethod
     def make(cls, task: Task, ball: Ball, examples: int, info: DatasetInfo) -> Self:
-        """The loss of a task, for a training part of so many examples."""
+        """The loss of a task whose training part has `examples` examples."""
         return cls(task.attack, ball, task.loss.label_smoothing)
 
     @classmethod

@@ -1,5 +1,5 @@
-"""FGSM and PGD in evaluation, by Foolbox: steps of eps/4 along the sign of the gradient
-(docs/methods.md 5.12)."""
+"""FGSM (one step of eps) and PGD (steps of eps/4) along the sign of the gradient, in evaluation,
+computed by Foolbox (docs/methods.md 5.12)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def _run(
     steps: int | None, network: nn.Module, pixels: Tensor, y: Tensor, eps: float, _classes: int
 ) -> Tensor:
-    """The images that FGSM (`steps` is None) or PGD with so many steps finds."""
+    """The attacked pixels of FGSM (`steps` is None) or of PGD with `steps` steps."""
     from foolbox import attacks
     from foolbox.models.pytorch import PyTorchModel
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @TRAINING_ATTACKS.register
 class PGDTraining(AdversarialLoss):
-    """min_w E max_{|d| <= eps} CE(f(x + d), y), the maximum approached by PGD."""
+    """CE(f(x + d), y) of min_w E max_{|d| <= eps} CE(f(x + d), y); PGD approximates the maximum."""
 
     name = "pgd"
     doc = "on the worst images PGD finds"

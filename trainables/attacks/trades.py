@@ -1,5 +1,5 @@
-"""TRADES: clean loss and agreement with the attacked image (Zhang et al., ICML 2019;
-docs/methods.md 5.8)."""
+"""TRADES: the loss of clean images plus the divergence of the outputs for attacked ones (Zhang et
+al., ICML 2019; docs/methods.md 5.8)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bitfront.trainables.attacks.base import (
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-# Standard deviation of the noise that the attacked images start from, in pixels.
+# Standard deviation of the noise on pixels in [0, 1] that the attack starts from.
 NOISE = 0.001
 
 

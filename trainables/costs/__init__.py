@@ -1,6 +1,6 @@
-"""Costs: counts of a planned network that are known before any training, a family per file. A new
-file in this folder is found by itself: configuration, figures and listings look costs up here. The
-table that applies them to a network is in `cost`."""
+"""Costs: counts of a planned network that are known before any training, a family per file. New
+files in this folder are imported automatically: configuration, figures and listings look costs up
+here. The table that applies them to a network is in `cost`."""
 
 from bitfront.trainables.costs.base import (
     COSTS,

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LayerTrace:
-    """A convolution or linear layer of a network, or a product of two activations, as one forward
-    pass of one example used it: n MACs, e output elements."""
+    """The counts of one layer in a forward pass of one example: n = `macs` and e = `elements`, the
+    output elements. A layer is a convolution, a linear layer or a product of two activations."""
 
     name: str
     kind: str
@@ -51,7 +51,7 @@ class PlannedLayer:
 
     @property
     def macs(self) -> float:
-        """n: a pruned layer does the share of its MACs that it keeps of its weights."""
+        """n; of a pruned layer n kept / weights."""
         if self.kept is None:
             return self.layer.macs
         return self.layer.macs * self.kept / self.layer.weights
@@ -59,9 +59,10 @@ class PlannedLayer:
 
 @dataclass(frozen=True)
 class Cost:
-    """A cost of a planned network: the sum of `of_layer` over its layers, plus `of_rest`, what it
-    has besides. A cost without `of_layer` is the same for every plan. `percent_of` makes it a
-    percentage: of the named cost, in a full-precision network that whoever compares points out."""
+    """A cost of a planned network: the sum of `of_layer` over its layers, plus `of_rest` of the
+    whole network. A cost without `of_layer` is the same for every plan. `percent_of` names the cost
+    that this one states as a percentage; which full-precision network is 100 % is decided by the
+    caller (`spaces.space`)."""
 
     name: str
     label: str
@@ -70,7 +71,7 @@ class Cost:
     of_rest: Callable[[CostTable], float] | None = None
     percent_of: str | None = None
     place: int = 100
-    """where it stands in listings: the lowest first"""
+    """its position in listings, in ascending order"""
 
 
 COSTS: Registry[Cost] = Registry("cost", package=__package__)
@@ -81,12 +82,12 @@ def _in_place() -> list[Cost]:
 
 
 def cost_names() -> tuple[str, ...]:
-    """All costs, in the order of listings."""
+    """The names of all costs, in the order of listings."""
     return tuple(cost.name for cost in _in_place())
 
 
 def cost_labels() -> dict[str, str]:
-    """What an axis of a figure says, by cost."""
+    """The labels of figure axes, by name of the cost."""
     return {cost.name: cost.label for cost in _in_place()}
 
 

@@ -1,5 +1,8 @@
-"""Bit operations: n MACs times weight bits times activation bits, so that F and S cost 1024 n, W 32
-n, B and A n; every layer. The width of accumulators is not counted, by no convention."""
+"""Bit operations, n MACs x weight bits x activation bits, of every layer:
+
+    F, S: 1024 n        W: 32 n        B, A: n
+
+No convention counts the width of accumulators."""
 
 from __future__ import annotations
 

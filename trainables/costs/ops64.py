@@ -1,5 +1,6 @@
-"""OPs as Bi-Real Net and ReActNet count them (docs/methods.md 4.3): n MACs for F, S and W, n/64 for
-B and A; every convolution and linear layer."""
+"""OPs as Bi-Real Net and ReActNet count them, of every convolution and linear layer with n MACs:
+
+F, S, W: n        B, A: n/64"""
 
 from __future__ import annotations
 

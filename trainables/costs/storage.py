@@ -1,6 +1,6 @@
 """Bytes of the packed checkpoint's tensors: 1 bit per binary weight, 4 bytes per scale and per
-number in full precision; of a pruned layer its mask (one bit per weight, or one index per kept
-weight where that is less) and the kept weights (docs/methods.md 5.11)."""
+number in full precision. A pruned layer stores its kept weights and its mask, one bit per weight or
+one index per kept weight, whichever is smaller (docs/methods.md 5.11)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Datasets by name, their parts in memory and batches of them; one module per family. A new file in
-this folder is found by itself. Listing datasets is cheap: torch, torchvision and scikit-learn are
-imported when data is loaded."""
+"""Datasets by name, their parts and batches of them; one module per family. New files in this
+folder are imported automatically. Listing datasets is cheap: torch, torchvision and scikit-learn
+are imported when data is loaded."""
 
 from bitfront.trainables.data.augmentations import AUGMENTATIONS
 from bitfront.trainables.data.batches import Batches, Visit, in_order

@@ -26,15 +26,16 @@ def unchanged(x: torch.Tensor, _generator: torch.Generator) -> torch.Tensor:
 
 
 def crop_margin(height: int, width: int) -> int:
-    """Pixels an image may be shifted by: the usual 4 of CIFAR, less for smaller images."""
+    """The number of pixels an image may be shifted by: 4 from 32x32 on, as usual for CIFAR, fewer
+    for smaller images."""
     return min(4, min(height, width) // 8)
 
 
 def crop_flip_index(
     n: int, height: int, width: int, generator: torch.Generator, device: torch.device | str
 ) -> torch.Tensor:
-    """(n, height * width): for each pixel of n images that are shifted at random and mirrored half
-    the time, its index in the image with a margin around it."""
+    """Indices (n, height * width) that shift n images at random and mirror half of them: for each
+    pixel of the result, its index in the image with a margin of `crop_margin` around it."""
     import torch
 
     pad = crop_margin(height, width)
@@ -48,7 +49,7 @@ def crop_flip_index(
 
 
 def unmoved(n: int, height: int, width: int, device: torch.device | str) -> torch.Tensor:
-    """What `crop_flip_index` gives for images that stay where they are."""
+    """The indices of `crop_flip_index` for images that are neither shifted nor mirrored."""
     import torch
 
     pad = crop_margin(height, width)
@@ -68,37 +69,37 @@ def gathered(framed: torch.Tensor, index: torch.Tensor, shape: torch.Size) -> to
 
 @AUGMENTATIONS.register("crop-flip")
 def crop_flip(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Each image shifted by up to 4 pixels (an eighth of its shorter side if less), with zeros
-    moving in, and mirrored half the time."""
+    """Each image shifted by up to `crop_margin` pixels, filled up with zeros, and mirrored half the
+    time."""
     _images_only("crop-flip", x)
     n, _, height, width = x.shape
     return cut_out(x, crop_flip_index(n, height, width, generator, x.device))
 
 
 def cut_out(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
-    """The images moved as `crop_flip_index` says."""
+    """The images shifted and mirrored by the indices of `crop_flip_index`."""
     from torch.nn.functional import pad as zero_pad
 
     pad = crop_margin(*x.shape[-2:])
     return gathered(zero_pad(x, (pad,) * 4), index, x.shape)
 
 
-# RandomAffine, with which MixBin trains on TinyImageNet. The paper gives no ranges: these are ours.
+# Ranges of RandomAffine, which MixBin uses on TinyImageNet; the paper does not print them.
 DEGREES, TRANSLATE, ZOOM = 15.0, 0.1, 0.1
 
 
 @AUGMENTATIONS.register("affine-flip")
 def affine_flip(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Each image turned by up to 15 degrees, shifted by up to a tenth of its size, scaled by up to
-    a tenth and mirrored half the time, with zeros moving in (RandomAffine, docs/methods.md 4.1)."""
+    """Each image rotated by up to 15 degrees, shifted by up to a tenth of its size, scaled by up to
+    a tenth and mirrored half the time, filled up with zeros (RandomAffine, docs/methods.md 4.1)."""
     import torch
 
     _images_only("affine-flip", x)
     n, _, height, width = x.shape
     turn, right, down, zoom, flip = torch.rand(5, n, generator=generator)
     angle = (2 * turn - 1) * math.radians(DEGREES)
-    # affine_grid maps output to input, both in [-1, 1], so the zoom is inverted and the shift
-    # doubled; a turn mixes the axes in the proportion of the sides.
+    # affine_grid maps output to input coordinates, both in [-1, 1]: the zoom is inverted, the shift
+    # doubled, and the terms of a rotation that mix the axes contain the ratio of the sides.
     scale = 1 / (1 + (2 * zoom - 1) * ZOOM)
     mirror = torch.where(flip < 0.5, -1.0, 1.0)
     cos, sin = scale * angle.cos(), scale * angle.sin()
@@ -114,8 +115,8 @@ def affine_flip(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 @AUGMENTATIONS.register("resized-crop-flip")
 def resized_crop_flip(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A random part of each image, at least 8 % of it with sides from 3:4 to 4:3, resized to the
-    size of the image and mirrored half the time (RandomResizedCrop)."""
+    """A random part of each image, with 8 to 100 % of its area and an aspect ratio from 3/4 to 4/3,
+    resized to the size of the image and mirrored half the time (RandomResizedCrop)."""
     import torch
 
     _images_only("resized-crop-flip", x)
@@ -136,8 +137,8 @@ def resized_crop_flip(x: torch.Tensor, generator: torch.Generator) -> torch.Tens
 def crop_boxes(
     n: int, height: int, width: int, generator: torch.Generator
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """(left, top, width, height) of n random parts of an image in pixels, and which are mirrored.
-    A part that would not fit is narrowed to the image."""
+    """(left, top, width, height, mirrored) of n random parts of an image, in pixels. A side that
+    would exceed the image is shortened to it."""
     import torch
 
     area, ratio, x, y, flip = torch.rand(5, n, generator=generator)

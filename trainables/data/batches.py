@@ -1,5 +1,5 @@
-"""Shuffled batches of a part of a data set, reproducible under resume. How a part is read is in
-`datasets` and `streams`."""
+"""Shuffled batches of a part of a dataset; a resumed run gets the batches of the uninterrupted one.
+How a part is read is in `datasets` and `streams`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Visit:
-    """A batch with the indices of its images and how each was moved: `places` are the indices of
-    its pixels in the image with a margin."""
+    """A batch `x` with the indices `ids` of its images in the part. `places` say how each image was
+    shifted and mirrored: the indices of its pixels in the image with a margin."""
 
     x: torch.Tensor
     ids: torch.Tensor
@@ -28,8 +28,8 @@ class Visit:
 class Batches:
     """Shuffled training batches; each iteration over it is one epoch.
 
-    Two with the same part and seed give the same batches, on any device. The state is that of
-    the next epoch's start, whether or not the running one is iterated to its end.
+    Two objects with the same part and seed give the same batches, on any device. The state is that
+    at the start of the next epoch, whether or not the present one is iterated to its end.
     """
 
     def __init__(
@@ -70,9 +70,9 @@ class Batches:
     def __iter__(self) -> Iterator[tuple[Any, torch.Tensor]]:
         import torch
 
-        # Exactly one draw per epoch from the kept generator, whatever augmentation draws. It is
-        # made here, not at the first batch, so that the state is that of the next epoch from now
-        # on.
+        # Exactly one draw per epoch from the generator that is checkpointed; augmentation draws
+        # from another. It is made here, not at the first batch, so that the state is from now on
+        # that of the next epoch.
         epoch_seed = int(torch.randint(2**62, (), generator=self._generator))
         return self._epoch(epoch_seed)
 

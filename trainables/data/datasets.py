@@ -1,5 +1,5 @@
-"""What a dataset is: its declaration, its arrays in memory, the train/validation split.
-Where the bytes come from is in the family modules; batches and augmentation are in `batches`."""
+"""The declaration of a dataset, its parts in memory, and the split into training and validation
+part. The family modules read the files; batches are made in `batches`."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ from bitfront.trainables.text_files import whole_path
 if TYPE_CHECKING:
     import torch
 
-# One part of a data set: as it is stored, uint8 pixels or float values in [0, 1] (or any range
-# that `mean` and `std` are given for) and int64 labels; or a part that is not held in one array.
+# (data directory) -> one part of a dataset as it is stored: (x, y) with uint8 pixels or float
+# values in [0, 1] (or in the range of `mean` and `std`) and int64 labels; or a `Part` that is not
+# held in one array.
 Read = Callable[[Path | None], Any]
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
-# Two uses of one seed must not draw the same numbers: each has a stream of its own.
+# Numbers of random streams: the uses of one seed must not draw the same numbers.
 _SPLIT, _TAKE, _ORDER = 0, 1, 3
 
 
 def _complete(_data_dir: Path) -> str | None:
-    """Nothing is missing, for datasets whose parts are not in files of their own."""
+    """None, for nothing is missing: the check of datasets whose parts are not separate files."""
     return None
 
 
@@ -55,11 +56,11 @@ class DatasetInfo:
     augmentation: str = "none"
     folder: str | None = None
     kind: str = "classification"
-    # How many tasks in a row its examples make.
+    # The number of tasks that continual learning makes from its examples.
     tasks: int = 1
-    # What of the test part is missing in a data directory, by a look at its files alone.
+    # (data directory) -> what is missing of the test part, judged by file names; None: nothing.
     find_test: Callable[[Path], str | None] = _complete
-    # How many training examples there are, where the declaration cannot know it.
+    # (data directory) -> number of training examples, for datasets without `train_size`.
     count_train: Callable[[Path], int] | None = None
 
     def is_there(self, data_dir: Path | str | None) -> bool:
@@ -75,16 +76,16 @@ class DatasetInfo:
 
 @dataclass(frozen=True)
 class Family:
-    """Datasets of a user's own, named `FAMILY:FOLDER:...`. The name alone declares them, so that
-    costs are known and a checkpoint loads where the data are missing."""
+    """Datasets named `FAMILY:...`, for example a user's own. The name contains the declaration, so
+    that costs are known and checkpoints load on machines without the data."""
 
     info: Callable[[str], DatasetInfo]
-    # The name with everything in it that has to be looked up in the data directory.
+    # (name, data directory) -> the name completed by what is looked up in the data directory.
     settle: Callable[[str, Path | str | None], str]
 
 
 class Datasets(Registry[DatasetInfo]):
-    """The registered data sets, and those of a user's own."""
+    """The registered datasets, and those of the families."""
 
     def __init__(self) -> None:
         super().__init__("dataset", package=__package__)
@@ -99,7 +100,7 @@ class Datasets(Registry[DatasetInfo]):
         return self.families.get(name.partition(":")[0]) if ":" in name else None
 
     def settle(self, name: str, data_dir: Path | str | None) -> str:
-        """The name as a search keeps it, from which another machine reads the same declaration."""
+        """The name as a search stores it: complete, so that it means the same on other machines."""
         family = self._family(name)
         return name if family is None else family.settle(name, data_dir)
 
@@ -119,7 +120,7 @@ class Part:
         raise NotImplementedError
 
     def laid_out(self, layout: torch.memory_format) -> Self:
-        """Images in the layout the convolutions use, so that no batch is converted."""
+        """The part with its images in this memory format, so that no batch has to be converted."""
         return self
 
     def subset(self, indices: np.ndarray | torch.Tensor) -> Self:
@@ -135,12 +136,13 @@ class Part:
         augmentation: str = "none",
         generator: torch.Generator | None = None,
     ) -> Iterator[tuple[Any, torch.Tensor]]:
-        """A batch (x, y) for every group of indices. What augmentation draws comes from the
-        generator; without one there is no augmentation."""
+        """A batch (x, y) for every group of indices. Augmentation draws from the generator; without
+        a generator nothing is augmented."""
         raise NotImplementedError
 
     def take(self, n: int, seed: int) -> Self:
-        """n examples, the classes in the same proportions: for searches on part of the data."""
+        """n examples drawn with the same proportions of classes, for searches on part of the
+        data."""
         if not 0 < n <= len(self):
             raise UserError(f"cannot take {n} examples of {len(self)}")
         if n == len(self):
@@ -150,7 +152,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Arrays(Part):
-    """Examples and labels of one part, whole in memory, on one device."""
+    """A part whose examples and labels are in memory, on one device."""
 
     x: torch.Tensor
     y: torch.Tensor
@@ -194,36 +196,38 @@ class Arrays(Part):
 
 @dataclass(frozen=True, eq=False)
 class TaskRow(Arrays):
-    """The same examples as several tasks in a row, each with its own fixed order of the pixels;
-    `seen` of them have begun."""
+    """The tasks of continual learning: each has the same examples, with its own fixed permutation
+    of the pixels. `seen` of them have begun."""
 
     tasks: int = 1
     seen: int = 1
 
     def up_to(self, task: int) -> TaskRow:
-        """The tasks to evaluate while task number `task`, from 0, is learned."""
+        """The tasks 0 to `task`, which are evaluated while `task` is learned."""
         return replace(self, seen=task + 1)
 
     def of_task(self, task: int) -> Arrays:
         import torch
 
         flat = self.x.flatten(1)
-        # Which order a task has is part of the data set, as which examples are test examples.
+        # The seed of a task's permutation is part of the dataset.
         order = np.argsort(np.random.PCG64((task, _ORDER)).random_raw(flat.shape[1]), kind="stable")
         index = torch.as_tensor(order, device=self.device)
         return Arrays(flat.index_select(1, index).view(self.x.shape), self.y)
 
 
 def _strata(y: torch.Tensor) -> np.ndarray:
-    """The labels as classes to draw from in proportion; targets of regression are one class."""
+    """The classes that a stratified draw keeps in proportion: the labels, or one class for targets
+    of regression."""
     labels = y.cpu().numpy()
     return np.zeros(len(labels), dtype=int) if y.is_floating_point() else labels
 
 
 def stratified(labels: np.ndarray, n: int, seed: tuple[int, ...]) -> np.ndarray:
-    """Sorted indices of n examples, every class present in proportion to within one example."""
-    # Of numpy's random API only the raw stream of a bit generator is promised to stay the same
-    # over versions and machines (NEP 19), so the order is the order of raw draws.
+    """Sorted indices of n examples drawn at random, with the proportions of the classes kept to
+    within one example."""
+    # The order is that of raw draws: of numpy's random API only the raw stream of a bit generator
+    # is guaranteed to be the same in all versions and on all machines (NEP 19).
     order = np.argsort(np.random.PCG64(seed).random_raw(len(labels)), kind="stable")
     classes, sizes = np.unique(labels, return_counts=True)
     quota, remainder = np.divmod(sizes * n, len(labels))
@@ -237,7 +241,8 @@ P = TypeVar("P", bound=Part)
 
 
 def split(arrays: P, val_fraction: float, seed: int) -> tuple[P, P]:
-    """(train, val): disjoint, together everything, stratified, the same on every machine."""
+    """(training part, validation part): a stratified partition of the examples, the same on every
+    machine."""
     n = round(len(arrays) * val_fraction)
     if not 0 < n < len(arrays):
         raise UserError(
@@ -260,8 +265,8 @@ def load_test(name: str, data_dir: Path | str | None = None, normalize: str = "d
 
 
 def missing_test(name: str, data_dir: Path | str | None = None) -> str | None:
-    """What is missing of the test part, which final training needs and a search does not; None:
-    nothing, or the dataset is not there at all."""
+    """What is missing of the test part, which only final training needs; None: nothing, or the
+    whole dataset."""
     info = DATASETS.get(name)
     where = _known_dir(data_dir)
     if info.embedded or where is None or not info.is_there(where):
@@ -270,7 +275,8 @@ def missing_test(name: str, data_dir: Path | str | None = None) -> str | None:
 
 
 def train_examples(name: str, data_dir: Path | str | None = None) -> int | None:
-    """How many training examples a data set has, validation included; None: not known here."""
+    """How many training examples a dataset has, validation included; None: unknown without its
+    files."""
     info = DATASETS.get(name)
     if info.count_train is None:
         return info.train_size or None
@@ -284,7 +290,7 @@ def _known_dir(data_dir: Path | str | None) -> Path | None:
 
 
 def resolve_data_dir(name: str, how_to_get: str, data_dir: Path | str | None = None) -> Path:
-    """The directory with the data sets: the argument, else the environment, else an error."""
+    """The directory of the datasets: the argument, else BITFRONT_DATA, else a UserError."""
     chosen = data_dir or os.environ.get("BITFRONT_DATA")
     if not chosen:
         raise UserError(
@@ -317,18 +323,18 @@ def _load(
         x, y = stored
         x, y = normalise(x, info), y.clone()
         return Arrays(x, y) if info.tasks == 1 else TaskRow(x, y, info.tasks, info.tasks)
-    # A part that is not held in one array normalises what it reads by its declaration.
+    # A part that is not held in one array normalises when it reads, by its own `info`.
     return replace(stored, info=info)
 
 
-# Arrays of training examples that somebody else has read: no file is opened for them here.
+# A function that returns training examples (x, y) which another process has read from disk.
 Fetch = Callable[[], tuple[np.ndarray, np.ndarray]]
 _lent: dict[str, Fetch] = {}
 
 
 def lend(name: str, fetch: Fetch) -> None:
-    """From now on the training examples of a dataset, in their stored form, come from `fetch`.
-    Several processes may share that memory: it is read only, and every reader makes a copy."""
+    """Make `fetch` the source of a dataset's training examples in their stored form. The arrays may
+    be memory shared with other processes: they are only read, and normalising copies them."""
     _lent[name] = fetch
 
 
@@ -346,13 +352,14 @@ def _borrowed(fetch: Fetch) -> tuple[torch.Tensor, torch.Tensor]:
     import torch
 
     with warnings.catch_warnings():
-        # That the arrays cannot be written to is what is wanted.
+        # The arrays are read-only on purpose.
         warnings.filterwarnings("ignore", message=".*not writable.*")
         x, y = fetch()
         return torch.from_numpy(x), torch.from_numpy(y)
 
 
-# A Ray actor runs many trials. What is kept is the stored form: bytes take a quarter of floats.
+# Cached for a Ray actor, which runs many trials; in the stored form, since uint8 takes a quarter of
+# the memory of float32.
 @lru_cache(maxsize=4)
 def _read(name: str, part: Literal["train", "test"], data_dir: Path | None) -> Any:
     if part == "train" and name in _lent:
@@ -369,5 +376,5 @@ def normalise(x: torch.Tensor, info: DatasetInfo) -> torch.Tensor:
     per_channel = (1, -1) + (1,) * (x.ndim - 2)
     mean = torch.tensor(info.mean, device=x.device).mul_(scale).view(per_channel)
     std = torch.tensor(info.std, device=x.device).mul_(scale).view(per_channel)
-    # The copy is what keeps the cached tensor as it was read.
+    # A copy, since the stored tensor is cached.
     return x.to(torch.float32, copy=True).sub_(mean).div_(std)

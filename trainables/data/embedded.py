@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _GET_HINT = "nothing to get: it comes with scikit-learn"
 
-# Which examples are test examples is part of the data set: another seed makes another one.
+# The seed that chooses the test examples is part of the dataset: another seed is another dataset.
 _TEST_SEED = (0, 2)
 
 

@@ -1,7 +1,7 @@
 """Images in folders, one folder per class: TinyImageNet, ImageNet and a user's own (`folder:NAME`).
 
-Small datasets are kept in memory on the training device like any other, large ones are streamed;
-the limit is IN_MEMORY_BYTES of float32 images."""
+A dataset of at most IN_MEMORY_BYTES as float32 images is kept in memory on the training device, a
+larger one is streamed."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ from bitfront.trainables.text_files import whole_path
 IN_MEMORY_BYTES = 2 * 1024**3
 DEFAULT_SIZE = 224
 ANNOTATIONS = "val_annotations.txt"
-# Those torchvision reads.
+# The image types that torchvision reads.
 IMAGE_TYPES = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"}
 
 
 def class_names(train: Path) -> list[str]:
-    """The folders of the training part, in order: the place of a name is its label."""
+    """The names of the class folders of the training part, sorted; a label is an index in them."""
     return sorted(entry.name for entry in train.iterdir() if entry.is_dir())
 
 
 def _test_folder(root: Path) -> Path:
-    """`test` where it has images sorted into folders, else `val`. TinyImageNet and ImageNet keep
-    the labels of `test` to themselves, so their `val` is what final training is tested on."""
+    """The folder of the test part: `test` where it has one folder per class, else `val`. The labels
+    of `test` are not published for TinyImageNet and ImageNet; final training tests on their
+    `val`."""
     test = root / "test"
     sorted_in = test.is_dir() and any(e.is_dir() and e.name != "images" for e in test.iterdir())
     return test if sorted_in else root / "val"
 
 
 def image_files(folder: Path, classes: list[str]) -> tuple[list[str], list[int]]:
-    """Paths and labels of one part: one folder per class (images may be deeper), or TinyImageNet's
-    own validation layout, one folder of images with the classes in a text file."""
+    """(paths, labels) of one part. Its layout is one folder per class, with images at any depth, or
+    that of TinyImageNet's validation part, one folder of images and a text file of classes."""
     from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
 
     label_of = {name: label for label, name in enumerate(classes)}
@@ -200,7 +201,7 @@ def _parsed(name: str) -> tuple[str, int, int | None]:
 
 
 def _settle(name: str, data_dir: Path | str | None) -> str:
-    """The classes are counted where they are not given."""
+    """The name as `folder:NAME:SIZE:CLASSES`; classes that are not given are counted."""
     folder, size, classes = _parsed(name)
     if classes is not None:
         return name

@@ -1,4 +1,4 @@
-"""Image sequences in folders: frames and the box of the target in each."""
+"""Reads image sequences from folders: frames, and the box of the target in each."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ FRAME_TYPES = {".jpg", ".jpeg", ".png", ".bmp"}
 
 @dataclass(frozen=True, eq=False)
 class Sequence:
-    """Frames and the target's box in each: left, top, width and height, the first pixel is 0. A
-    frame without the target has a box of width 0. Frames are in memory or in a folder."""
+    """Frames and the target's box in each: (left, top, width, height) in pixels counted from 0. A
+    frame without the target has a box of zeros. Frames are in memory (`pixels`) or in a folder."""
 
     name: str
     boxes: np.ndarray
@@ -40,11 +40,11 @@ class Sequence:
 
     @property
     def visible(self) -> np.ndarray:
-        """The frames that show the target."""
+        """The indices of the frames that show the target."""
         return np.flatnonzero(valid(self.boxes))
 
     def frame(self, index: int) -> torch.Tensor:
-        """uint8, channels first."""
+        """The pixels of a frame: uint8, channels first."""
         if self.pixels is not None:
             return self.pixels[index]
         assert self.folder is not None
@@ -52,7 +52,7 @@ class Sequence:
 
 
 def valid(boxes: np.ndarray) -> np.ndarray:
-    """Where a box is known and not empty."""
+    """Which boxes are finite and have an area."""
     kept: np.ndarray = np.isfinite(boxes).all(1) & (boxes[:, 2] > 0) & (boxes[:, 3] > 0)
     return kept
 
@@ -81,8 +81,8 @@ def _pixels_of(file: Path) -> torch.Tensor:
 
 
 def read_boxes(file: Path) -> np.ndarray:
-    """Boxes of a text file, one line per frame: x y w h with the first pixel at 1, or the corners
-    of a polygon; commas, tabs or spaces between the numbers."""
+    """The boxes (left, top, width, height) of a text file with one line per frame: x y w h in
+    pixels counted from 1, or the corners of a polygon, separated by commas, tabs or spaces."""
     rows = []
     for number, line in enumerate(file.read_text().splitlines(), 1):
         words = line.replace(",", " ").split()
@@ -119,7 +119,7 @@ def box_of_polygon(corners: np.ndarray) -> list[float]:
 
 
 def read_sequence(folder: Path) -> Sequence:
-    """One folder: frames, boxes and, in GOT-10k, in which frames the target is absent."""
+    """The sequence in one folder: frames, boxes and, in GOT-10k, the frames without the target."""
     truth = next(folder / name for name in TRUTH_FILES if (folder / name).is_file())
     boxes = read_boxes(truth)
     frames = len(frame_files(folder))
@@ -136,7 +136,7 @@ def read_sequence(folder: Path) -> Sequence:
 
 
 def read_sequences(folder: Path) -> list[Sequence]:
-    """Every folder below that has boxes, by name."""
+    """The sequences of all folders in `folder` that have a file of boxes, sorted by name."""
     found = sorted(
         entry
         for entry in folder.iterdir()

@@ -1,5 +1,5 @@
-"""Image sequences with one target each, for object tracking: a box per frame, exemplar and search
-regions cut out around it (docs/methods.md 4.7).
+"""Image sequences with one target each, for object tracking: a box per frame, around which
+exemplars and search regions are cut out (docs/methods.md 4.7).
 
 Training sequences are in the layout of GOT-10k, test sequences in that of OTB; both have one folder
 per sequence with its frames and a text file of boxes. One reader serves them and the polygons of
@@ -37,8 +37,8 @@ CONTEXT = 0.5
 SEARCH_SIZE = 255
 # Frames of a pair are at most this far apart.
 MAX_GAP = 100
-# What training does to a pair: the target off the middle of the search region by up to a share of
-# the region (8 of 255 pixels), and both regions stretched by up to a twentieth.
+# Augmentation of a pair: the search region is shifted by up to 8 of 255 pixels, and the sides of
+# both regions are changed by up to a twentieth.
 MAX_SHIFT, MAX_STRETCH = 8 / 255, 0.05
 
 # A square to cut out: sequence, frame, its middle (x, y) and its side, in pixels of the frame.
@@ -51,8 +51,9 @@ def exemplar_size(search_size: int) -> int:
 
 
 def context_side(size: np.ndarray) -> np.ndarray:
-    """The side of the square around a target of that width and height, half its mean size of
-    context added on every side: sqrt((w + p)(h + p)), p = (w + h) / 2."""
+    """The side sqrt((w + p)(h + p)), p = (w + h) / 2, of the square that is cut out around a target
+    of width w and height h: a context of p / 2 is added on every side (SiamFC, docs/methods.md
+    4.7)."""
     p = CONTEXT * size.sum(-1)
     side: np.ndarray = np.sqrt((size[..., 0] + p) * (size[..., 1] + p))
     return side
@@ -60,8 +61,8 @@ def context_side(size: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Sequences(Part):
-    """The sequences of one part. An example is a pair of regions of one sequence: an epoch shows
-    one pair of each."""
+    """The sequences of one part. An example is a pair of regions of one sequence; an epoch has one
+    pair per sequence."""
 
     items: tuple[Sequence, ...]
     y: torch.Tensor
@@ -76,7 +77,7 @@ class Sequences(Part):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Of the exemplar and of the search region, as the network sees them."""
+        """(side of an exemplar, side of a search region) in pixels of the network's input."""
         return exemplar_size(self.info.shape[-1]), self.info.shape[-1]
 
     @property
@@ -100,9 +101,10 @@ class Sequences(Part):
         augmentation: str = "none",
         generator: torch.Generator | None = None,
     ) -> Iterator[tuple[tuple[torch.Tensor, torch.Tensor], torch.Tensor]]:
-        """((exemplars, search regions), where the target is). The place of a target is (x, y) from
-        the middle, in shares of the response's extent. Without a generator the pairs are always
-        the same, and the target is in the middle."""
+        """A batch ((exemplars, search regions), places) for every group of indices. The place of a
+        target is (x, y) from the middle of the search region, as shares of the extent of the
+        response. Without a generator the pairs are always the same, with the target in the
+        middle."""
         import torch
 
         drawing = generator or torch.Generator().manual_seed(0)
@@ -113,7 +115,7 @@ class Sequences(Part):
     def _draw(
         self, group: list[int], generator: torch.Generator, jitter: bool
     ) -> tuple[list[Cut], list[Cut], list[list[float]]]:
-        """Frames of a pair and where their regions lie."""
+        """(exemplars, search regions, places of the targets) of one pair of frames per sequence."""
         import torch
 
         small, large = self.sizes
@@ -150,14 +152,14 @@ class Sequences(Part):
             _Pairs(replace(self, device="cpu")),  # type: ignore[arg-type]
             batch_sampler=pairs,
             num_workers=stream_workers(),
-            generator=torch.Generator(),  # of its own: the loader would draw from the global one
+            generator=torch.Generator(),  # else the loader draws a seed from the global one
         )
         for exemplars, searches in loader:
             yield exemplars.to(self.device), searches.to(self.device)
 
     def cut(self, cuts: List[Cut], size: int) -> torch.Tensor:
-        """The squares, resized to size x size and normalised. Beyond the edge of a frame is its
-        mean colour."""
+        """The pixels of the squares, resized to size x size and normalised. What lies outside a
+        frame has its mean colour."""
         import torch
 
         frames = [self.items[index].frame(frame) for index, frame, *_ in cuts]
@@ -169,7 +171,7 @@ class Sequences(Part):
 
 
 class _Pairs:
-    """What the DataLoader's workers are asked for."""
+    """The dataset of the DataLoader: its index is a pair of cuts, its item their pixels."""
 
     def __init__(self, sequences: Sequences) -> None:
         self.sequences = sequences
@@ -183,7 +185,8 @@ class _Pairs:
 
 
 def _resampled(frames: torch.Tensor, where: torch.Tensor, size: int) -> torch.Tensor:
-    """Squares of frames of one size, as values in [0, 1]."""
+    """The squares `where` (centre x, centre y, side) of frames of one size, resized to size x size,
+    as values in [0, 1]."""
     import torch
     from torch.nn.functional import grid_sample
 
@@ -191,8 +194,7 @@ def _resampled(frames: torch.Tensor, where: torch.Tensor, size: int) -> torch.Te
     mean = x.mean((2, 3), keepdim=True)
     steps = (torch.arange(size, device=where.device) - (size - 1) / 2) / size
     centres, sides = where[:, :2, None], where[:, 2:, None]
-    # A box from 0 to w covers the pixels 0 to w - 1, so its middle w / 2 is half a pixel to the
-    # right of their middle.
+    # A box from 0 to w covers the pixels 0 to w - 1, whose middle is w / 2 - 1 / 2.
     places = centres - 0.5 + sides * steps
     limits = torch.tensor([x.shape[3] - 1, x.shape[2] - 1], device=where.device).view(1, 2, 1)
     across, down = (places * 2 / limits - 1).unbind(1)

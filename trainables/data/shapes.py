@@ -1,5 +1,5 @@
-"""Synthetic sequences for object tracking, without download: a coloured shape that moves, grows and
-bounces in front of a blurred background, among others that look like it."""
+"""Synthetic sequences for object tracking, without download: a coloured shape moves, changes its
+size and is reflected at the edges, in front of a blurred background and of similar shapes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import torch
 
 FRAME_SIZE, FRAMES, OBJECTS = 80, 10, 3
-# 8 draws describe how an object moves, 8 more how it looks.
+# Random numbers per object: for its motion, and for its colours and form.
 _MOTION, _LOOKS = 8, 8
-# Part of the data set: another seed makes another one.
+# The seeds are part of the dataset: other seeds are another dataset.
 _TRAIN_SEED, _TEST_SEED = 0, 1
 
 
@@ -31,7 +31,8 @@ def moving_shapes(
 
 
 def _uniform(seed: tuple[int, ...], n: int) -> np.ndarray:
-    """Numbers in [0, 1) from the raw stream, the only one that never changes (NEP 19)."""
+    """n uniform numbers in [0, 1), made from raw draws, which numpy guarantees not to change
+    (NEP 19)."""
     return (np.random.PCG64(seed).random_raw(n) >> np.uint64(11)) * 2.0**-53
 
 
@@ -44,10 +45,10 @@ def _sequence(name: str, seed: tuple[int, ...], frames: int, size: int) -> Seque
     picture = ground.repeat(frames, 1, 1, 1)
     objects = draws[3 * 6 * 6 :].reshape(OBJECTS, _MOTION + _LOOKS)
     boxes = np.zeros((frames, 4))
-    # The target is the last and hides the others.
+    # The target is drawn last, in front of the others.
     for number, drawn in enumerate(objects):
         boxes = _path(drawn[:_MOTION], frames, size)
-        # The others have the target's colours, nearly, and another form.
+        # The others have nearly the target's colours, and other forms.
         looks = (0.7 * objects[-1] + 0.3 * drawn)[_MOTION:]
         form = (int(4 * objects[-1][_MOTION]) + number + 1) % 4
         _draw(picture, boxes, looks, form)
@@ -56,8 +57,8 @@ def _sequence(name: str, seed: tuple[int, ...], frames: int, size: int) -> Seque
 
 
 def _path(drawn: np.ndarray, frames: int, size: int) -> np.ndarray:
-    """Boxes of an object that moves straight by up to 5 pixels per frame and is reflected by the
-    edges."""
+    """The boxes of an object that moves in a straight line, by up to 5 pixels per frame and axis,
+    and is reflected at the edges."""
     time = np.arange(frames)[:, None]
     start = size * (0.2 + 0.6 * drawn[:2])
     speed = 10 * drawn[2:4] - 5

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 FOLDER = "snelson"
 TEST_SIZE = 20
-# Which points are test points is part of the data set.
+# The seed that chooses the test points is part of the dataset.
 _TEST_SEED = (0, 2)
-# Of the 180 other targets: what they are standardised with.
+# Mean and standard deviation of the 180 training targets; all targets are standardised with them.
 TARGET_MEAN, TARGET_STD = -0.3599, 0.8494
 _GET_HINT = (
     "download train_inputs and train_outputs of Snelson and Ghahramani's 1-D data to DIR/snelson"

@@ -17,13 +17,13 @@ from bitfront.trainables.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-# Images and, where one is cropped as it is decoded, the seed of its crop.
+# (index of an image, seed of its random crop; None: the square in its middle is taken).
 Drawn = tuple[int, int | None]
 
 
 def decode(file: Path | str, size: int, seed: int | None = None) -> torch.Tensor:
-    """An image file as uint8 pixels, size x size: the square in its middle, or with a seed a
-    random part of it, cut out before it is resized so that no sharpness is lost."""
+    """An image file as uint8 pixels (3, size, size): the square in its middle or, with a seed, a
+    random part, which is cut out before it is resized, at full resolution."""
     import torch
     from PIL import Image
 
@@ -82,7 +82,7 @@ class Streamed(Part):
             if crops:
                 seeds = torch.randint(2**62, (len(group),), generator=generator).tolist()
             drawn.append(list(zip(group.tolist(), seeds, strict=True)))
-        # A generator of its own: the loader would draw a seed from the global one.
+        # Without a generator the loader would draw a seed from the global one.
         loader: Any = DataLoader(
             _Pixels(self.files, self.info.shape[-1]),  # type: ignore[arg-type]
             batch_sampler=drawn,
@@ -98,7 +98,7 @@ class Streamed(Part):
 
 
 class _Pixels:
-    """What the DataLoader's workers are asked for."""
+    """The dataset of the DataLoader: its index is a `Drawn`, its item the decoded pixels."""
 
     def __init__(self, files: np.ndarray, size: int) -> None:
         self.files = files
@@ -113,7 +113,8 @@ class _Pixels:
 
 
 def stream_workers() -> int:
-    """Processes that decode: as many as the trial has cores, none besides itself with one."""
+    """The number of processes that decode images: as many as the trial has threads; 0 with one
+    thread, where the training process decodes."""
     import torch
 
     threads = torch.get_num_threads()

@@ -53,8 +53,8 @@ def _read(
     if not where.is_dir():
         raise UserError(f"dataset '{name}' not found: looked for {where}", f"get it with: {how}")
 
-    # torchvision looks at the files of both parts whichever is asked for. A subclass that lists
-    # one part only leaves the other part's files unopened, and keeps the checksums.
+    # torchvision checks the files of both parts, whichever is loaded. A subclass that lists the
+    # files of one part checks only those, still by their checksums.
     whole: Any = getattr(datasets, class_name)
     narrow = _mnist_part if issubclass(whole, datasets.MNIST) else _cifar_part
     part: Any = type(class_name, (whole,), narrow(whole, train))
@@ -75,7 +75,8 @@ def _read(
 
 
 def _find_test(folder: str, data_dir: Path) -> str | None:
-    """MNIST's files of the test part begin with t10k, CIFAR's with test."""
+    """What is missing of the test part; None: nothing. Its files begin with t10k (MNIST) or test
+    (CIFAR)."""
     where = data_dir / folder
     if any(next(where.glob(pattern), None) for pattern in ("t10k-*", "test*")):
         return None
@@ -163,14 +164,14 @@ _declare(
 )
 
 
-# --- tasks in a row -----------------------------------------------------------------------------
+# --- continual learning -------------------------------------------------------------------------
 
 PERMUTED = "permuted-mnist"
 
 
 def _permuted(tasks: int, name: str) -> DatasetInfo:
-    """MNIST several times in a row, the pixels of each task in an order of its own (docs/methods.md
-    2.4)."""
+    """MNIST as several tasks of continual learning, each with its own permutation of the pixels
+    (docs/methods.md 2.4)."""
     return replace(
         DATASETS.get("mnist"),
         name=name,

@@ -1,6 +1,6 @@
-"""Binary layers: quantizers, latents, pruned weights, how a plan is applied and verified. What the
-room offers is listed in `__init__.pyi`; torch is imported when one of these names is used, so that
-methods can be listed without it."""
+"""Binary layers: quantizers, latents, pruned weights, how a plan is applied and verified. The names
+of the package are listed in `__init__.pyi`; torch is imported when one of them is used, so that
+listing methods does not import it."""
 
 import lazy_loader
 

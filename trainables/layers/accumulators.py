@@ -1,4 +1,4 @@
-"""Narrow accumulators: how an A layer adds up."""
+"""Narrow accumulators: how a layer of level A computes its sums."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bitfront.trainables.layers.quantizers import CyclicActivation
 
 class Accumulator(nn.Module):
     """y = s c_k(wrap_b(z)) for the sums z of an A layer: a wrapping accumulator of b bits, the
-    cyclic activation of slope k, then the scale s (WrapNet, docs/methods.md 1.9, 1.14). Counts
-    overflows |z| >= 2^(b-1) in evaluation; in training it keeps mean(max(|z| - 2^(b-1), 0)) where
-    that is penalized."""
+    cyclic activation of slope k, then the scale s (WrapNet, docs/methods.md 1.9, 1.14). With
+    M = 2^(b-1), evaluation counts the overflows |z| >= M; training, if `penalized`, stores the
+    penalty mean(max(|z| - M, 0)) in `excess`."""
 
     def __init__(self, bits: int, slope: float, penalized: bool = False) -> None:
         super().__init__()
@@ -41,8 +41,9 @@ class Accumulator(nn.Module):
 
 
 def accumulate(layer: nn.Module, accumulator: Accumulator, scaling: nn.Module) -> None:
-    """Put the accumulator between the layer's sums and its bias. `scaling` is the quantizer of the
-    layer's weight: its scale is applied to the sums instead of the weight from now on."""
+    """Put the accumulator between the layer's sums and its bias, in place. `scaling` is the
+    quantizer of the layer's weight; its scale is from now on applied to the accumulator's output
+    instead of the weight."""
     layer.add_module("accumulator", accumulator)
     scaling.scaled = False  # type: ignore[assignment]
 
@@ -73,6 +74,6 @@ def _accumulating(
 
 
 def accumulate_fixed(layer: nn.Module, accumulator: Accumulator, scale: Tensor | None) -> None:
-    """Put an accumulator with a fixed scale behind the layer's sums, for a network that is only
-    evaluated."""
+    """Put an accumulator with a fixed scale between the layer's sums and its bias, in place, for a
+    network that is only evaluated."""
     layer.forward = _accumulating(layer, accumulator, lambda: scale)

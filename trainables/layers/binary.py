@@ -1,6 +1,6 @@
-"""A plan applied to a network: its layers become binary in place, by parametrizations and hooks,
-and the network's own code stays as it is. The weights are in `weights`, `latents` and `sparse`, the
-inputs in `inputs`."""
+"""Applies a plan to a network: its layers are made binary in place, by parametrizations and hooks,
+without a change of the network's code. The parametrizations of weights are in `weights`, `latents`
+and `sparse`, the quantizers of inputs in `inputs`."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class BinaryLayer:
 
     @property
     def kept(self) -> int | None:
-        """How many weights pruning leaves; None: the layer is not pruned, or its parametrization
-        has been removed."""
+        """The number of weights that pruning keeps; None: the layer is not pruned, or its
+        parametrization has been removed."""
         made = parametrize.is_parametrized(self.module, "weight")
         return getattr(self.quantizer, "kept", None) if made else None
 
     def hard_parts(self) -> tuple[Tensor, Tensor | None]:
-        """(signs, scales) that evaluation multiplies with; 0 for pruned weights; at level S weights
-        in place of signs."""
+        """(signs, scales) that evaluation multiplies with, where pruned weights are 0; at level S
+        the weights themselves in place of signs."""
         parts: tuple[Tensor, Tensor | None] = self.quantizer.hard_parts(self.latent.detach())  # type: ignore[operator]
         return parts
 
     def forward_backward(self) -> tuple[Tensor, Tensor]:
-        """(F, B) at the present latent, without scale."""
+        """(F(w*), B(w*)) at the present latent, without scale."""
         both: tuple[Tensor, Tensor] = self.quantizer.forward_backward(self.latent.detach())  # type: ignore[operator]
         return both
 
@@ -79,7 +79,7 @@ def apply_plan(
 
 @torch.no_grad()
 def clamp_latents(layers: Sequence[BinaryLayer]) -> None:
-    """Clip all latents to [-1, 1], in place."""
+    """w* <- clip(w*, -1, 1), in place."""
     latents: list[Tensor] = [layer.latent for layer in layers]
     if latents:
         torch._foreach_clamp_min_(latents, -1.0)
@@ -88,7 +88,7 @@ def clamp_latents(layers: Sequence[BinaryLayer]) -> None:
 
 @torch.no_grad()
 def project_latents(layers: Sequence[BinaryLayer], rho: float, varrho: float) -> None:
-    """w* <- P(w*) = L_rho^varrho(w*), for the schemes that step from there (docs/methods.md
-    1.1)."""
+    """w* <- P(w*) = L_rho^varrho(w*), in place, for the schemes whose step starts from P(w*)
+    (docs/methods.md 1.1)."""
     for layer in layers:
         layer.latent.copy_(piecewise_linear(layer.latent, rho, varrho))

@@ -12,8 +12,8 @@ from bitfront.trainables.layers.weights import Annealed
 
 
 class InputQuantizer(nn.Module):
-    """The pair (F, B) of the weights on the input of a B or A layer. `floor`: the least annealed
-    value that is used there."""
+    """Quantizes the input of a B or A layer with the pair (F, B) of the weights: F in training, the
+    sign in evaluation. `floor`: a lower bound of the annealed value for inputs."""
 
     def __init__(self, annealed: Annealed, layer: nn.Module, floor: float = 0.0) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class InputQuantizer(nn.Module):
 
 
 def input_channels(layer: nn.Module) -> tuple[int, ...]:
-    """The shape of one number per input channel of the layer."""
+    """The shape of a tensor with one number per input channel of the layer."""
     if isinstance(layer, nn.Conv2d):
         return (1, layer.in_channels, 1, 1)
     assert isinstance(layer, nn.Linear)
@@ -39,7 +39,7 @@ def input_channels(layer: nn.Module) -> tuple[int, ...]:
 
 
 class SignInput(nn.Module):
-    """The input quantizer of a network that is only evaluated."""
+    """sign(x - shift): the input quantizer of a network that is only evaluated."""
 
     shift: Tensor | None
 
@@ -52,9 +52,9 @@ class SignInput(nn.Module):
 
 
 class _QuantizedAgain:
-    """While a layer runs: its float input is kept for the backward pass instead of the quantized
-    one, and quantized again there. The layer before keeps the float input anyway, so that binary
-    activations cost no memory of their own."""
+    """Saved-tensor hooks around the forward pass of one layer: autograd stores its float input
+    instead of the quantized one and quantizes it again in the backward pass. The layer before
+    stores the float input anyway, so that binary activations need no memory of their own."""
 
     def __init__(self, quantizer: nn.Module, x: Tensor, quantized: Tensor) -> None:
         self.quantizer = quantizer
@@ -64,7 +64,7 @@ class _QuantizedAgain:
 
     def pack(self, tensor: Tensor) -> Any:
         if tensor.untyped_storage().data_ptr() != self.storage:
-            # The tensor itself would close a circle where a function keeps its own output.
+            # Detached: a function that saves its own output would form a reference cycle.
             return tensor.detach()
         return tensor.size(), tensor.stride(), tensor.storage_offset()
 
@@ -79,13 +79,14 @@ class _QuantizedAgain:
 
 
 def quantize_input(layer: nn.Module, quantizer: nn.Module) -> None:
-    """Run the layer's input through `quantizer` first; as a submodule it follows train / eval."""
+    """Make the layer quantize its input with `quantizer`, which becomes a submodule of the layer:
+    `train` and `eval` apply to it."""
     layer.add_module("input_quantizer", quantizer)
     running: list[torch.autograd.graph.saved_tensors_hooks] = []
 
     def before(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         x, *more = args
-        # Looked up by name: a selector may have replaced it.
+        # By name, since a selector may have replaced the quantizer.
         now: nn.Module = module.input_quantizer  # type: ignore[assignment]
         quantized: Tensor = now(x)
         if quantized.requires_grad and quantized is not x:

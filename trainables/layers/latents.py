@@ -1,6 +1,6 @@
-"""Latents of the methods that have an optimizer of their own (docs/methods.md 2 and 3): the weight
-that a layer multiplies with in training (F), in evaluation (the sign), and the factor B between its
-gradient and that of the latent. The optimizers are in `optimizers`."""
+"""Parametrizations of the methods that have an optimizer of their own (docs/methods.md 2 and 3).
+Each defines the weight F(latent) of training, the sign of evaluation, and B: the gradient of the
+latent is B times that of the weight. The optimizers are in `optimizers`."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from bitfront.trainables.optimizers.bayesbinn import (
 
 
 class Shared:
-    """What all binary layers of a network share. `value`: the present temperature tau or sharpness
-    beta. `real`: weights are real numbers, as in a first phase. `as_trained`: evaluation uses the
-    weights of training. `draws`: evaluation draws weights from this generator."""
+    """The state that all binary layers of a network share. `value`: the present temperature tau or
+    sharpness beta. `real`: training multiplies with the latents themselves, as in a first phase of
+    real weights. `as_trained`: evaluation uses the weights of training. `draws`: where set,
+    evaluation draws weights with this generator."""
 
     def __init__(self, value: float = 1.0) -> None:
         self.value = value
@@ -42,23 +43,23 @@ class Shared:
 
 
 class Latent(nn.Module):
-    """The parametrization of one weight. A subclass defines what training multiplies with; here it
-    is the latent itself, F = w and B = 1."""
+    """The parametrization of one weight. Subclasses override F; in this class the weight of
+    training is the latent itself: F(w) = w, B(w) = 1."""
 
     def __init__(self, shared: Shared) -> None:
         super().__init__()
         self.shared = shared
 
     def trained(self, latent: Tensor) -> Tensor:
-        """F of the latent, with its gradient: the weight of one training step."""
+        """F(latent), differentiable with the factor B: the weight of one training step."""
         return latent.view_as(latent)
 
     def expected(self, latent: Tensor) -> Tensor:
-        """F without random numbers."""
+        """F(latent) without random numbers."""
         return self.trained(latent)
 
     def slope(self, latent: Tensor) -> Tensor:
-        """B: the gradient of the latent where that of the weight is 1."""
+        """B(latent): the gradient of the latent for a gradient of 1 of the weight."""
         with torch.enable_grad():
             w = latent.detach().requires_grad_()
             (slope,) = torch.autograd.grad(self.expected(w).sum(), w)
@@ -69,7 +70,7 @@ class Latent(nn.Module):
 
     @torch.no_grad()
     def start(self, latent: Tensor) -> None:
-        """Turn ordinary weights into first latents, in place."""
+        """Replace the weights in `latent` by the latents that training starts from, in place."""
 
     def forward(self, latent: Tensor) -> Tensor:
         soft = self.training or self.shared.as_trained
@@ -80,14 +81,14 @@ class Latent(nn.Module):
         return self.sign(latent)
 
     def forward_backward(self, latent: Tensor) -> tuple[Tensor, Tensor]:
-        """(F, B) at this latent."""
+        """(F(latent), B(latent))."""
         if self.shared.real:
             return latent, torch.ones_like(latent)
         return self.expected(latent).detach(), self.slope(latent)
 
     @torch.no_grad()
     def hard_parts(self, latent: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(signs that evaluation multiplies with, None: there are no scales)."""
+        """(signs that evaluation multiplies with, None); these weights have no scales."""
         return self.sign(latent), None
 
 
@@ -117,8 +118,9 @@ class CubeWeight(Latent):
 
 
 class _TanhIdentity(torch.autograd.Function):
-    """F = tanh(beta a), B = 1: mirror descent applies the gradient at w to a unchanged (Ajanthan et
-    al., AISTATS 2021). Computed as 2 sigmoid(2 beta a) - 1, which no beta overflows."""
+    """F(a) = tanh(beta a), B(a) = 1: mirror descent applies the gradient at w = F(a) to a unchanged
+    (Ajanthan et al., AISTATS 2021; docs/methods.md 3.5). Computed as 2 sigmoid(2 beta a) - 1, which
+    is correct for every beta."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, beta: float) -> Tensor:
@@ -139,17 +141,18 @@ class MirroredWeight(Latent):
 
 
 def _mean_of(ctx: Any, p: Tensor, beta: float) -> Tensor:
-    """The mean weight p - (1 - p) = 2 p - 1, with p the probability of +1; keeps p for the backward
-    pass."""
+    """The mean weight p - (1 - p) = 2 p - 1, with p the probability of +1, which is saved for the
+    backward pass."""
     ctx.beta = beta
     ctx.save_for_backward(p)
     return p.mul(2).sub_(1)
 
 
 class _ReleasedMeanField(torch.autograd.Function):
-    """F = p_2 - p_1 = tanh(beta (u_2 - u_1) / 2), p = softmax(beta u) (Ajanthan et al., ICCV 2019),
-    with the Jacobian beta (I - p p^T) of the released code in place of beta (diag(p) - p p^T)
-    (docs/methods.md 2.7): its gradients do not vanish at the corners."""
+    """F(u) = p_2 - p_1 = tanh(beta (u_2 - u_1) / 2), p = softmax(beta u), where u_2 (`plus`) and
+    u_1 (`minus`) belong to the levels +1 and -1 (Ajanthan et al., ICCV 2019; docs/methods.md 2.7).
+    The Jacobian is beta (I - p p^T), as in the released code, in place of beta (diag(p) - p p^T):
+    its gradients do not vanish at the corners."""
 
     @staticmethod
     def forward(ctx: Any, plus: Tensor, minus: Tensor, beta: float) -> Tensor:
@@ -159,7 +162,8 @@ class _ReleasedMeanField(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
         (p,) = ctx.saved_tensors
-        # With h = beta grad: plus = h (1 - p w), minus = -h (1 + (1 - p) w) = -(plus + h w).
+        # With h = beta dL/dw, p = p_2 and w = p_2 - p_1: the gradient of u_2 is h (1 - p w), that
+        # of u_1 is -h (1 + (1 - p) w) = -(h (1 - p w) + h w).
         plus = grad * ctx.beta
         along = p.mul(2).sub_(1).mul_(plus)
         plus.addcmul_(p, along, value=-1)
@@ -167,8 +171,9 @@ class _ReleasedMeanField(torch.autograd.Function):
 
 
 class _MeanField(torch.autograd.Function):
-    """F = tanh(beta u) for u_2 = u and u_1 = -u, with the gradient of u_2: B = 2 beta p (1 - p),
-    p = sigmoid(2 beta u) (docs/methods.md 2.7)."""
+    """F(u) = tanh(beta u), the mean weight for u_2 = u and u_1 = -u. B is the derivative by u_2
+    alone, B(u) = 2 beta p (1 - p) with p = sigmoid(2 beta u) (Ajanthan et al., ICCV 2019;
+    docs/methods.md 2.7)."""
 
     @staticmethod
     def forward(ctx: Any, u: Tensor, beta: float) -> Tensor:
@@ -183,9 +188,9 @@ class _MeanField(torch.autograd.Function):
 
 
 class MeanFieldWeight(Latent):
-    """The latent is u_2, that of the level +1 (PMF). u_1 begins as -u_2. With the exact Jacobian
-    both get opposite gradients, so that u_1 = -u_2 throughout; with the released one they do not,
-    and `shift` is u_1."""
+    """The latent is u_2, which belongs to the level +1 (PMF, docs/methods.md 2.7); u_1 starts at
+    -u_2. With the exact Jacobian the gradients of both are opposite, so that u_1 = -u_2 at every
+    step and is not stored. With the released Jacobian they are not, and `shift` is u_1."""
 
     def __init__(self, shared: Shared, latent: Tensor, jacobian: str) -> None:
         super().__init__(shared)
@@ -211,19 +216,20 @@ class MeanFieldWeight(Latent):
         return sign(latent if self.shift is None else latent - self.shift)
 
 
-# The |x| from which tanh(x) is exactly 1 in this precision.
+# The |x| from which |tanh(x)| is exactly 1, by dtype.
 SATURATED = {torch.float32: 9.02, torch.float64: 19.1}
 # The largest |delta| for eps in [EDGE, 1 - EDGE].
 LARGEST_NOISE = 8.0591
 
 
 class RelaxedSample(torch.autograd.Function):
-    """F = w_b = tanh((lam + delta) / tau), delta = log(eps / (1 - eps)) / 2, eps ~ U(0, 1), and
-    B = s / N = (1 - w_b^2 + 1e-10) / (tau (1 - mu^2 + 1e-10)), mu = tanh(lam) (Meng, Bachmann and
-    Khan, ICML 2020; docs/methods.md 2.2).
+    """F and B of BayesBiNN (Meng, Bachmann and Khan, ICML 2020; docs/methods.md 2.2):
 
-    Where |lam| is so large that no noise changes its sign, F is the sign and B is exactly 1 / tau.
-    At tiny tau these are nearly all weights, so that only the others are drawn."""
+    F = w_b = tanh((lam + delta) / tau),  delta = log(eps / (1 - eps)) / 2,  eps ~ U(0, 1)
+    B = s / N = (1 - w_b^2 + 1e-10) / (tau (1 - mu^2 + 1e-10)),  mu = tanh(lam)
+
+    Where |lam| is so large that no noise can change the sign, F is sign(lam) and B is exactly
+    1 / tau. At a tiny tau this holds for nearly all weights; noise is drawn for the others only."""
 
     @staticmethod
     def forward(ctx: Any, lam: Tensor, tau: float) -> Tensor:
@@ -257,8 +263,8 @@ class RelaxedSample(torch.autograd.Function):
 
 
 class SampledWeight(Latent):
-    """The latent is the natural parameter lam of a Bernoulli weight, p(+1) = sigmoid(2 lam);
-    `prior` is lam_0 (BayesBiNN, docs/methods.md 2.2)."""
+    """The latent is the natural parameter lam of a Bernoulli weight, P(w = +1) = sigmoid(2 lam);
+    `prior` is lam_0 of the KL term (BayesBiNN, docs/methods.md 2.1, 2.2)."""
 
     prior: Tensor
 
@@ -293,12 +299,12 @@ class SampledWeight(Latent):
 
 
 class StochasticWeight(Latent):
-    """The latent is theta, p(+1) = sigmoid(theta); F is the mean weight 2 p - 1 (LR-net, Shayer et
-    al., ICLR 2018; docs/methods.md 2.8)."""
+    """The latent is theta, with p = P(w = +1) = sigmoid(theta); F(theta) is the mean weight
+    m_w = 2 p - 1 (LR-net, Shayer et al., ICLR 2018; docs/methods.md 2.8)."""
 
     @torch.no_grad()
     def start(self, latent: Tensor) -> None:
-        """p = clip(0.5 + 0.5 w / max |w|, 0.05, 0.95) (docs/methods.md 2.8)."""
+        """theta = logit(p), p = clip(0.5 + 0.5 w / max |w|, 0.05, 0.95) (docs/methods.md 2.8)."""
         largest = latent.abs().max().clamp_min(1e-12)
         latent.copy_(torch.logit((0.5 + 0.5 * latent / largest).clamp_(0.05, 0.95)))
 
@@ -307,9 +313,9 @@ class StochasticWeight(Latent):
 
 
 def reparametrize_locally(layer: nn.Module, weight: StochasticWeight) -> None:
-    """Draw the layer's outputs in training from N(conv(h, m), conv(h^2, 1 - m^2)): the mean and the
-    variance that independent weights of mean m give (the local reparameterization trick of LR-net,
-    docs/methods.md 2.8)."""
+    """Make the layer draw its outputs in training from the normal distribution that approximates
+    sums over independent weights (the local reparameterization trick of LR-net, Shayer et al., ICLR
+    2018; docs/methods.md 2.8). Evaluation is unchanged."""
     plain: Callable[[Tensor], Tensor] = layer.forward
 
     def forward(x: Tensor) -> Tensor:
@@ -323,7 +329,8 @@ def reparametrize_locally(layer: nn.Module, weight: StochasticWeight) -> None:
 
 
 def normal_outputs(layer: nn.Module, x: Tensor, mean: Tensor, bias: Tensor | None) -> Tensor:
-    """A draw from N(conv(x, m), conv(x^2, 1 - m^2)) plus the bias."""
+    """conv(h, m_w) + sqrt(conv(h^2, 1 - m_w^2) + 1e-8) N(0, 1) for the input h = `x` and weights of
+    mean m_w = `mean` (docs/methods.md 2.8)."""
     spread = 1 - mean * mean
     centre: Tensor
     variance: Tensor
@@ -333,13 +340,14 @@ def normal_outputs(layer: nn.Module, x: Tensor, mean: Tensor, bias: Tensor | Non
     else:
         centre = nn.functional.linear(x, mean, bias)
         variance = nn.functional.linear(x * x, spread)
-    # Fast convolutions may give a variance slightly below 0.
+    # Rounding in fast convolutions may give a variance slightly below 0.
     return centre + variance.clamp_min(0).add(1e-8).sqrt() * torch.randn_like(centre)
 
 
 class Averaged(nn.Module):
-    """A network that predicts with the mean over draws of its binary weights, the same draws for
-    every batch (docs/methods.md 2.3). `combine` makes one output of many."""
+    """A network that predicts with the mean over `samples` draws of its binary weights, the same
+    draws for every batch (docs/methods.md 2.3). `combine` makes one output from those of all
+    draws."""
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-"""How many weights each layer of a pruned network keeps, and what that costs: arithmetic known
-before any training (docs/methods.md 5.3, 5.6, 5.11). Which weights are kept is in `sparse`."""
+"""How many weights each layer of a pruned network keeps, and what that costs, both known before
+training (docs/methods.md 5.3, 5.6, 5.11). Which weights are kept is decided in `sparse`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from dataclasses import dataclass
 
 from bitfront.trainables.errors import UserError
 
-# Products such as (1 - 0.0228) 10000 may end just below a whole number.
+# Products such as (1 - 0.0228) 10000 may come out just below a whole number.
 ROUNDING = 1e-6
 INDEX_BYTES = 4
 
 
 def shares(sizes: Sequence[int], rate: float, p: float) -> list[float]:
     """Adaptive layer-wise pruning (Liu et al., NeurIPS 2022; docs/methods.md 5.3): layer i keeps
-    m_i = min(n_i, c n_i^p) weights, with c such that sum m_i = (1 - r) sum n_i. From the smallest
-    layer on, whole weights are taken off the budget and c is computed anew for the rest."""
+    m_i = min(n_i, c n_i^p) of its n_i weights, with c such that sum m_i = (1 - r) sum n_i. In the
+    order of n_i, int(m_i) is taken off what is left of the budget, and
+    c = left / sum of n_j^p over the larger layers."""
     left = int((1 - rate) * sum(sizes))
     order = sorted(range(len(sizes)), key=sizes.__getitem__)
     powers = [sizes[i] ** p for i in order]
@@ -35,15 +36,17 @@ def shares(sizes: Sequence[int], rate: float, p: float) -> list[float]:
 
 
 def counts(sizes: Sequence[int], rate: float, p: float) -> list[int]:
-    """Weights each layer keeps: n - int(n - m), at most one more than m (docs/methods.md 5.10)."""
+    """The number of weights each layer keeps: n_i - int(n_i - m_i), at most one more than m_i
+    (docs/methods.md 5.10)."""
     return [
         n - math.floor(n - m + ROUNDING) for n, m in zip(sizes, shares(sizes, rate, p), strict=True)
     ]
 
 
 def gas_counts(sizes: Sequence[int], rate: float) -> list[int]:
-    """Ideal-gas quotas: layer i keeps the share 1 / (1 + F n_i), F such that (1 - rate) of all
-    weights are kept: large layers give more (docs/methods.md 5.8, the `igq` rule of FlyingBird)."""
+    """The number of weights each layer keeps by ideal-gas quotas, the `igq` rule of FlyingBird
+    (docs/methods.md 5.8): n_i / (1 + F n_i), with F such that (1 - rate) sum n_i are kept. A larger
+    layer loses a larger share. F is found by bisection."""
     wanted = (1 - rate) * sum(sizes)
     low, high = 0.0, 1.0
     while sum(n / (1 + high * n) for n in sizes) > wanted:
@@ -58,7 +61,7 @@ def gas_counts(sizes: Sequence[int], rate: float) -> list[int]:
 
 
 def check_counts(kept: Mapping[str, int], setting: str) -> dict[str, int]:
-    """The counts, or an error where a layer would be left with nothing."""
+    """The counts themselves; a UserError where a layer would keep no weight."""
     empty = [name for name, count in kept.items() if count < 1]
     if empty:
         more = f" and {len(empty) - 1} more" if len(empty) > 1 else ""
@@ -73,12 +76,12 @@ def check_counts(kept: Mapping[str, int], setting: str) -> dict[str, int]:
 
 
 def as_bitmap(size: int, kept: int) -> bool:
-    """Whether a bit for every weight takes no more than an index for every kept one."""
+    """Whether one bit per weight takes no more bytes than one index per kept weight."""
     return (size + 7) // 8 <= INDEX_BYTES * kept
 
 
 def mask_bytes(size: int, kept: int) -> int:
-    """What it takes to say which weights are kept, in the smaller form (docs/methods.md 5.11)."""
+    """The bytes of a mask in the smaller of its two forms (docs/methods.md 5.11)."""
     return (size + 7) // 8 if as_bitmap(size, kept) else INDEX_BYTES * kept
 
 
@@ -87,7 +90,8 @@ def mask_bytes(size: int, kept: int) -> int:
 
 @dataclass(frozen=True)
 class BlockCost:
-    """Operations of one convolution with batch norm and ReLU, as the paper counts them."""
+    """Operations of one convolution with batch norm and ReLU, as Table 6 of robust pruning counts
+    them."""
 
     training_forward: float
     evaluation_forward: float
@@ -102,8 +106,9 @@ class BlockCost:
 
 
 def block_cost(macs: float, elements: int, weights: int, kept: float, binary: bool) -> BlockCost:
-    """Table 6 of robust pruning (docs/methods.md 5.6), with n = c^2 s^2 r_in r_out MACs when dense,
-    e = s^2 r_out output elements and the share k = 1 - r of the c^2 r_in r_out weights left:
+    """Table 6 of robust pruning (Liu et al., NeurIPS 2022; docs/methods.md 5.6), with
+    n = c^2 s^2 r_in r_out MACs of the dense layer, e = s^2 r_out output elements, c^2 r_in r_out
+    weights and the kept share k = 1 - r:
 
     forward in training    2 k n + 11 e;           binary: k n + 11 e
     forward in evaluation  2 k n + 4 e;            binary: k n + 4 e

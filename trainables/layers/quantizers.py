@@ -4,7 +4,7 @@ are in `training.schedules`.
 
 The plain functions are the equations of the papers; tests compare the autograd functions with them.
 The autograd functions compute the same in as few passes over memory as torch allows: on a CPU
-`where` and `tanh` cost ten times a copy, so the sign is a copysign and tanh a sigmoid."""
+`where` and `tanh` take ten times as long as a copy; `copysign` and `sigmoid` replace them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from torch.autograd.function import once_differentiable
 
 
 def sign(x: Tensor) -> Tensor:
-    """sign(x) with sign(0) = +1 (docs/methods.md 0.1); torch.sign would give a third level. Adding
-    0 turns -0.0 into +0.0, so that copysign treats both zeros alike."""
+    """sign(x) with sign(0) = +1 (docs/methods.md 0.1); torch.sign(0) is 0, a third level. Adding 0
+    turns -0.0 into +0.0, so that copysign treats both zeros alike."""
     out = x.detach() + 0.0
     return torch.copysign(x.new_ones(()), out, out=out)
 
@@ -33,15 +33,16 @@ def sign_swish(w: Tensor, mu: float) -> Tensor:
 
 
 def sign_swish_slope(w: Tensor, mu: float) -> Tensor:
-    """SS'_mu(w) = mu (1 - x t)(1 - t^2) (docs/methods.md 1.4)."""
+    """SS'_mu(w) = mu (1 - x t)(1 - t^2) with x = mu w / 2, t = tanh x (docs/methods.md 1.4)."""
     x = 0.5 * mu * w
     t = torch.tanh(x)
     return mu * (1 - x * t) * (1 - t * t)
 
 
 def piecewise_linear(w: Tensor, rho: float, varrho: float) -> Tensor:
-    """L_rho^varrho(w) = sign(w) min(1, varrho + |w| (1 - varrho) / (1 - rho)) for varrho <= 1, and
-    sign(w) once rho >= 1 (ProxConnect++, eq. (10) as corrected in docs/methods.md 1.3)."""
+    """L_rho^varrho(w) = sign(w) min(1, p+ + |w| (1 - p+) / (1 - rho)) with p+ = min(1, varrho) for
+    rho < 1, and sign(w) for rho >= 1 (Lu et al., NeurIPS 2023, eq. (10) as corrected in
+    docs/methods.md 1.3)."""
     if rho >= 1:
         return sign(w)
     start = min(1.0, varrho)
@@ -49,21 +50,24 @@ def piecewise_linear(w: Tensor, rho: float, varrho: float) -> Tensor:
 
 
 def triangle_slope(w: Tensor, height: float, edge: float) -> Tensor:
-    """height max(0, edge - |w|): the slope of Bi-Real and R-BNN (docs/methods.md 1.5, 1.6)."""
+    """height max(0, edge - |w|): B of Bi-Real and R-BNN (docs/methods.md 1.5, 1.6)."""
     return w.abs().sub_(edge).clamp_max_(0).mul_(-height)
 
 
 def triangle_primitive(w: Tensor, height: float, edge: float) -> Tensor:
-    """The odd primitive of `triangle_slope`: height c (edge - |c| / 2), c = w within the edges."""
+    """The odd primitive of `triangle_slope`: height c (edge - |c| / 2), c = clip(w, -edge,
+    edge)."""
     c = w.clamp(-edge, edge)
     return c.abs().mul_(-0.5).add_(edge).mul_(c).mul_(height)
 
 
+# (height, edge) of Bi-Real's slope max(0, 2 - 2 |w|) (docs/methods.md 1.5).
 BI_REAL = (2.0, 1.0)
 
 
 def r_bnn_triangle(t: float) -> tuple[float, float]:
-    """(height, edge) of R-BNN's slope k max(0, sqrt(2) t - t^2 |w|), k = max(1/t, 1)."""
+    """(height, edge) = (k t^2, sqrt(2)/t) of R-BNN's slope k max(0, sqrt(2) t - t^2 |w|), with
+    k = max(1/t, 1) (docs/methods.md 1.6)."""
     return max(1 / t, 1.0) * t * t, math.sqrt(2) / t
 
 
@@ -73,7 +77,7 @@ def ede_shape(t: float) -> tuple[float, float]:
 
 
 class SignIdentity(torch.autograd.Function):
-    """F = sign, B = 1."""
+    """F = sign, B = 1 (BinaryConnect)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, value: float) -> Tensor:
@@ -85,13 +89,14 @@ class SignIdentity(torch.autograd.Function):
         return grad, None
 
 
-# hardtanh's derivative is 1 on the open interval; the next float up closes it.
+# hardtanh_backward has the derivative 1 on an open interval; up to the next float above 1 it is 1
+# on [-1, 1].
 _CLOSED = math.nextafter(1.0, 2.0)
 _CLOSED_32 = float(torch.nextafter(torch.ones(()), torch.full((), 2.0)))
 
 
 class SignClipped(torch.autograd.Function):
-    """F = sign, B = 1[|w| <= 1]."""
+    """F = sign, B = 1[|w| <= 1] (BNN, docs/methods.md 1.4)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, value: float) -> Tensor:
@@ -107,17 +112,16 @@ class SignClipped(torch.autograd.Function):
 
 
 def _swish_gradient(w: Tensor, mu: float, grad: Tensor) -> Tensor:
-    """SS'_mu(w) grad, computed from the input, which the layer before keeps anyway, so that no
-    tensor is kept for it."""
+    """SS'_mu(w) grad, computed from the input alone, which the layer before keeps anyway."""
     z = w * mu
     s = torch.sigmoid(z)
-    # 4 mu (1 - z a) p with a = s - 1/2, p = s (1 - s); sigmoid_backward is grad p in one pass.
+    # SS' = 4 mu (1 - z (s - 1/2)) p with z = mu w and p = s (1 - s); sigmoid_backward is grad p.
     through = torch.ops.aten.sigmoid_backward(grad, s)
     return z.mul_(s.sub_(0.5)).sub_(1).mul_(through).mul_(-4 * mu)
 
 
 class SignWithSwishSlope(torch.autograd.Function):
-    """F = sign, B = SS'_mu."""
+    """F = sign, B = SS'_mu (BNN+, docs/methods.md 1.4)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, mu: float) -> Tensor:
@@ -133,8 +137,8 @@ class SignWithSwishSlope(torch.autograd.Function):
 
 
 class SignSwish(torch.autograd.Function):
-    """F = SS_mu, B = SS'_mu. From one sigmoid: with z = mu w, s = sigmoid z and p = s (1 - s),
-    SS = 2 (s - 1/2 + z p)."""
+    """F = SS_mu, B = SS'_mu (BNN++, docs/methods.md 1.4). Computed from one sigmoid: with z = mu w,
+    s = sigmoid(z) and p = s (1 - s), SS_mu(w) = 2 (s - 1/2 + z p)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, mu: float) -> Tensor:
@@ -153,7 +157,7 @@ class SignSwish(torch.autograd.Function):
 
 
 class Identity(torch.autograd.Function):
-    """F = w, B = 1: weights that are binarized after training (PTB)."""
+    """F(w) = w, B = 1: weights that are binarized after training (PTB, docs/methods.md 1.1)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, value: float) -> Tensor:
@@ -166,7 +170,7 @@ class Identity(torch.autograd.Function):
 
 
 class PiecewiseLinear(torch.autograd.Function):
-    """F = L_rho^varrho, B = 1: the slope of L is not used (docs/methods.md 1.13)."""
+    """F = L_rho^varrho, B = 1 (ProxConnect): the slope of L is not used (docs/methods.md 1.13)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, rho: float, varrho: float) -> Tensor:
@@ -179,7 +183,7 @@ class PiecewiseLinear(torch.autograd.Function):
 
 
 class SignWithTriangleSlope(torch.autograd.Function):
-    """F = sign, B = height max(0, edge - |w|)."""
+    """F = sign, B = height max(0, edge - |w|) (Bi-Real and R-BNN, docs/methods.md 1.5, 1.6)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, height: float, edge: float) -> Tensor:
@@ -195,7 +199,7 @@ class SignWithTriangleSlope(torch.autograd.Function):
 
 
 class TrianglePrimitive(torch.autograd.Function):
-    """F = the primitive of B, B = height max(0, edge - |w|)."""
+    """F = the odd primitive of B, B = height max(0, edge - |w|) (Poly+, docs/methods.md 1.6)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, height: float, edge: float) -> Tensor:
@@ -211,8 +215,9 @@ class TrianglePrimitive(torch.autograd.Function):
 
 
 class ShiftedSign(torch.autograd.Function):
-    """F = sign(w - a) with a learnable shift a, B = height max(0, edge - |w - a|); dL/da = -sum of
-    dL/dw (ReActNet, docs/methods.md 1.8)."""
+    """F = sign(w - a) with a learnable shift a, B = height max(0, edge - |w - a|), and
+    dL/da = -sum dL/dF B(w - a), the sum over all w with this shift (ReActNet, docs/methods.md
+    1.8)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, height: float, edge: float, shift: Tensor) -> Tensor:
@@ -237,7 +242,7 @@ def _tanh_gradient(w: Tensor, grad: Tensor, k: float, t: float) -> Tensor:
 
 
 class SignWithTanhSlope(torch.autograd.Function):
-    """F = sign, B = k t (1 - tanh^2(t w))."""
+    """F = sign, B = k t (1 - tanh^2(t w)) (EDE of IR-Net, docs/methods.md 1.7)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, k: float, t: float) -> Tensor:
@@ -253,7 +258,7 @@ class SignWithTanhSlope(torch.autograd.Function):
 
 
 class Tanh(torch.autograd.Function):
-    """F = k tanh(t w), B = its derivative."""
+    """F = k tanh(t w), B = F' = k t (1 - tanh^2(t w)) (EDE+, docs/methods.md 1.7)."""
 
     @staticmethod
     def forward(ctx: Any, w: Tensor, k: float, t: float) -> Tensor:
@@ -274,9 +279,10 @@ def _as_it_is(value: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Pair:
-    """A quantizer pair. `arguments` turns the annealed value into the arguments of `function`.
-    `soft`: F is not the sign in training, so that evaluation, with the sign, is of another network
-    than the one trained (docs/methods.md 6). `shifted`: it takes a learnable shift too."""
+    """A quantizer pair (F, B). `function` computes it; `arguments` makes its arguments from the
+    annealed value. `soft`: F is not the sign, so that training and evaluation, which uses the sign,
+    compute different networks (docs/methods.md 6.4). `shifted`: `function` takes a learnable shift
+    as its last argument."""
 
     function: type[torch.autograd.Function]
     soft: bool = False
@@ -290,7 +296,8 @@ class Pair:
 
 
 def pc_pair(varrho: float) -> Pair:
-    """ProxConnect's pair: F = L_rho^(varrho rho), B = 1, where `varrho` is a share of rho."""
+    """ProxConnect's pair F = L_rho^varrho, B = 1; the argument `varrho` is the ratio varrho /
+    rho."""
     return Pair(PiecewiseLinear, soft=True, arguments=lambda rho: (rho, varrho * rho))
 
 
@@ -314,21 +321,22 @@ PAIRS: dict[str, Pair] = {
 }
 
 
-# --- the accumulator of level A, docs/methods.md 1.9
-# -------------------------------------------------
+# --- the accumulator of level A (docs/methods.md 1.9) -------------------------------------------
 
 
 def wrapped(z: Tensor, bits: int) -> Tensor:
-    """((z + M) mod 2^b) - M with M = 2^(b-1): what an accumulator of b bits holds. As a floor,
-    which is exact for powers of two and several times as fast as a remainder."""
+    """wrap_b(z) = ((z + M) mod 2^b) - M, M = 2^(b-1): the value in an accumulator of b bits
+    (WrapNet, docs/methods.md 1.9). Computed as z - 2^b floor(z / 2^b + 1/2), which is exact for
+    powers of two and several times as fast as a remainder."""
     period = 2.0**bits
     return z.mul(1 / period).add_(0.5).floor_().mul_(-period).add_(z)
 
 
 class CyclicActivation(torch.autograd.Function):
-    """c_k(wrap_b(z)) = sign(m) min(|m|, k (M - |m|)), m = wrap_b(z): continuous and periodic, so
-    that an overflow changes nothing. Its slope is 1, and -k in the outer zones; one bool an
-    element is kept for that."""
+    """c_k(m) = sign(m) min(|m|, k (M - |m|)) for m = wrap_b(z), M = 2^(b-1) (WrapNet,
+    docs/methods.md 1.9). Its derivative by z is 1 for |m| <= k M / (k + 1), else -k; one bool per
+    element is kept for it. c_k(wrap_b(z)) is continuous with period 2^b: an overflow does not
+    change it."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, bits: int, slope: float) -> Tensor:

@@ -1,5 +1,5 @@
-"""Weights of pruned layers, in full precision or binary: a mask keeps only some of them. How many
-each layer keeps is computed in `pruning`; when masks change is decided by the methods."""
+"""Parametrizations of pruned layers, in full precision or binary: weights times a mask. How many
+weights each layer keeps is computed in `pruning`; the methods decide when masks change."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from bitfront.trainables.layers.quantizers import PAIRS, sign
 
 
 def top_k(values: Tensor, kept: int) -> Tensor:
-    """True for the `kept` greatest of `values`, exactly so many: among equal values at the border
-    the first are kept."""
+    """A mask of exactly `kept` elements, the greatest of `values`; among equal values the first are
+    taken."""
     if kept >= values.numel():
         return torch.ones_like(values, dtype=torch.bool)
     if kept <= 0:
@@ -32,7 +32,7 @@ def top_k(values: Tensor, kept: int) -> Tensor:
 
 
 def _rank(values: Tensor, rank: int) -> float:
-    """The rank-th smallest value. On a CPU numpy selects five times as fast as torch."""
+    """The rank-th smallest value. On a CPU numpy is five times as fast as torch."""
     flat = values.detach().reshape(-1)
     if flat.device.type == "cpu":
         return float(np.partition(flat.numpy(), rank - 1)[rank - 1])
@@ -45,13 +45,14 @@ def fan_in(weight: Tensor) -> int:
 
 
 class _PopUp(torch.autograd.Function):
-    """Forward w M(s), M the mask of the greatest |s|; backward dL/ds = dL/d(w M) w sign(s), with w
-    sign(s) passed in as `slope` (edge-popup, Ramanujan et al., CVPR 2020; docs/methods.md 5.1)."""
+    """Forward w M(s), where M(s) is the mask of the greatest |s|; backward
+    dL/ds = dL/d(w M) w sign(s) (edge-popup, Ramanujan et al., CVPR 2020; docs/methods.md 5.1).
+    `product` is w M(s), `slope` is w sign(s)."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, product: Tensor, slope: Tensor) -> Tensor:
         ctx.save_for_backward(slope)
-        # A view: two forward passes of one step share the product.
+        # A view, since several forward passes of one step share the product.
         return product.view_as(product)
 
     @staticmethod
@@ -62,9 +63,9 @@ class _PopUp(torch.autograd.Function):
 
 
 class Popped:
-    """The masked weight at some scores, cached until they change: attacks run the network many
-    times between two steps. Fused optimizers do not increase the version of a tensor, so that
-    `forget` is called after every step."""
+    """Computes the masked weight w M(s) and caches it until scores or weights change, since attacks
+    run the network many times between two steps. Fused optimizers do not increase the version of a
+    tensor; methods therefore call `forget` after every step."""
 
     def __init__(self, cached: bool = True) -> None:
         self.cached = cached
@@ -93,8 +94,8 @@ class Popped:
 
 
 class RandomSubnetwork(nn.Module):
-    """The weight of an edge-popup layer: frozen random signs, of which the `kept` with the greatest
-    |s| are kept. The parameter of the layer is the scores s (docs/methods.md 5.1)."""
+    """The weight w M(s) of an edge-popup layer (docs/methods.md 5.1): frozen random signs w, of
+    which the `kept` with the greatest |s| are kept. The parameter of the layer is the scores s."""
 
     frozen: Tensor
 
@@ -107,8 +108,8 @@ class RandomSubnetwork(nn.Module):
 
     @property
     def constant(self) -> float:
-        """|w|: 1, or the Kaiming constant sqrt(2 / fan_in), the fan scaled by the kept or by the
-        pruned share where the method says so and something is left of it (docs/methods.md 5.2)."""
+        """|w|: 1, or the Kaiming constant sqrt(2 / fan_in) (docs/methods.md 5.2). With `magnitude`
+        kept or pruned, fan_in is multiplied by that share of the weights unless it is 0."""
         if self.magnitude == "binary":
             return 1.0
         share = self.kept / self.frozen.numel()
@@ -116,7 +117,7 @@ class RandomSubnetwork(nn.Module):
         return math.sqrt(2 / (fan_in(self.frozen) * (scaled or 1.0)))
 
     def set_kept(self, kept: int) -> None:
-        """Set how many weights are kept, and with it their magnitude."""
+        """Set how many weights are kept, and their magnitude, which may depend on it."""
         self.kept = kept
         self.frozen.copy_(sign(self.frozen) * self.constant)
         self.popped.forget()
@@ -134,15 +135,15 @@ class RandomSubnetwork(nn.Module):
 
 @torch.no_grad()
 def draw_scores(weight: Tensor, width: float | None) -> None:
-    """Scores in place of a weight: U(-width, width), or without a width scaled to the fan as
-    torch scales the weights of a layer, U(-1/sqrt(fan_in), 1/sqrt(fan_in))."""
+    """Overwrite a weight with scores from U(-width, width); without a width, from
+    U(-1/sqrt(fan_in), 1/sqrt(fan_in)), as torch initialises the weights of a layer."""
     limit = 1 / math.sqrt(fan_in(weight)) if width is None else width
     weight.uniform_(-limit, limit)
 
 
 class SparseWeight(nn.Module):
-    """mask * F(latent): F is the sign with the gradient of BinaryConnect (level W), or nothing in
-    full precision (level S)."""
+    """The weight mask * F(latent). F is the sign with B = 1, as in BinaryConnect (level W), or the
+    identity (level S)."""
 
     mask: Tensor
     rounds: Tensor
@@ -169,18 +170,18 @@ class SparseWeight(nn.Module):
 
     @torch.no_grad()
     def draw_mask(self) -> None:
-        """`kept` weights at random."""
+        """Set a mask of `kept` weights at random."""
         self.mask.copy_(top_k(torch.rand_like(self.mask, dtype=torch.float32), self.kept))
 
     @torch.no_grad()
     def keep_greatest(self, latent: Tensor) -> None:
-        """The `kept` weights of the greatest magnitude."""
+        """Set the mask of the `kept` greatest magnitudes in `latent`."""
         self.mask.copy_(top_k(latent.abs(), self.kept))
 
     @torch.no_grad()
     def drop_and_grow(self, latent: Tensor, drop: int, grow: int) -> None:
-        """The smallest `drop` of the active weights go, `grow` others take their place: at random
-        among those that were not active before, near 0."""
+        """Drop the `drop` active weights of least magnitude and grow `grow` weights at random among
+        those that were inactive before; a grown latent starts at -1e-3 or +1e-3."""
         inactive = ~self.mask
         active = int(self.mask.sum())
         magnitudes = torch.where(self.mask, latent.abs(), latent.new_full((), -1.0))
@@ -193,9 +194,9 @@ class SparseWeight(nn.Module):
 
 
 class SignedConnections(SparseWeight):
-    """Bayesian connectivity sampling: weight k is sign_k max(theta_k, 0) with a fixed random sign
-    and is there while theta_k > 0; in binary sign_k alone (docs/methods.md 5.8). The layer's
-    parameter is theta."""
+    """The weight of Bayesian connectivity sampling (docs/methods.md 5.8): w_k = sign_k max(theta_k,
+    0) with a fixed random sign, active while theta_k > 0; a binary one is sign_k while it is
+    active. The parameter of the layer is theta."""
 
     signs: Tensor
     FIRST = 1e-5
@@ -211,8 +212,8 @@ class SignedConnections(SparseWeight):
 
     @torch.no_grad()
     def rewire(self, theta: Tensor) -> None:
-        """Connections whose theta has fallen to 0 go; as many others come, so that their number
-        stays."""
+        """Deactivate connections with theta <= 0 and activate inactive ones at random, with
+        theta = FIRST, so that `kept` are active."""
         self.mask.logical_and_(theta > 0)
         missing = self.kept - int(self.mask.sum())
         if missing:
@@ -223,8 +224,8 @@ class SignedConnections(SparseWeight):
 
 
 class ScoredWeight(SparseWeight):
-    """HYDRA's weight: dense while it is pre-trained, then pruned by trained scores, then trained
-    under the mask they end with."""
+    """HYDRA's weight (docs/methods.md 5.8): dense in pre-training, then frozen and pruned by
+    trained scores (`scoring`), then trained under the mask of the final scores."""
 
     def __init__(self, weight: Tensor, binary: bool) -> None:
         super().__init__(weight, binary)
@@ -239,7 +240,7 @@ class ScoredWeight(SparseWeight):
 
     @torch.no_grad()
     def start_scores(self, latent: Tensor) -> None:
-        """sqrt(6 / fan_in) w / max |w| (docs/methods.md 5.8)."""
+        """Set the scores to s = sqrt(6 / fan_in) w / max |w| (docs/methods.md 5.8)."""
         largest = latent.abs().max().clamp_min(1e-12)
         self.scores.copy_(math.sqrt(6 / fan_in(latent)) * latent / largest)
         self.popped.forget()
@@ -251,7 +252,8 @@ class ScoredWeight(SparseWeight):
 
 
 class SharedValue(SparseWeight):
-    """ATMC's weight with a codebook of one bit: the sign times one trained value of the layer."""
+    """ATMC's weight with a codebook of one bit (docs/methods.md 5.8): mask * value * sign(latent),
+    with one trained value per layer, once `shared`; before that mask * latent."""
 
     def __init__(self, weight: Tensor, binary: bool) -> None:
         super().__init__(weight, binary)
@@ -265,7 +267,7 @@ class SharedValue(SparseWeight):
 
     @torch.no_grad()
     def share(self, latent: Tensor) -> None:
-        """The one value nearest to the magnitudes of the kept weights: their mean."""
+        """Set the value to the mean |w| of the kept weights, the least-squares fit."""
         self.value.copy_(latent.abs()[self.mask].mean())
 
     @torch.no_grad()

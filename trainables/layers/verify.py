@@ -1,4 +1,4 @@
-"""The check that a planned network is what its plan says."""
+"""The check that the weights of a planned network are binary or pruned as its plan says."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bitfront.trainables.layers.weights import PER_CHANNEL
 
 
 class NotBinaryError(UserError):
-    """A layer the plan calls binary holds other values."""
+    """The weights of a planned layer are not those that its level promises."""
 
 
 @torch.no_grad()
 def verify_binary(model: nn.Module, layers: Sequence[BinaryLayer]) -> None:
     """Raise NotBinaryError unless every binary layer holds -s and +s only, with one s > 0 per scale
-    group, and every pruned layer exactly as many non-zero weights as promised. It checks the weight
-    that the network multiplies with in evaluation, however it was made."""
+    group, and every pruned layer has exactly `kept` non-zero weights. Checked is the weight that
+    the network multiplies with in evaluation, whatever parametrization computes it."""
     was_training = model.training
     model.eval()
     try:

@@ -12,7 +12,7 @@ from bitfront.trainables.layers.quantizers import Pair, sign
 
 
 class Annealed:
-    """A quantizer pair and its present annealed value, shared by all layers of a network.
+    """The quantizer pair and its present annealed value, which all layers of a network share.
     `as_trained`: evaluation uses F instead of the sign."""
 
     def __init__(self, pair: Pair, value: float) -> None:
@@ -36,7 +36,7 @@ def mean_magnitude(w: Tensor, scale: str) -> Tensor | None:
 
 
 class Standardized(nn.Module):
-    """(w - mean) / std per output channel, so that about half of the signs are +1 (the balanced
+    """(w - mean) / std per output channel, which makes about half of the signs +1 (the balanced
     weights of IR-Net, docs/methods.md 1.7)."""
 
     def forward(self, latent: Tensor) -> Tensor:
@@ -46,8 +46,9 @@ class Standardized(nn.Module):
 
 
 class Rotated(nn.Module):
-    """The standardized weight w turned towards the corners of the cube: w + |sin angle| (R1' w R2
-    - w), every output channel seen as a matrix; the angle is learnable (docs/methods.md 1.6)."""
+    """w3 = w2 + |sin(angle)| (R1' w2 R2 - w2) of R-BNN (Lin et al., NeurIPS 2020; docs/methods.md
+    1.6): the standardized weight w2, each output channel as a matrix, is rotated towards the
+    nearest signs. R1 is `left`, R2 is `right`; the angle is learnable and starts at pi/2."""
 
     ROUNDS = 3
     left: Tensor
@@ -76,8 +77,8 @@ class Rotated(nn.Module):
 
     @torch.no_grad()
     def estimate(self, latent: Tensor) -> None:
-        """Alternate between the signs B of R1' X R2 and the rotations that bring it nearest to
-        them: each is the orthogonal factor of a sum over output channels."""
+        """Set R1 and R2 by ROUNDS rounds of: B = sign(R1' X R2); then R1, then R2 that bring R1' X
+        R2 nearest to B, from SVDs of the sums over output channels of X R2 B' and X' R1 B."""
         x = self._matrices(self.standardized(latent))
         for _ in range(self.ROUNDS):
             b = sign(self._turned(x))
@@ -93,10 +94,10 @@ def _nearest_rotation(m: Tensor) -> Tensor:
 
 
 class WeightQuantizer(nn.Module):
-    """F of the latent while training, the sign in evaluation; times the scale of its group.
+    """The weight s F(w) in training and s sign(w) in evaluation, with the scale s of its group.
 
-    The latent may go through `before` first, which standardizes or rotates it. A layer with an
-    accumulator has its scale applied after it (`scaled` is False then)."""
+    w is the latent w*, or `before(w*)`, which standardizes or rotates it. In a layer with an
+    accumulator `scaled` is False: the scale is applied to the accumulator's output."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class WeightQuantizer(nn.Module):
         return mean_magnitude(w, self.scale)
 
     def output_scales(self, latent: Tensor) -> Tensor | None:
-        """The scales of a layer that applies them to its sums."""
+        """The scales at this latent, for a layer that applies them to its sums."""
         return self.scales(self.before(latent))
 
     def soft(self, w: Tensor) -> Tensor:
@@ -146,7 +147,7 @@ class WeightQuantizer(nn.Module):
         return out if s is None else out * s
 
     def forward_backward(self, latent: Tensor) -> tuple[Tensor, Tensor]:
-        """F and B at this latent, without scale."""
+        """(F(w), B(w)) at this latent, without scale."""
         with torch.enable_grad():
             w = self.before(latent).detach().requires_grad_()
             out = self.soft(w)
@@ -155,20 +156,21 @@ class WeightQuantizer(nn.Module):
 
     @torch.no_grad()
     def hard_parts(self, latent: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The signs and the scales that evaluation multiplies with."""
+        """(signs, scales) that evaluation multiplies with."""
         w = self.before(latent)
         s = self.scales(w)
         return self.sign(w), None if s is None else s.detach()
 
 
 class UpdatedWeight(WeightQuantizer):
-    """The weight of a scheme that projects the parameter itself (PQ, rPC, PTB): F = w."""
+    """The weight of a scheme that projects the parameter itself (PQ, rPC, PTB): F(w) = w in
+    training, s sign(w) in evaluation."""
 
     def soft(self, w: Tensor) -> Tensor:
         return w.view_as(w)
 
     def scales(self, w: Tensor) -> Tensor | None:
-        """The scales of the signs, in evaluation only."""
+        """The scales in evaluation; None in training, which has none."""
         soft = self.training or self.annealed.as_trained
         return None if soft else super().scales(w)
 

@@ -1,5 +1,5 @@
-"""Binarization methods, a family per file. A new file in this folder is found by itself. Listing
-methods does not import torch."""
+"""Binarization methods, a family per file. New files in this folder are imported automatically.
+Listing methods does not import torch."""
 
 from bitfront.trainables.methods.base import METHODS, Method, build_method
 

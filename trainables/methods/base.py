@@ -1,5 +1,6 @@
-"""What a method declares and does. The registry, the docs table, the conditional space and the
-conformance tests are made from the declaration; the training loop calls the hooks."""
+"""What a method declares and which hooks it has. Listings, docs/catalog.md, the conditional
+parameters of a space and the conformance tests read the declaration; the training loop calls the
+hooks."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ class Method:
     """A way to obtain binary weights (and activations).
 
     A subclass sets the declaration and overrides the hooks it needs. One instance serves one
-    training run; `layers` are the binary layers of the network, set by `bind`; `examples` is how
-    many examples it is trained on, set by the training.
+    training run. `layers`, set by `bind`, are the binary layers of the network; `examples`, set by
+    the training loop, is the number of training examples.
     """
 
     name: ClassVar[str]
@@ -35,11 +36,11 @@ class Method:
     levels: ClassVar[str] = "FWB"
     params: ClassVar[dict[str, Param]] = {}
     adversary: ClassVar[str | None] = None
-    """the way it trains against attacks where the task names none (`task.attack.train`)"""
+    """the attack it trains against where `task.attack.train` names none"""
     adversary_fixed: ClassVar[bool] = False
-    """whether it trains that way whatever the task names"""
+    """whether it uses `adversary` whatever `task.attack.train` names"""
     from_weights: ClassVar[bool] = True
-    """whether weights it is given to start from (`task.pretrain`) mean something to it"""
+    """whether it can start from pretrained weights (`task.pretrain`)"""
 
     def __init__(self, given: dict[str, Any] | None = None) -> None:
         self.values: dict[str, Value] = resolve(self.name, self.params, given or {})
@@ -50,7 +51,7 @@ class Method:
 
     @property
     def soft(self) -> bool:
-        """Whether the forward pass of training differs from that of evaluation."""
+        """Whether training computes with other weights or inputs than the signs of evaluation."""
         return False
 
     @property
@@ -73,8 +74,8 @@ class Method:
         raise NotImplementedError(f"{self.name} makes no pruned layers in full precision")
 
     def kept(self, sizes: Mapping[str, int]) -> dict[str, int] | None:
-        """How many weights each planned layer keeps, given their sizes; None: the method does not
-        prune. A UserError where a layer would keep none."""
+        """How many weights each planned layer keeps, by name, given the layers' numbers of weights;
+        None: the method does not prune. Raises a UserError where a layer would keep none."""
         return None
 
     def input_quantizer(self, layer: nn.Module) -> nn.Module:
@@ -96,16 +97,16 @@ class Method:
         return 1
 
     def own_optimizer(self) -> Optimizer | None:
-        """The optimizer of the latents where they have one of their own, made after a phase is
-        entered; its learning rate is `lr` of `values`, on the task's schedule. Everything else
-        keeps the task's optimizer."""
+        """A new optimizer of the latents; None: the task's optimizer updates them too. Called after
+        a phase is entered. Its learning rate is `lr` of `values`, on the task's schedule. All other
+        parameters keep the task's optimizer."""
         return None
 
     def predictions(
         self, model: nn.Module, combine: Callable[[Tensor, str], Tensor], seed: int
     ) -> Averaged | None:
-        """The network that predicts with many draws of its weights, where the method has one;
-        `combine` makes one output of many."""
+        """The network that predicts with the mean over draws of its weights; None: the method draws
+        none. `combine` makes one output from those of all draws."""
         return None
 
     def bind(self, made: Sequence[BinaryLayer]) -> None:
@@ -118,9 +119,9 @@ class Method:
         return [Phase("train", epochs)]
 
     def enter(self, phase: Phase) -> None:
-        """Called when a phase begins, with its first weights in place, and before the state of a
-        run interrupted in it is restored. In the first phase a second call may follow, with other
-        weights and the optimizer already made."""
+        """Called when a phase begins, with its starting weights loaded, and when a run that was
+        interrupted in it is resumed, before its state is restored. The first phase is entered a
+        second time where pretrained weights are loaded; its optimizer is already made then."""
 
     def before_epoch(self) -> None:
         """Called before the first step of every epoch."""
@@ -130,7 +131,7 @@ class Method:
         """Called before every optimizer step with the fraction of the phase that has passed."""
 
     def penalty(self) -> Tensor | None:
-        """What the last forward pass adds to the loss; None: nothing."""
+        """The term that is added to the loss of the last forward pass; None: there is none."""
         return None
 
     def after_backward(self) -> None:
@@ -146,7 +147,7 @@ class Method:
         """Called after every epoch with the metrics of all epochs so far."""
 
     def diagnose(self) -> dict[str, float]:
-        """Numbers that tell how training goes, after an epoch: those of `layers.diagnostics`."""
+        """The diagnostics after an epoch, by name: those of `layers.diagnostics`."""
         return layers.diagnose(self.layers, self._before) if self._before else {}
 
     @classmethod

@@ -1,5 +1,5 @@
-"""Proximal mean-field and mirror descent: the weight is a tanh or softmax of the latent that is
-sharpened in training (docs/methods.md 2.7, 3.5)."""
+"""Proximal mean-field and mirror descent: the weight is a tanh or softmax of the latent, whose
+sharpness beta grows during training (docs/methods.md 2.7, 3.5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Sharpened(OwnOptimizer):
-    """Methods whose soft weights are sharpened to signs by a growing beta."""
+    """Methods whose soft weights approach signs as the sharpness beta grows."""
 
     soft_weights = True
 

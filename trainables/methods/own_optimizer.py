@@ -1,5 +1,5 @@
-"""What methods share whose latents have an optimizer of their own. Each can begin with a phase of
-real weights in [-1, 1], binary inputs as planned."""
+"""The base class of methods whose latents have an optimizer of their own. Each can begin with a
+phase in which weights are real numbers in [-1, 1] and inputs are binary as planned."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def rate(default: float) -> Param:
 
 
 def _begins_real(share: float) -> dict[str, Param]:
+    """The two parameters that all these methods have; `share` is the default of `real_share`."""
     return {
         "sign_grad": Param(
             "poly",
@@ -135,8 +136,8 @@ class OwnOptimizer(Method):
 
 
 def share_of(share: float, epochs: int) -> int:
-    """That share of the epochs: at least one where the share is above 0, and at least one is left
-    over."""
+    """The number of epochs in this share of all. Where it is above 0, at least one epoch is in the
+    share and at least one outside it."""
     if not share or epochs < 2:
         return 0
     return min(epochs - 1, max(1, round(share * epochs)))

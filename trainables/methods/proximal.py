@@ -62,9 +62,9 @@ class ProxConnect(Piecewise):
 
 
 class Projected(Piecewise):
-    """Schemes that step from P(w*) = L_rho(w*) instead of from w* (docs/methods.md 1.1): the
-    parameter itself is projected. With varrho = rho each step adds rho to every |w|, so that the
-    corners are reached when the sum of rho over the steps is 1, long before rho is 1."""
+    """Schemes whose step starts from P(w*) = L_rho(w*) instead of from w* (docs/methods.md 1.1):
+    the parameter itself is projected. With varrho = rho every projection adds rho to |w|, up to 1:
+    all weights are at -1 or +1 once the sum of rho over the steps is 1, long before rho is 1."""
 
     params: ClassVar = {
         **RHO,

@@ -1,6 +1,6 @@
-"""Pruned networks: edge-popup finds a binary network in frozen random weights (docs/methods.md
-5.1); robust scratch tickets do the same with other defaults. Masks are in `layers.sparse`, the
-number of weights a layer keeps in `layers.pruning`."""
+"""Methods that prune frozen random weights: edge-popup trains scores that select which binary
+weights are kept (docs/methods.md 5.1); robust scratch tickets are the same with other defaults.
+Masks are in `layers.sparse`, the number of weights that each layer keeps in `layers.pruning`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXPONENT = Param(
 
 
 class Pruned(Method):
-    """Methods that keep a number of weights per planned layer that is known before training."""
+    """Methods that prune: how many weights each planned layer keeps is known before training."""
 
     family = "pruning"
     paper = ROBUST
@@ -95,7 +95,7 @@ class RandomWeights(Pruned):
 
     @property
     def magnitude(self) -> str:
-        """`binary`: |w| = 1; else the fan of the Kaiming constant."""
+        """`binary`: |w| = 1; else |w| is the Kaiming constant, and this is its `fan` parameter."""
         return "binary" if self.values.get("init") == "binary" else str(self.values["fan"])
 
     @property

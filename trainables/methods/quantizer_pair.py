@@ -1,5 +1,7 @@
-"""What methods share that have a latent weight w*, a forward quantizer F and a backward quantizer
-B: w* <- w* - eta B(w*) g(F(w*)) (docs/methods.md 1.1)."""
+"""The base class of methods with a latent weight w*, a forward quantizer F and a backward quantizer
+B, and the parameters they share (Lu et al., NeurIPS 2023; docs/methods.md 1.1):
+
+    w*_{t+1} = w*_t - eta_t B_t(w*_t) g(F_t(w*_t))"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ SCALE = Param(
 )
 
 
-# Where training does not multiply with the scale, it cannot be learned.
+# For methods whose training does not multiply with the scale: it cannot be learned there.
 FIXED_SCALE = Param(
     "none",
     Choice(("none", "layer", "channel", "power2")),
@@ -94,7 +96,7 @@ class QuantizerPair(Method):
     family = "pcpp"
     paper = PCPP
     levels = "FWBA"
-    # The least annealed value inputs are quantized with.
+    # A lower bound of the annealed value for the quantizer of inputs.
     input_floor: ClassVar[float] = 0.0
 
     def __init__(self, given: dict[str, object] | None = None) -> None:
@@ -117,7 +119,7 @@ class QuantizerPair(Method):
         return self._annealed
 
     def pair(self) -> Pair:
-        """F and B; by default those `quantizers.PAIRS` has under the method's name."""
+        """The pair (F, B); by default the one of `quantizers.PAIRS` with the method's name."""
         return layers.PAIRS[self.name]
 
     @property

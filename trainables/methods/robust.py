@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class WholeNetwork(BinaryConnect):
-    """Nothing is pruned: W layers by BinaryConnect, F layers as they are."""
+    """Methods that prune nothing: W layers are trained by BinaryConnect, F layers as usual."""
 
     family = "adversarial"
     levels = "FW"
@@ -55,8 +55,8 @@ class TradesTraining(WholeNetwork):
 
 
 class PrunedWhileTrained(Pruned):
-    """Weights are trained under a mask: in full precision (S) or as signs (W), whose latents stay
-    in [-1, 1]."""
+    """Methods that train weights under a mask: in full precision (S) or as signs (W) of latents
+    that are clipped to [-1, 1]."""
 
     levels = "FSW"
     parametrization: ClassVar[str] = "SparseWeight"
@@ -129,7 +129,7 @@ class FlyingBird(PrunedWhileTrained):
                 quantizer.drop_and_grow(layer.latent.detach(), drop, max(0, coming))
 
     def _change(self, active: int, promised: int, going: int, fraction: float) -> int:
-        """How many more weights come than go."""
+        """The number of weights to grow beyond the `going` that are dropped; negative: fewer."""
         return promised - active
 
 
@@ -155,8 +155,8 @@ class FlyingBirdPlus(FlyingBird):
         self._wanted: set[str] = set()
 
     def after_epoch(self, history: Sequence[dict[str, float]]) -> None:
-        """Decide from the last epochs: prune where the gap between training and validation grew in
-        at least half of them, grow where the validation loss rose in at least half of them."""
+        """Decide from the last LOOK_BACK epochs: prune if the gap between training and validation
+        grew in at least half of them, grow if the validation loss rose in at least half of them."""
         self._wanted = set()
         last = history[-self.LOOK_BACK - 1 :]
         if len(last) <= self.LOOK_BACK or any("val_loss" not in row for row in last):
@@ -210,7 +210,8 @@ class ConnectivitySampling(PrunedWhileTrained):
     layer_counts = FlyingBird.layer_counts
 
     def enter(self, phase: Phase) -> None:
-        """Turn the layer's parameter into theta: the magnitude of its weights."""
+        """Draw the masks, and set theta, the parameter of a layer, to the magnitudes of its
+        weights."""
         import torch
 
         for layer in self.layers:
@@ -220,6 +221,8 @@ class ConnectivitySampling(PrunedWhileTrained):
                 layer.latent.copy_(layer.latent.abs().clamp_min(quantizer.FIRST))
 
     def after_step(self) -> None:
+        """theta <- theta + lr N(0, noise) on active connections, then the mask is updated
+        (docs/methods.md 5.8)."""
         import torch
 
         spread = math.sqrt(float(self.values["noise"])) * self.learning_rate

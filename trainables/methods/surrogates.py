@@ -39,7 +39,8 @@ def _sharpness(start: float) -> dict[str, Param]:
 
 
 class Sharpening(QuantizerPair):
-    """Pairs with a sharpness t that grows exponentially and a gain k = max(1/t, 1)."""
+    """Pairs with the sharpness t = T_min (T_max / T_min)^f at the fraction f of training (e/E in
+    the papers) and the gain k = max(1/t, 1) (docs/methods.md 1.6, 1.7)."""
 
     def _make_schedule(self) -> Schedule:
         return self._declared_schedule("t")
@@ -83,6 +84,8 @@ class PolyPlus(Sharpening):
 
 
 class ErrorDecay(Sharpening):
+    """The error decay estimator of IR-Net, g(w) = k tanh(t w) (docs/methods.md 1.7)."""
+
     paper = "Qin et al., Forward and Backward Information Retention (IR-Net), CVPR 2020"
     params: ClassVar = {
         **_sharpness(1e-1),

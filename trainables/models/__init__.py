@@ -1,6 +1,5 @@
-"""Architectures, a family per file: the network and its declaration side by side. A new file in
-this folder is found by itself. Importing this package does not import torch; asking for a model
-does."""
+"""Architectures, a family per file, each network with its declaration. New files in this folder are
+imported automatically. Importing this package does not import torch; looking up a model does."""
 
 from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, build_model
 

@@ -18,8 +18,8 @@ ACTIVATION = parameter(
 
 
 class _MaxWithMinusOne(torch.autograd.Function):
-    """max(x, -1). It keeps its output for the backward pass, which the next layer keeps too, so
-    that it needs no memory of its own. The backward pass is differentiable: HAWQ needs second
+    """max(x, -1). For the backward pass it keeps its output, which the next layer keeps anyway, so
+    that it needs no memory of its own. The backward pass is differentiable, since HAWQ needs second
     derivatives."""
 
     @staticmethod
@@ -44,8 +44,8 @@ class BinReLU(nn.Module):
 
 
 class RPReLU(nn.Module):
-    """RPReLU of ReActNet: x - g + z for x > g, else b (x - g) + z, with g, z and b learned per
-    channel (docs/methods.md 1.8)."""
+    """RPReLU of ReActNet (docs/methods.md 1.8): f(x) = x - g_c + z_c for x > g_c, else
+    b_c (x - g_c) + z_c, with g (`before`), z (`after`) and b learned per channel."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

@@ -59,8 +59,9 @@ class ModelRegistry(Registry[ModelInfo]):
     def declare(
         self, name: str, *, image: bool = True, kind: str = "classification"
     ) -> Callable[[Build], Build]:
-        """Register `build(shape, classes, *, parameter=...)`. Its docstring is what a listing says
-        of it; `image`: it takes images only; `kind`: the tasks it is for."""
+        """A decorator that registers `build(shape, classes, *, parameter=...)`. The first paragraph
+        of its docstring is its description in listings. `image`: it takes images only; `kind`: the
+        kind of task it is for."""
 
         def add(build: Build) -> Build:
             given = inspect.signature(build).parameters

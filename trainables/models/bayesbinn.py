@@ -1,5 +1,5 @@
-"""Networks of BayesBiNN and LR-net (docs/methods.md 2.4, 2.8, 2.12): no biases, batch norm without
-learned numbers. Their papers make every layer binary: `task.binarize: all`."""
+"""Networks of BayesBiNN and LR-net (docs/methods.md 2.4, 2.8, 2.12): no biases, batch norms without
+affine parameters. Their papers make every layer binary: `task.binarize: all`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ORDER = parameter(
 
 
 def in_order(model: nn.Module, scope: str) -> list[PlanLayer]:
-    """Every convolution and linear layer as its own block; without the first and the last one in
-    the scope `body`."""
+    """The convolutions and linear layers of a network, each its own block; the scope `body` leaves
+    out the first and the last one."""
     layers = [
         PlanLayer(name, name, "convolutions" if isinstance(module, nn.Conv2d) else "linear")
         for name, module in model.named_modules()
@@ -34,8 +34,8 @@ def in_order(model: nn.Module, scope: str) -> list[PlanLayer]:
 
 
 class NormedUnit(nn.Module):
-    """A layer without bias, optional pooling, then BN without gain and bias and ReLU in either
-    order; the last layer of a network has no ReLU."""
+    """A layer without bias, optional pooling, then batch norm without affine parameters and ReLU,
+    in either order; the last unit of a network has no ReLU."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class NormedUnit(nn.Module):
 class NormedMLP(nn.Module):
     """The MLP of BayesBiNN on MNIST; with depth 2, width 100 and no dropout that of permuted MNIST.
 
-    [dropout - linear - BN - ReLU] x depth - dropout - linear - BN, all without learned numbers but
-    the weights."""
+    [dropout - linear - BN - ReLU] x depth - dropout - linear - BN; only the weights are
+    learned."""
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class NormedMLP(nn.Module):
 
 
 class NormedCNN(nn.Module):
-    """Convolutions of these widths and kernel size, a max-pool after those that ask for it, then
-    linear layers; BN after every one."""
+    """Convolutions, then linear layers, each with batch norm. `convolutions` are pairs (output
+    channels, whether a max-pool follows), `linear` the widths of the hidden linear layers."""
 
     def __init__(
         self,
@@ -150,8 +150,8 @@ class TanhMLP(nn.Module):
     """The small MLP of BayesBiNN for two moons and Snelson's data; biases are weights of an input
     of 1, binary where their layer is.
 
-    Linear layers with tanh between them. A bias is the weight of an input that is always 1, so
-    that it is binary where its layer is. Two classes are one logit z: they get 0 and z."""
+    Linear layers with tanh between them. For two classes the network computes one logit z and
+    returns the logits (0, z)."""
 
     def __init__(
         self,

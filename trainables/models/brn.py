@@ -42,7 +42,7 @@ class ChannelScale(nn.Module):
 
 
 class PooledShortcut(nn.Module):
-    """A 2x2 mean, a 1x1 convolution and BN, where a block halves the size."""
+    """The shortcut of a block that halves the size: 2x2 average pooling, 1x1 convolution, BN."""
 
     def __init__(self, inside: int, out: int) -> None:
         super().__init__()
@@ -56,8 +56,9 @@ class PooledShortcut(nn.Module):
 
 
 class ReActBlock(nn.Module):
-    """bias - (sign, by the plan) - 3x3 convolution - scale - BN - plus the shortcut - bias -
-    PReLU - bias, everything per channel (docs/methods.md 3.3)."""
+    """out = bias(PReLU(bias(BN(scale conv(bias(x))) + shortcut(x)))), with biases, scale and PReLU
+    per channel (docs/methods.md 3.3). A plan puts the sign between the first bias and the 3x3
+    convolution."""
 
     def __init__(self, inside: int, out: int, bias_layers: bool, act: str, scale: bool) -> None:
         super().__init__()
@@ -131,7 +132,8 @@ class ReActResNet(nn.Module):
         return logits
 
     def plan_layers(self, scope: str) -> list[PlanLayer]:
-        """Ends and shortcuts keep real inputs: at level B their weights alone are binary."""
+        """The layers a plan decides. Stem, classifier and shortcuts have `real_input`: a B that is
+        drawn for several layers makes only their weights binary."""
         body = []
         for s, stage in enumerate(self.stages):
             for b, block in enumerate(stage.children()):
@@ -149,8 +151,8 @@ class ReActResNet(nn.Module):
 
 
 class PreActivationBlock(nn.Module):
-    """BN - ReLU - convolution, twice, and a shortcut around both; where the shape changes it is a
-    1x1 convolution of what the first ReLU gives."""
+    """BN - ReLU - convolution, twice, and a shortcut around both: the identity or, where the shape
+    changes, a 1x1 convolution of the first ReLU's output."""
 
     def __init__(self, inside: int, out: int, stride: int) -> None:
         super().__init__()

@@ -30,7 +30,8 @@ TIMM_PARAMS = {
     "attention_norm": ATTENTION_NORM,
     "drop_path": Param(0.0, Float(0.0, 0.9), "share of blocks skipped in training"),
 }
-# Side classifiers that torchvision adds in training; a plan is of one network with one output.
+# Networks to which torchvision adds auxiliary classifiers in training. They are built without: a
+# plan is for a network with one output.
 _WITH_SIDE_OUTPUTS = ("googlenet", "inception_v3")
 
 
@@ -94,7 +95,7 @@ def _build_torchvision(
     if name in _WITH_SIDE_OUTPUTS:
         options = {"aux_logits": False, "init_weights": True}
     size = (image_size, image_size) if image_size else shape[1:]
-    # Only its vision transformers want to know, and they refuse any other size.
+    # Only torchvision's vision transformers take an image size; they refuse images of any other.
     if name.startswith("vit_"):
         options["image_size"] = size[0]
     try:

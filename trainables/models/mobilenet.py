@@ -22,9 +22,9 @@ MOBILENET_BLOCKS = (
 
 
 class MobileBlock(nn.Module):
-    """A 3x3 convolution that keeps the channels, dense or depthwise, and a 1x1 one that may double
-    them. Each has its own shortcut: a 2x2 mean where the size halves, the channels twice where
-    they double, so that no shortcut has weights."""
+    """A 3x3 convolution that keeps the number of channels, dense or depthwise, and a 1x1
+    convolution that may double it. Each has a shortcut without weights: 2x2 average pooling where
+    the size halves, a copy of all channels where their number doubles."""
 
     def __init__(self, inside: int, out: int, stride: int, activation: str, form: str) -> None:
         super().__init__()

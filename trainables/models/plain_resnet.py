@@ -27,8 +27,8 @@ AFFINE = parameter(
     Choice((True, False)),
     "batch norms learn a scale and a shift; edge-popup and rst want false: only scores are trained",
 )
-# Channels of the stages: the network itself, and dense ones of about 1 % of its weights whose
-# layers are as large as pruning with exponent p would leave them.
+# Channels of the stages: of the full network, and of dense networks with about 1 % of its weights,
+# in each of which a layer has as many weights as pruning with the exponent p would keep.
 SIZES = {
     "full": (64, 128, 256, 512),
     "p0": (26, 26, 26, 26),

@@ -24,8 +24,7 @@ UNIT = parameter(
 
 
 class ConvUnit(nn.Module):
-    """Convolution and batch norm; in the Bi-Real form with its own shortcut and activation:
-    out = act(BN(conv(x)) + shortcut(x)) (docs/methods.md 4.9)."""
+    """Convolution and batch norm, BN(conv(x)). The blocks add shortcuts and activations."""
 
     def __init__(
         self, inside: int, out: int, stride: int, kernel: int = 3, groups: int = 1
@@ -42,8 +41,8 @@ class ConvUnit(nn.Module):
 
 
 class Projection(nn.Module):
-    """The strided 1x1 convolution of a shortcut, as a 1x1 convolution of every `stride`th pixel:
-    the same numbers without the kernel that `training.network.memory_format` avoids."""
+    """The strided 1x1 convolution of a shortcut, computed as a 1x1 convolution of every `stride`th
+    pixel: the same result without the kernel that crashes (`training.network.memory_format`)."""
 
     def __init__(self, inside: int, out: int, stride: int) -> None:
         super().__init__()
@@ -57,7 +56,8 @@ class Projection(nn.Module):
 
 
 class Block(nn.Module):
-    """Two convolutions, with one shortcut each (bi-real) or one around both (classic)."""
+    """Two convolutions with activations. bi-real: a shortcut around each of them,
+    out = act(BN(conv(x)) + shortcut(x)) twice (docs/methods.md 4.9); classic: one around both."""
 
     def __init__(self, inside: int, out: int, stride: int, activation: str, unit: str) -> None:
         super().__init__()
@@ -101,8 +101,8 @@ class Stem(nn.Module):
 
 
 def stage_layers(stages: nn.ModuleList, scope: str) -> list[PlanLayer]:
-    """The convolutions of `stages`, a module's list of Sequentials of blocks; the ones of shortcuts
-    in the scope `all`."""
+    """The layers a plan decides in `stages`, a module's list of Sequentials of blocks: the
+    convolutions of the blocks, and those of shortcuts in the scope `all`."""
     layers = []
     for s, stage in enumerate(stages):
         for b, block in enumerate(stage.children()):

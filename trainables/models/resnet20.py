@@ -1,5 +1,5 @@
 """The ResNet-20 of CIFAR as it was first published: two convolutions per block and one shortcut
-around both. Layers are named as public checkpoints name them, so that those load."""
+around both. Layers have the names of public checkpoints, so that these can be loaded."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bitfront.trainables.plan import PlanLayer
 
 
 class PaddedShortcut(nn.Module):
-    """Every second pixel, and zeros for the channels that are new, half of them on either side
-    (option A)."""
+    """The shortcut called option A: every second pixel, and channels of zeros added, half of them
+    before and half behind the others."""
 
     def __init__(self, inside: int, out: int) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""Siamese trackers: one backbone embeds an exemplar and a search region, their correlation says
-where the target is (docs/methods.md 4.7)."""
+"""Siamese trackers: one backbone embeds an exemplar and a search region, and the maximum of their
+cross-correlation is the place of the target (docs/methods.md 4.7)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from bitfront.trainables.parameters import Int
 from bitfront.trainables.plan import PlanLayer
 
 SMALLEST = 31
-# out_scale 1e-3 of siamfc-pytorch is for exemplars of about this many features; with fewer the
-# correlation is a sum of fewer products.
+# The output scale 1e-3 of siamfc-pytorch is meant for exemplars of about FEATURES numbers. For
+# smaller exemplars, whose correlation is a sum of fewer products, it is increased in proportion.
 OUT_SCALE, FEATURES = 1e-3, 10 * 10 * 256
 # The side from which the stem of ImageNet networks is used.
 LARGE = 128
@@ -29,8 +29,8 @@ class SiamFC(nn.Module):
     regions below 128 pixels); costs are of one search region: the exemplar is embedded once per
     sequence, the correlation has no weights.
 
-    The stem is not padded; every stage is, and gives up one cell at each edge for it, so that
-    exemplar and search features differ by a whole number of cells (docs/methods.md 4.7)."""
+    The stem is not padded. The stages are, and one cell is cropped at each edge of their outputs,
+    so that exemplar and search features differ by a whole number of cells (docs/methods.md 4.7)."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class SiamFC(nn.Module):
         start_convolutions(self)
 
     def forward(self, x: Tensor | tuple[Tensor, Tensor]) -> Tensor:
-        """Features of images; of a pair (exemplars, search regions) the responses."""
+        """The features of images, or the responses for a pair (exemplars, search regions)."""
         if isinstance(x, Tensor):
             return self.embed(x)
         exemplars, searches = x
@@ -84,8 +84,9 @@ class SiamFC(nn.Module):
 
 
 def respond(exemplars: Tensor, searches: Tensor) -> Tensor:
-    """How well each place of a search region matches its exemplar: features (n, c, h, w) and
-    (n, k, c, H, W), k regions per exemplar, to responses (n, k, H - h + 1, W - w + 1)."""
+    """The responses f(z, x) = s phi(z) * phi(x): the cross-correlation of SiamFC (Bertinetto et
+    al., 2016) with the output scale s and no bias. From features of exemplars (n, c, h, w) and of k
+    search regions per exemplar (n, k, c, H, W) to responses (n, k, H - h + 1, W - w + 1)."""
     n, k, c, height, width = searches.shape
     stacked = searches.transpose(0, 1).reshape(k, n * c, height, width)
     scale = OUT_SCALE * FEATURES / exemplars[0].numel()

@@ -1,5 +1,5 @@
-"""Changes to networks we did not write, made from outside by hooks: names and checkpoints of the
-network stay as they are. Also where in such a network the attention is."""
+"""Changes to networks of libraries, made from outside by hooks: the names of their layers, and so
+their checkpoints, stay valid. Also lists the attentions of such a network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bitfront.trainables.errors import UserError
 
 
 def resize_input(model: nn.Module, size: tuple[int, ...]) -> None:
-    """Images are brought to `size` before anything else happens, a batch at a time."""
+    """Make the network resize every batch of images to `size` first."""
 
     def resize(_module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         x = F.interpolate(args[0], size=size, mode="bilinear", align_corners=False, antialias=True)
@@ -22,7 +22,7 @@ def resize_input(model: nn.Module, size: tuple[int, ...]) -> None:
 
 
 def repeat_grey(model: nn.Module, called: str, channels: int) -> None:
-    """Grey images as colour images with three equal channels."""
+    """Make the network repeat the channel of grey images three times first."""
     if channels != 1:
         raise UserError(f"model.name: {called} takes 1 or 3 channels, not {channels}")
 
@@ -33,14 +33,14 @@ def repeat_grey(model: nn.Module, called: str, channels: int) -> None:
 
 
 def patch_size(model: nn.Module) -> tuple[int, int]:
-    """Of the patches a transformer cuts images into; 1 for any other network."""
+    """(height, width) of the patches a transformer cuts images into; (1, 1) for other networks."""
     found = getattr(getattr(model, "patch_embed", None), "patch_size", (1, 1))
     return (int(found[0]), int(found[1]))
 
 
 def attentions(model: nn.Module) -> dict[str, nn.Module]:
-    """The self-attentions with one linear layer for queries, keys and values together, as timm
-    writes them, by name."""
+    """The self-attentions of a network by name: those with one linear layer for queries, keys and
+    values together, as in timm."""
     return {
         name: module
         for name, module in model.named_modules()
@@ -56,7 +56,8 @@ def _normed(module: nn.Module, _args: tuple[Any, ...], out: Tensor) -> Tensor:
 
 
 def add_attention_norms(model: nn.Module, called: str) -> None:
-    """x + LN(proj(attention(...))): the added norm starts as weight 1 and bias 0."""
+    """Add a LayerNorm behind the projection of every attention, x + LN(proj(attention(...))), with
+    weight 1 and bias 0 at first (protocol 2 of PC++, docs/methods.md 1.11, 1.15)."""
     found = attentions(model)
     if not found:
         raise UserError(

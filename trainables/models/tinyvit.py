@@ -1,4 +1,5 @@
-"""A vision transformer for small images, so that all of the transformer path trains on a CPU."""
+"""A vision transformer for small images, which makes experiments with transformers possible on a
+CPU."""
 
 from __future__ import annotations
 

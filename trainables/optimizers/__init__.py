@@ -1,7 +1,7 @@
-"""Optimizers of binary weights, one per file, as ordinary torch optimizers: usable without the rest
-of bitfront. What a network multiplies with while they train is in `layers.latents`. What the
-package offers is listed in `__init__.pyi`; torch is imported when one of these names is used, so
-that methods can be listed without it."""
+"""Optimizers of binary weights, one per file, as ordinary torch optimizers that work without the
+rest of bitfront. The weights that a layer computes from their parameters are in `layers.latents`.
+The names of the package are listed in `__init__.pyi`; torch is imported when one of them is used,
+so that listing methods does not import it."""
 
 import lazy_loader
 

@@ -19,13 +19,13 @@ def clip_(tensors: list[Tensor]) -> list[Tensor]:
 
 
 def with_gradients(params: Iterable[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """(parameters, gradients) of the parameters that have a gradient: frozen ones have none."""
+    """(parameters, gradients) of those parameters that have a gradient; frozen ones have none."""
     pairs = [(p, p.grad) for p in params if p.grad is not None]
     return [p for p, _ in pairs], [g for _, g in pairs]
 
 
 class ByGroup(Optimizer):
-    """An optimizer whose step is one function of a group's parameters and gradients."""
+    """An optimizer that updates all parameters of a group in one call of `_step`."""
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -43,7 +43,7 @@ class ByGroup(Optimizer):
         raise NotImplementedError
 
     def _buffers(self, params: list[Tensor], name: str) -> list[Tensor]:
-        """A state tensor for each parameter, 0 at first."""
+        """The state tensors `name` of the parameters, which start at 0."""
         for p in params:
             if name not in self.state[p]:
                 self.state[p][name] = torch.zeros_like(p, memory_format=torch.preserve_format)

@@ -1,5 +1,5 @@
-"""BayesBiNN (Meng, Bachmann and Khan, ICML 2020; docs/methods.md 2.2): the functions are the rules
-of the paper, the class applies them to all tensors at once."""
+"""BayesBiNN (Meng, Bachmann and Khan, ICML 2020; docs/methods.md 2.2): the relaxed sample and the
+scale of its gradient as functions, the update as an optimizer."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch.optim.optimizer import ParamsT
 
 from bitfront.trainables.optimizers.base import ByGroup
 
-# The 1e-10 of the rule is part of the method: at tau = 1e-10 and saturated weights it decides the
-# step.
+# The 1e-10 of the rule is part of the method: at tau = 1e-10 and saturated weights it determines
+# the size of the step.
 JITTER = 1e-10
-# Uniform numbers are kept in [EDGE, 1 - EDGE]: the logit of 0 and 1 is not finite.
+# Uniform numbers are clamped to [EDGE, 1 - EDGE]: the logits of 0 and 1 are not finite.
 EDGE = 1e-7
 
 
@@ -40,13 +40,13 @@ class BayesBiNN(ByGroup):
     """The Bayesian learning rule for Bernoulli weights (Meng, Bachmann and Khan, ICML 2020;
     docs/methods.md 2.2), with N = `examples`, c_KL = `kl`, beta = `momentum`, a = `lr`:
 
-    ghat = (1 / S) sum over samples of s g
+    ghat = (1 / S) sum over the S samples of s g
     m   <- beta m + (1 - beta) (ghat + c_KL (lam - lam_0))
     lam <- lam - a m / (1 - beta^t)
 
-    Parameters are lam; a gradient is the mean over Monte-Carlo samples of (s / N) g, which
-    `latents.SampledWeight` gives. `priors` are the tensors lam_0 of the parameters, read at every
-    step; without them lam_0 = 0."""
+    The parameters are lam. Their gradient must be ghat / N, the mean over the samples of (s / N) g,
+    as backpropagation through `latents.SampledWeight` gives it. `priors` are the tensors lam_0 of
+    the parameters, read at every step; without them lam_0 = 0."""
 
     def __init__(
         self,

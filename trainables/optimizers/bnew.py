@@ -1,5 +1,5 @@
-"""BNEW (BMVC 2022; docs/methods.md 3.2) and the Adam with clipped latents it is built on, which
-alone is STE-Adam (docs/methods.md 2.5)."""
+"""BNEW (Paren and Poudel, BMVC 2022; docs/methods.md 3.2) and its base class, Adam with clipped
+latents, which is the optimizer of STE-Adam (docs/methods.md 2.5)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Regulariser = Literal["concave", "l1", "l2"]
 
 
 def corner_step_(u: list[Tensor], r: float, regulariser: Regulariser) -> list[Tensor]:
-    """The step of BNEW from u = w - eta grad, in place, first order in r = eta lambda, then clipped
-    to [-1, 1] (docs/methods.md 3.2):
+    """The step of the regulariser R from u = w - eta grad f(w) (eq. (5)), in place, with
+    r = eta lambda (Paren and Poudel, BMVC 2022; docs/methods.md 3.2):
 
-    concave, R = -||w||^2:          (1 + 2 r) u
-    l1, R = ||w - sign w||_1:       u + r sign(u)
-    l2, R = ||w - sign w||_2^2 / 2: (u + r sign(u)) / (1 + r)"""
+    concave, R = -||w||^2:           w <- clip((1 + 2 r) u, -1, 1), eq. (12) to first order in r
+    l1, R = ||w - sign w||_1:        w <- clip(u + r sign(u), -1, 1)
+    l2, R = ||w - sign w||^2 / 2:    w <- clip((u + r sign(u)) / (1 + r), -1, 1), both eq. (8)"""
     if regulariser == "concave":
         torch._foreach_mul_(u, 1 + 2 * r)
     else:
@@ -33,8 +33,7 @@ def corner_step_(u: list[Tensor], r: float, regulariser: Regulariser) -> list[Te
 
 
 class ClippedAdam(Adam):
-    """Adam on latents that are clipped to [-1, 1] after each step: STE-Adam (docs/methods.md
-    2.5)."""
+    """Adam on latents, w <- clip(w, -1, 1) after each step (STE-Adam, docs/methods.md 2.5)."""
 
     def __init__(self, params: ParamsT, lr: float = 1e-2, weight_decay: float = 0.0) -> None:
         super().__init__(params, lr, weight_decay=weight_decay, fused=True)
@@ -51,8 +50,8 @@ class ClippedAdam(Adam):
 
 
 class BNEW(ClippedAdam):
-    """An Adam step, then a step of weight r towards the corners of the cube (docs/methods.md
-    3.2)."""
+    """An Adam step to u, then the step of the regulariser with weight r, `corner_step_`
+    (docs/methods.md 3.2)."""
 
     def __init__(
         self,

@@ -13,8 +13,8 @@ from bitfront.trainables.optimizers.base import ByGroup
 
 
 class Bop(ByGroup):
-    """Weights are exactly +1 or -1 and flip (Helwegen et al., NeurIPS 2019; docs/methods.md 2.6),
-    in one of two equal forms:
+    """Flips weights that are exactly +1 or -1 (Helwegen et al., NeurIPS 2019; docs/methods.md 2.6),
+    in one of two equivalent forms, which differ in the sign of m:
 
     flip:        m <- (1 - gamma) m + gamma g,  w <- -w where w m > theta
     hysteresis:  m <- (1 - gamma) m - gamma g,  w <- sign(m) where |m| > theta"""
@@ -32,7 +32,7 @@ class Bop(ByGroup):
         torch._foreach_mul_(m, 1 - gamma)
         if group["form"] == "flip":
             torch._foreach_add_(m, grads, alpha=gamma)
-            # theta - w m is below 0 exactly where w flips.
+            # w flips exactly where theta - w m < 0.
             room = torch._foreach_mul(params, m)
             torch._foreach_neg_(room)
             torch._foreach_add_(room, theta)

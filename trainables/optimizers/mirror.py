@@ -12,15 +12,18 @@ from bitfront.trainables.optimizers.base import ByGroup
 
 
 def mirror_step(w: Tensor, grad: Tensor, lr: float, beta: float) -> Tensor:
-    """MD-tanh: w <- (E - 1) / (E + 1), E = (1 + w) / (1 - w) exp(-2 eta beta g), which is atanh w
-    <- atanh w - eta beta g (docs/methods.md 3.5). Computed as a tanh, since E overflows."""
+    """The weight after a step of MD-tanh (Ajanthan et al., AISTATS 2021; docs/methods.md 3.5):
+
+    w <- (E - 1) / (E + 1),  E = (1 + w) / (1 - w) exp(-2 eta beta g)
+
+    Computed in the equal form atanh w <- atanh w - eta beta g, since E overflows."""
     edge = 1 - torch.finfo(w.dtype).eps
     return torch.tanh(torch.atanh(w.clamp(-edge, edge)) - lr * beta * grad)
 
 
 class MirrorDescent(ByGroup):
-    """Mirror descent under the tanh map on weights in (-1, 1), in its multiplicative form
-    (docs/methods.md 3.5)."""
+    """Mirror descent under the tanh map on weights in (-1, 1), by `mirror_step`: the exact,
+    multiplicative form (docs/methods.md 3.5)."""
 
     def __init__(self, params: ParamsT, lr: float = 1e-3, beta: float = 1.0) -> None:
         super().__init__(params, {"lr": lr, "beta": beta})

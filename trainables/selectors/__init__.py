@@ -1,5 +1,5 @@
-"""Selectors: algorithms that make a plan for a budget. A new file in this folder is found by
-itself. Listing selectors does not import torch; what looks at a network is in `scores`."""
+"""Selectors: algorithms that make a plan for a budget. New files in this folder are imported
+automatically. Listing selectors does not import torch; code that runs a network is in `scores`."""
 
 from bitfront.trainables.selectors.base import (
     RULES,

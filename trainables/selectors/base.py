@@ -1,6 +1,6 @@
-"""What a selector is: an order in which layers turn binary; and the budget rules that cut it off
-(docs/methods.md 4.4, 4.8). Selectors that use a trained network are declared like the others; what
-they compute is in `scores`."""
+"""The base class of selectors, which rank layers in the order in which they are made binary, and
+the budget rules that say how far a plan follows this order (docs/methods.md 4.4, 4.8). Selectors
+that use a trained network are declared like the others; what they compute is in `scores`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Ranking:
-    """The order in which layers turn binary, and the score of each layer it was made from."""
+    """The order in which layers are made binary, the scores of the layers it follows from, and the
+    name of that score."""
 
     order: Sequence[int]
     scores: Sequence[float] = ()
@@ -41,12 +42,12 @@ class Ranking:
 
 
 class Selector:
-    """Ranks the layers of a network, the first to be binarized first. One order serves all budgets:
-    the plan of a budget is the beginning of it."""
+    """Ranks the layers of a network, the first to be made binary first. One order serves all
+    budgets: in the plan for a budget, layers from the beginning of the order are binary."""
 
     name: ClassVar[str]
     aliases: ClassVar[tuple[str, ...]] = ()
-    """names of before, which YAML files and ledgers may have"""
+    """former names, which YAML files and ledgers may still contain"""
     doc: ClassVar[str]
     params: ClassVar[dict[str, Param]] = {}
     trained: ClassVar[bool] = False
@@ -88,7 +89,7 @@ SELECTORS: Registry[type[Selector]] = Registry("selector", package=__package__)
 
 
 class SelectionSpec(Strict):
-    """Everything an order depends on: the selector, and the training it uses."""
+    """Everything an order depends on: the selector, and the training of the network it uses."""
 
     selector: str
     params: dict[str, Value] = Field(default_factory=dict)
@@ -100,7 +101,7 @@ class SelectionSpec(Strict):
 
     def fingerprint(self) -> str:
         content = self.model_dump(mode="json")
-        # The hash of the checkpoint is in it; the places of files make no difference.
+        # Paths make no difference; a checkpoint is identified by its sha256.
         content["task"].pop("data_dir")
         content["task"]["pretrain"].pop("checkpoint")
         content["params"] = self.build().values
@@ -113,7 +114,7 @@ class SelectionSpec(Strict):
 
 
 class Selection(Strict):
-    """The order a selector found, and what it took."""
+    """The result of a selector: its order, and the training and time it took."""
 
     spec: SelectionSpec
     layers: list[str]
@@ -139,7 +140,7 @@ class Selection(Strict):
         return selector.plan(table, self.order, budget_pct, rule, level, seed)
 
     def summary(self) -> str:
-        """One line that says what the selection took."""
+        """One line about the training, examples and time the selection took."""
         return (
             f"{self.spec.selector} on {self.spec.task.dataset}: "
             f"{self.training_epochs:g} epochs of training, {self.scored_examples:,} examples "
@@ -154,12 +155,12 @@ def plan_for_budget(
     rule: str = "at_least",
     level: str = "B",
 ) -> str:
-    """Binarize along `order` towards `budget_pct` of the full-precision flops (docs/methods.md 4.4,
-    4.8).
+    """The plan that makes layers binary along `order` until `budget_pct` of the full-precision
+    flops is reached (docs/methods.md 4.4, 4.8).
 
-    at_least stops before the remaining flops fall below the budget; nearest continues while the
-    next layer brings them closer to it. Costs fall along the order, so that turning layers back to
-    full precision from its other end would stop at the same plan."""
+    at_least stops before the flops fall below the budget; nearest continues while the next layer
+    brings them closer to it. The flops fall along the order, so that the opposite direction, from
+    all binary to full precision along the reversed order, would stop at the same plan."""
     if rule not in RULES:
         raise UserError(f"unknown budget rule '{rule}', one of: {', '.join(RULES)}")
     letters = ["F"] * len(table.plan_layers)
@@ -180,8 +181,8 @@ def plan_for_budget(
 
 
 def flops_saved(table: CostTable, level: str) -> list[float]:
-    """The flops that turning each layer alone to `level` saves, in percent of the full-precision
-    flops."""
+    """The flops that are saved when one layer alone is at `level`, for each layer, in percent of
+    the full-precision flops."""
     n = len(table.plan_layers)
     return [
         100.0 - table.totals("F" * i + level + "F" * (n - 1 - i))["flops_pct"] for i in range(n)

@@ -1,7 +1,7 @@
-"""MixBin's selectors and its expensive reference (docs/methods.md 4.1, 4.2, 4.8). Each starts from
-a network that is trained once and converts its layers one by one. The formulas of the paper are not
-available: these are reconstructions, with the default switches of least regret in
-benchmarks/selectors.py."""
+"""MixBin's selectors and the iterative selection it is compared with (docs/methods.md 4.1, 4.2,
+4.8). MixBin starts from a network that is trained once and converts its layers one by one. The
+formulas of the paper are not available: these are reconstructions, and the defaults are the
+switches of least regret in benchmarks/selectors.py."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ class PseudoRandom(Selector):
         seed: int = 0,
     ) -> str:
         """The plan of the MixBin order with ceil(share |Phi|) binary layers exchanged for as many
-        full-precision ones (docs/methods.md 4.5). These may cost another amount, so that the
-        exchanged set is where the order begins, and the budget decides where it ends."""
+        full-precision ones (docs/methods.md 4.5). Their flops may differ, and the budget must still
+        hold: the exchanged set, shuffled, begins a new order, which the budget rule cuts off."""
         rng = random.Random(seed)
         kept = plan_for_budget(table, order, budget_pct, rule, level)
         binary = [i for i in order if kept[i] != "F"]

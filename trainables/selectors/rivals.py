@@ -69,8 +69,8 @@ class BNAS(Selector):
 
 
 def by_damage(scoring: Scoring, damage: list[float], per_flop: bool) -> Ranking:
-    """The ranking with the least damage first, per layer or per percent of the flops it saves:
-    greedy for the knapsack of the smallest total damage within a budget."""
+    """The ranking by ascending damage per layer, or per percent of the flops the layer saves: the
+    greedy solution of the knapsack problem of least total damage within a budget."""
     what = "damage done by binary weights"
     if per_flop:
         saved = flops_saved(scoring.table, scoring.spec.level)

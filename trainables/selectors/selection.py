@@ -18,8 +18,8 @@ def select(
     gpus: float = 0.0,
     note: Note = lambda _text: None,
 ) -> Selection:
-    """The selector's order for a task: read from `selections` if it is there, else computed, which
-    for a trained selector begins with training a network (kept in `pretrained`)."""
+    """The selection of `spec`: read from the folder `selections` if it is there, else computed and
+    stored. A trained selector first trains a network, which is kept in the folder `pretrained`."""
     found = stored(spec, selections) if selections is not None else None
     if found is not None:
         return found
@@ -37,7 +37,7 @@ def select(
 
 
 def store(selection: Selection, folder: Path) -> Path:
-    """Write the selection, whole or not at all; returns its file."""
+    """Write the selection atomically; returns its file."""
     file = _file(selection.spec, folder)
     write_atomically(file, checksums.sealed_json(selection.model_dump(mode="json")))
     return file

@@ -17,17 +17,16 @@ if TYPE_CHECKING:
 
 
 class Kind(ABC):
-    """A kind of task. A batch is (x, y), of the types that the dataset gives; the network is called
-    with x."""
+    """A kind of task. A batch is (x, y), with types that depend on the dataset; the network is
+    called with x."""
 
     name: ClassVar[str]
     metrics: ClassVar[tuple[Metric, ...]]
     """the first one is the quality a search optimizes unless it says otherwise"""
     networks: ClassVar[str] = "classification"
-    """the kind of task whose networks it takes; those for classification have one output per
-    class"""
+    """the `kind` of the models it takes; models for classification have one output per class"""
     aliases: ClassVar[tuple[str, ...]] = ()
-    """names of before"""
+    """former names"""
 
     @property
     def quality(self) -> Metric:
@@ -49,13 +48,13 @@ class Kind(ABC):
         """The loss of one batch."""
 
     def combine(self, outputs: Tensor, average: str) -> Tensor:
-        """One output from those of many draws of the weights, which are the first dimension."""
+        """One output from those of several draws of the weights, stacked in the first dimension."""
         return outputs.mean(0)
 
     @abstractmethod
     def evaluate(self, model: nn.Module, part: Any) -> dict[str, float]:
-        """The metrics of this kind that every task has, in evaluation mode; `val_loss` is always
-        among them."""
+        """The metrics of the network in evaluation mode, by name; `val_loss` is always among
+        them."""
 
 
 KINDS: Registry[Kind] = Registry("kind of task", package=__package__)

@@ -30,7 +30,7 @@ class Classification(Kind):
     )
 
     def chance(self, metric: str, info: DatasetInfo) -> float:
-        """A uniform guess; for robust accuracy a network with a constant output."""
+        """The metric of a uniform guess; robust accuracy: of a network with a constant output."""
         return math.log(info.classes) if metric == "val_loss" else 1.0 / info.classes
 
     def loss(self, output: Tensor, y: Tensor, task: Task) -> Tensor:
@@ -45,7 +45,7 @@ class Classification(Kind):
         return outputs.softmax(-1).mean(0).clamp_min(1e-12).log()
 
     def evaluate(self, model: nn.Module, part: Any) -> dict[str, float]:
-        """Accuracy as a fraction and mean cross-entropy."""
+        """`val_accuracy`, as a fraction, and `val_loss`, the mean cross-entropy."""
         import torch
         from torch.nn.functional import cross_entropy
 

@@ -1,6 +1,6 @@
 """Continual learning: one network learns several tasks one after the other. Its quality is the mean
-accuracy over all tasks begun so far; the accuracy of each task is reported beside it, so that the
-rows of the accuracy matrix are the last epochs of the tasks (docs/methods.md 2.4)."""
+accuracy over all tasks begun so far. The accuracy of each task is reported too: its values in the
+last epoch of every task are the rows of the accuracy matrix (docs/methods.md 2.4)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from bitfront.trainables.task import Task
 
-# r_pos: 16 pixels of the 128 between a search region of 255 and an exemplar of 127.
+# r_pos as a share of the response's extent: 16 pixels of 128 = 255 - 127, search region - exemplar.
 POSITIVE_SHARE = 16 / 128
 LOSS_BATCH = 64
 
@@ -31,7 +31,7 @@ class ObjectTracking(Kind):
     )
 
     def chance(self, metric: str, info: DatasetInfo) -> float:
-        """A tracker that is always wrong, and the loss of a response of 0 everywhere."""
+        """0 for a tracker that is always wrong; the loss log(2) of responses that are all 0."""
         return math.log(2) if metric == "val_loss" else 0.0
 
     def loss(self, output: Tensor, y: Tensor, task: Task) -> Tensor:
@@ -57,9 +57,11 @@ class ObjectTracking(Kind):
 
 
 def balanced_logistic(responses: Tensor, places: Tensor) -> Tensor:
-    """Mean over pairs of the logistic loss log(1 + exp(-y v)), in which the cells at the target and
-    all others have the same total weight. A cell is at the target when its block distance is at
-    most r_pos (SiamFC, docs/methods.md 4.7)."""
+    """The balanced logistic loss of SiamFC, mean over pairs (Bertinetto et al., 2016;
+    docs/methods.md 4.7): sum_u weight[u] log(1 + exp(-y[u] v[u])) over the cells u of a response v.
+    y[u] = +1 where the L1 distance from u to the target is at most r_pos, else -1; the cells of
+    either sign have a total weight of 1/2. `places` are the targets, as shares of the extent from
+    the middle."""
     import torch
     from torch.nn.functional import binary_cross_entropy_with_logits
 

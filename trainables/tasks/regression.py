@@ -1,5 +1,5 @@
-"""Regression of one number: the squared error, and its root on the validation part, in the unit the
-dataset declares, one standard deviation of its targets."""
+"""Regression of one number: the loss is the squared error, the metric its root on the validation
+part. Targets are standardised, so that the unit is one standard deviation of the targets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Regression(Kind):
     )
 
     def chance(self, metric: str, info: DatasetInfo) -> float:
-        """Predicting the mean is one standard deviation off."""
+        """1, the error of predicting the mean, in standard deviations."""
         return 1.0
 
     def loss(self, output: Tensor, y: Tensor, task: Task) -> Tensor:

@@ -1,5 +1,5 @@
-"""One training run: network, loop, losses, what it starts from, what is measured. What the package
-offers is listed in `__init__.pyi`; torch is imported when one of these names is used, so that a
+"""One training run: network, loop, losses, starting weights, evaluation, checkpoints. The names of
+the package are listed in `__init__.pyi`; torch is imported when one of them is used, so that a
 worker is ready before it has imported torch."""
 
 import lazy_loader

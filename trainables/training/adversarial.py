@@ -1,5 +1,5 @@
-"""Adversarial training of a run: the loss its spec asks for, and the check that it can be made. The
-attacks are in `attacks`; robust accuracy is measured in `robustness`."""
+"""Adversarial training: the loss of a run whose spec names an attack, and the check of such a spec.
+The attacks are in `attacks`; robust accuracy is measured in `robustness`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bitfront.trainables.training.run import Run
 
 
 def adversarial_loss(run: Run) -> AdversarialLoss:
-    """The loss of a training run whose spec asks for attacks."""
+    """The loss of a training run whose spec names an attack."""
     task, kind = run.spec.task, TRAINING_ATTACKS.get(run.spec.adversary)
     attack, info = task.attack, DATASETS.get(task.dataset)
     assert attack.eps is not None
@@ -25,7 +25,8 @@ def adversarial_loss(run: Run) -> AdversarialLoss:
 
 
 def check_attack(spec: TrialSpec) -> None:
-    """Raise a UserError where the task's attacks cannot be made; nothing is trained for it."""
+    """Raise a UserError where the attacks of the spec are impossible; nothing is trained for this
+    check."""
     task, adversary = spec.task, spec.adversary
     attack = task.attack
     if not METHODS.get(spec.method).from_weights and task.pretrain.active:

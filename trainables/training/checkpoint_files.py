@@ -1,5 +1,5 @@
-"""Checkpoints from elsewhere: read without running code in them, and matched with a network by the
-names and shapes of tensors."""
+"""Checkpoints that a user brings: read without running code in them, and matched with a network by
+the names and shapes of tensors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Fit:
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Copies of all tensors of a network on the CPU; a latent has the name of its weight."""
+    """Copies on the CPU of all tensors of a network, by name; a latent is named like its weight."""
     return {
         plain_name(name): tensor.detach().cpu().contiguous().clone()
         for name, tensor in model.state_dict().items()
@@ -73,8 +73,8 @@ def plain_name(name: str) -> str:
 
 @torch.no_grad()
 def load_weights(model: nn.Module, weights: dict[str, Tensor], source: str) -> Fit:
-    """Copy the tensors that match into the network, latents of binary layers included. A UserError
-    where no weight matches."""
+    """Copy the tensors whose names and shapes match into the network, also into the latents of
+    binary layers; returns what matched. Raises a UserError where no weight matches."""
     targets = {plain_name(name): tensor for name, tensor in model.state_dict().items()}
     fit = match(targets, weights, source)
     for name in fit.loaded:
@@ -98,15 +98,14 @@ def match(targets: dict[str, Tensor], weights: dict[str, Tensor], source: str) -
 
 
 def _optional(name: str) -> bool:
-    """Whether a tensor may be missing: counters of batch norms, and what quantizers learn
-    themselves."""
+    """Whether a tensor may be missing: counters of batch norms, and parameters of quantizers."""
     marks = (".num_batches_tracked", ".parametrizations.", ".input_quantizer.")
     return any(mark in name for mark in marks)
 
 
 def read_checkpoint(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
-    """The tensors of a state dict, under the names of a network of ours. Code in the file is never
-    run."""
+    """The tensors of the state dict in a file, by name, without the prefixes of wrappers. Code in
+    the file is never run."""
     if sha256 is not None and file_digest(path) != sha256:
         raise UserError(
             f"{path}: another file than the one this was set up with (its sha256 differs)"

@@ -1,4 +1,5 @@
-"""The state of a training run on disk, written and read back. What the state is, is the loop's."""
+"""Writes the state of a training run to disk and reads it back. The content of the state is defined
+by `loop.Training`."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from bitfront.trainables.training.run import Run
 
 def save_state(run: Run, path: Path) -> None:
     """Write the state so that a crash at any moment leaves the old file or the new one."""
-    # To a file of another name first: the worker of a killed driver may still be writing.
+    # To a file of another name first, since the worker of a killed driver may still be writing.
     with replacing(path) as part:
         torch.save(run.state_dict(), part)
         checksums.seal(part)

@@ -1,6 +1,6 @@
-"""The loss of a training run: that of its kind of task, or for classification with a teacher in
-full precision (docs/methods.md 1.11 protocol 4, 1.15, 3.4). Any method and model can learn from
-logits; similarities and hidden states are those of transformers."""
+"""The loss of a training run: that of its kind of task, that of an attack, or for classification
+one with a teacher in full precision (docs/methods.md 1.11 protocol 4, 1.15, 3.4). Any method and
+model can learn from logits; the terms of similarities and hidden states are for transformers."""
 
 from __future__ import annotations
 
@@ -43,32 +43,33 @@ Loss = Callable[[nn.Module, Any, Tensor], Tensor]
 
 
 def soft_cross_entropy(logits: Tensor, teacher: Tensor, temperature: float = 1.0) -> Tensor:
-    """-T^2 sum_k p_T(k) log p_S(k), mean over the batch, p = softmax(logits / T); the factor T^2, T
-    the temperature, keeps the size of the gradient."""
+    """-tau^2 sum_k p_T(k) log p_S(k), mean over the batch, with the teacher's p_T and the student's
+    p_S, p = softmax(logits / tau), at the temperature tau (docs/methods.md 3.4, where tau = 1). The
+    factor tau^2 makes the size of the gradient independent of tau."""
     p = (teacher / temperature).softmax(1)
     return -(p * (logits / temperature).log_softmax(1)).sum(1).mean() * temperature**2
 
 
 def distance(s: Tensor, t: Tensor) -> Tensor:
-    """|| S/||S||_F - T/||T||_F ||_F with norms over the whole batch (BiBERT, Qin et al., ICLR
-    2022)."""
+    """l(S, T) = || S/||S||_F - T/||T||_F ||_F with norms over the whole batch (BiBERT, Qin et al.,
+    ICLR 2022; docs/methods.md 1.11)."""
     norm: Tensor = (s / s.norm().clamp_min(1e-12) - t / t.norm().clamp_min(1e-12)).norm()
     return norm
 
 
 def similarity(x: Tensor) -> Tensor:
-    """P_X = X X^T / sqrt(d) per head, for X of shape (batch, heads, tokens, d) (BiBERT, Qin et al.,
-    ICLR 2022)."""
+    """P_X = X X' / sqrt(d_head) per head, for X of shape (batch, heads, tokens, d_head) (BiBERT,
+    Qin et al., ICLR 2022; docs/methods.md 1.11)."""
     return x @ x.transpose(-2, -1) / math.sqrt(x.shape[-1])
 
 
-# --- what a transformer shows -------------------------------------------------------------------
+# --- Q, K, V and hidden states of a transformer -------------------------------------------------
 
 
 @dataclass
 class Shown:
-    """What a transformer computes in one forward pass: (Q, K, V) of every attention, and hidden
-    states."""
+    """Values of one forward pass of a transformer: (Q, K, V) of every attention, and the hidden
+    states, i.e. the input of the first block and the output of every block."""
 
     qkv: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
     hidden: list[Tensor] = field(default_factory=list)
@@ -79,8 +80,7 @@ class Shown:
 
 @contextmanager
 def watched(model: nn.Module) -> Iterator[Shown]:
-    """Inside, Q, K, V of the attentions and the inputs and outputs of the blocks of `model` are
-    kept."""
+    """Inside, forward passes of `model` are recorded in the `Shown` that is yielded."""
     shown = Shown()
     handles = []
     first = True
@@ -126,8 +126,14 @@ def _keep_output(shown: Shown) -> Any:
 
 @dataclass
 class Distillation:
-    """The loss soft CE(teacher, student) + hard CE(labels, student) + similarity sum_X dist(P_X^S,
-    P_X^T) + hidden sum_l dist(H_l^S, H_l^T), with the weights of the spec."""
+    """The loss of learning from a teacher (BiBERT, docs/methods.md 1.11), with the distance l:
+
+    soft CE(p_T, p_S) + hard CE(labels, p_S)
+        + similarity sum over attentions and X in {Q, K, V} of l(P_X of the student, of the teacher)
+        + hidden sum over hidden states H of l(H of the student, of the teacher)
+
+    soft, hard, similarity and hidden are weights of the spec; the last two lines are left out
+    unless its kind is `bibert`."""
 
     spec: DistillSpec
     teacher: nn.Module
@@ -167,8 +173,8 @@ class Distillation:
 
 
 def make_loss(run: Run, teacher: nn.Module | None = None) -> Loss:
-    """The loss the task asks for. The random generators are restored afterwards, so that a resumed
-    run, which loads its teacher again, continues exactly as the uninterrupted one."""
+    """The loss of the run's task. Loading a teacher restores the random generators, so that a
+    resumed run, which loads it again, continues exactly as the uninterrupted one."""
     kind, task = run.kind, run.spec.task
     spec = task.loss
     if run.spec.adversary != "none":
@@ -217,8 +223,8 @@ _NO_PRETRAINING = (
 
 
 def full_precision_model(task: Task, names: Any) -> nn.Module:
-    """The task's model in full precision for tensors of these names: a norm that was added to the
-    student need not be in a checkpoint from elsewhere."""
+    """The task's model in full precision, with the added attention norms only where `names`, those
+    of a checkpoint's tensors, contain them."""
     params = dict(task.model.params)
     if "attention_norm" in MODELS.get(task.model.name).params:
         params["attention_norm"] = any(".added_norm." in name for name in names)
@@ -243,7 +249,7 @@ def _is_packed(path: Path) -> bool:
 
 
 def read_recipe(path: Path) -> TrialSpec:
-    """The spec that a recipe trains, with the epochs of its final training."""
+    """The spec of a recipe, with the epochs of its final training."""
     try:
         content, _ = load_yaml(read_text(path, MOST_YAML_BYTES), str(path))
         spec = TrialSpec.model_validate(content["spec"])
@@ -257,8 +263,8 @@ def read_recipe(path: Path) -> TrialSpec:
 
 
 def check_teacher(task: Task) -> None:
-    """Raise a UserError where the task could not learn from its teacher; nothing is trained for it,
-    and networks are built on the meta device."""
+    """Raise a UserError where the task could not learn from its teacher. Nothing is trained for
+    this check; networks are built on the meta device."""
     distill = task.loss.distill
     if distill.kind == "none":
         return
@@ -280,7 +286,7 @@ def check_teacher(task: Task) -> None:
         (distill.similarity, 0, "heads and tokens"),
         (distill.hidden, 1, "blocks and widths"),
     ):
-        # Similarities have no width: that of Q, K and V may differ.
+        # Similarities do not depend on the width of Q, K and V, which may differ.
         cut = slice(None, 3) if part == 0 else slice(None)
         if weight and [s[cut] for s in ours[part]] != [s[cut] for s in theirs[part]]:
             raise UserError(

@@ -1,6 +1,6 @@
-"""What is measured of a network while it is trained and when it is done: quality with hard weights,
-quality with the weights of training, the mean over draws, robust accuracy. When an epoch is
-measured is decided by the loop; the metrics of a kind of task are in `tasks`."""
+"""The metrics of a training run: quality with hard weights, quality with the weights of training,
+quality of the mean over draws, robust accuracy. The loop decides which epochs are measured; the
+metrics of a kind of task are in `tasks`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bitfront.trainables.training.robustness import robust_accuracies
 from bitfront.trainables.training.run import Run
 from bitfront.trainables.training.schedules import phases
 
-# Before the end, the difference between the network as it is trained and the hard one is measured
-# on this many examples: it is a diagnostic.
+# Examples on which the gap between the quality with the weights of training and with hard weights
+# is measured before the last epoch; it is only a diagnostic there.
 GAP_EXAMPLES = 1024
 
 
@@ -31,14 +31,15 @@ def measure(run: Run) -> dict[str, float]:
 
 
 def evaluate_as_is(run: Run) -> dict[str, float]:
-    """Every metric of the network as it is, with nothing estimated anew: robust accuracies and the
-    mean over draws included."""
+    """Every metric of the network, robust accuracies and the mean over draws included, with its
+    batch-norm statistics as they are."""
     return _hard(run) | _mean_quality(run) | _robustness(run)
 
 
 def quality_in_training(run: Run) -> float | None:
-    """Accuracy of the network as it is trained, on some of its training examples: whether it
-    learns, where there is no validation part. The training does not depend on it."""
+    """The accuracy with the weights of training on some training examples, which shows whether a
+    run without a validation part learns; None where it is not measured. The random generators are
+    restored, so that training does not depend on it."""
     if run.done or run.kind.name != "classification":
         return None  # other kinds take long, or measure several tasks
     devices = [run.device] if run.device.type == "cuda" else []
@@ -47,16 +48,17 @@ def quality_in_training(run: Run) -> float | None:
 
 
 def deciding_metric(run: Run) -> str:
-    """The metric that epochs are compared by: robust accuracy where one is measured every epoch."""
+    """The metric by which the best epoch is chosen: the first robust accuracy that is measured
+    every epoch, else the quality of the kind of task."""
     attacks = [EVALUATION_ATTACKS.get(name) for name in run.spec.task.attack.evaluate]
     return next((a.metric for a in attacks if a.every_epoch), run.kind.quality.name)
 
 
 def _validate(run: Run) -> dict[str, float]:
-    """Quality is always that of the hard-binarized network. Where training used softer weights,
-    batch-norm statistics are estimated anew for the hard ones first; the quality without that
-    (`_raw`) and the quality with the weights of training (`acc_soft`) are reported at the end
-    (docs/methods.md 6)."""
+    """The metrics of the hard-binarized network. Where training uses soft weights, batch-norm
+    statistics are first estimated anew for the hard ones; after the last epoch the quality without
+    that (`_raw`) and the quality with the weights of training (`acc_soft`) are reported too
+    (docs/methods.md 6.4)."""
     if not run.method.soft or not run.network.binary:
         return _hard(run) | _mean_quality(run)
     quality, batch_size = run.kind.quality.name, run.spec.task.batch_size

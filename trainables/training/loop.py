@@ -1,7 +1,6 @@
-"""The one training loop every method goes through: network, plan, method and data from a spec, one
-epoch at a time, resumable with identical results. It knows nothing of trials or searches. What is
-measured is in `evaluation`, what training starts from in `pretraining`, losses in
-`distillation`."""
+"""The training loop of all methods: builds network, plan, method and data from a spec, trains one
+epoch at a time, and can be resumed with identical results. It knows nothing of searches. Metrics
+are in `evaluation`, starting weights in `pretraining`, losses in `distillation`."""
 
 from __future__ import annotations
 
@@ -43,10 +42,11 @@ class DivergedError(Exception):
 
 
 class Training:
-    """One training run: `epoch()` until `done`; `state_dict()` after any epoch continues it.
+    """One training run: call `epoch()` until `done`. A new run continues from the `state_dict()`
+    after any epoch.
 
-    A task that begins with pretraining gets its first weights when the first epoch begins, from
-    `pretrained`, where all trials share them; without it they are trained here and not kept.
+    A task with pretraining loads its starting weights when the first epoch begins: from the cache
+    `pretrained`, which all trials share; without a cache they are trained here and not stored.
     """
 
     def __init__(
@@ -59,7 +59,8 @@ class Training:
         pretrained: PretrainedCache | None = None,
         peers: Peers | None = None,
     ) -> None:
-        """`peers`: the workers this one shares every batch with; the first of them evaluates."""
+        """`peers`: the workers that share every batch, this one included; the first one
+        evaluates."""
         self.spec = spec
         self.peers = peers
         self.validate_each_epoch = validate_each_epoch
@@ -102,7 +103,7 @@ class Training:
 
     @cached_property
     def loss(self) -> Loss:
-        """Made when it is first needed: a teacher may have to be trained before."""
+        """The loss, made at first use, since a teacher may have to be trained for it."""
         return make_loss(self)
 
     def epoch(self) -> dict[str, float]:
@@ -134,7 +135,8 @@ class Training:
         return metrics
 
     def _begin_phase(self, index: int) -> None:
-        """Load the weights that a phase starts from and let the method enter it."""
+        """Load the weights that a phase starts from, make its optimizers and call the method's
+        `enter`."""
         if index == 0:
             if load_starting_weights(self):
                 self.method.enter(self.phases[0])
@@ -148,8 +150,9 @@ class Training:
         self._prepare_phase(index)
 
     def _prepare_phase(self, index: int) -> None:
-        """Make the optimizers of a phase: those of the phase whose optimizers it continues, which
-        is entered first."""
+        """Enter a phase and make its optimizers. A phase that continues earlier ones has the
+        optimizers of the first of them: that one is entered, the optimizers are made, and the
+        others are entered in order."""
         first, _ = phases.run_of(self.phases, index)
         self._take_task(self.phases[index].task)
         self.method.enter(self.phases[first])
@@ -184,12 +187,13 @@ class Training:
 
     @property
     def optimizer(self) -> torch.optim.Optimizer:
-        """The optimizer of the task; that of the method where it has all parameters."""
+        """The optimizer of the task, or that of the method where it has all parameters."""
         return self.optimizers[0][0]
 
     def _keep_best(self, index: int, metrics: dict[str, float]) -> None:
-        """Keep the best weights of a phase where the next one begins with them or training ends
-        with them. Final training has no validation set to choose by and takes the last weights."""
+        """Store the weights if they are the best of the phase and the next phase begins, or
+        training ends, with the best. Final training has no validation part and ends with the last
+        weights."""
         last = index + 1 == len(self.phases)
         wanted = self.spec.task.keep == "best" if last else self.phases[index + 1].best
         if not wanted or not self.validate_each_epoch:
@@ -203,7 +207,8 @@ class Training:
             self.best = {"quality": reached, "model": model, "epoch": self.epochs_done}
 
     def _as_promised(self) -> bool:
-        """Whether the weights are what the plan promises: a pruned network may reach that later."""
+        """Whether the weights are those that the plan promises; a pruned network may have too many
+        until a later epoch."""
         try:
             self.network.verify()
         except NotBinaryError:
@@ -211,8 +216,8 @@ class Training:
         return True
 
     def _end_with_best(self) -> dict[str, float]:
-        """The metrics of the epoch that is kept, where that is not the last one; the optimizer
-        keeps its state."""
+        """Load the stored best weights, if any, and return their metrics. The optimizer keeps its
+        state."""
         if not self.best:
             return {}
         kept, self.best = self.best, {}
@@ -243,7 +248,8 @@ class Training:
         return float(total) / max(1, len(self.batches))
 
     def _place_in_run(self) -> tuple[phases.Phase, int, int]:
-        """(phase of the next epoch, its next step, all steps of its run of schedules)."""
+        """(phase of the next epoch, next step, all steps), with steps counted over the phases that
+        share a run of the schedules."""
         index, first = phases.locate(self.phases, min(self.epochs_done, self.spec.task.epochs - 1))
         start, epochs = phases.run_of(self.phases, index)
         first -= sum(phase.epochs for phase in self.phases[start:index])
@@ -282,20 +288,22 @@ class Training:
         return list({id(p): p for p in (*self.model.parameters(), *of_optimizers)}.values())
 
     def evaluate(self) -> dict[str, float]:
-        """Every metric of the network as it is: robust accuracies and the mean over draws too."""
+        """Every metric of the present network, robust accuracies and the mean over draws
+        included."""
         return evaluate_as_is(self)
 
     def quality_in_training(self) -> float | None:
-        """Accuracy of the network as it is trained, on some of its training examples."""
+        """The accuracy with the weights of training on some training examples, or None."""
         return quality_in_training(self)
 
     def _parameters_finite(self) -> bool:
-        # The largest value: a sum of squares may overflow where every weight is finite.
+        # The maximum norm, since a sum of squares may overflow where every weight is finite.
         norms = torch._foreach_norm([p.detach() for p in self.model.parameters()], math.inf)
         return bool(torch.stack(norms).isfinite().all())
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors, numbers and strings only, so that it loads without unpickling code."""
+        """The state after the last epoch: tensors, numbers and strings only, so that it loads
+        without unpickling code."""
         state = {
             "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer, _ in self.optimizers],

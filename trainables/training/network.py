@@ -15,9 +15,10 @@ from bitfront.trainables.task import TrialSpec
 
 
 def memory_format(model: nn.Module) -> torch.memory_format:
-    """Channels last where there are convolutions, which are a fifth faster so (docs/design.md 7.4),
-    except where a strided 1x1 convolution has fewer than 8 inputs: torch 2.15 writes past the end
-    of a buffer in its backward pass on a CPU, and the process dies."""
+    """The memory format of a model: channels last where there are convolutions, which are a fifth
+    faster with it (docs/design.md 7.4), except where a strided 1x1 convolution has fewer than 8
+    input channels: on a CPU, torch 2.15 writes past the end of a buffer in its backward pass, and
+    the process dies."""
     convs = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
     unsafe = any(
         m.in_channels < 8 and set(m.kernel_size) == {1} and set(m.stride) != {1} for m in convs
@@ -48,9 +49,9 @@ def device_from_resources(gpus: float) -> torch.device:
 
 
 def laid_out(model: nn.Module) -> nn.Module:
-    """The model in its memory format, in place. A weight that fits both formats (one input channel,
-    or a 1x1 kernel) gets the strides of the contiguous one: torch chooses a kernel by them on
-    AVX-512, and a reloaded network would differ in the last bits."""
+    """The model, converted to its memory format in place. A weight that fits both formats (one
+    input channel, or a 1x1 kernel) gets contiguous strides: on AVX-512 torch chooses a kernel by
+    the strides, and with others a reloaded network would differ in the last bits."""
     model.to(memory_format=memory_format(model))
     for weight in model.parameters():
         both = weight.dim() == 4 and weight.is_contiguous()

@@ -10,7 +10,7 @@ from torch import nn
 
 from bitfront.trainables.data import Part, in_order
 
-# Enough for running statistics: their error falls with the root of the number of examples
+# The number of examples for running statistics, whose error falls with its root
 # (docs/methods.md 4.8 uses 200 batches).
 RECALIBRATION_EXAMPLES = 4096
 
@@ -26,8 +26,8 @@ def running_norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
 
 @torch.no_grad()
 def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
-    """Estimate batch-norm statistics anew, as plain averages over training examples, with the
-    weights of evaluation: only the norms are in training mode."""
+    """Estimate batch-norm statistics anew, as plain averages over training examples. Only the norms
+    are in training mode, so that the weights are those of evaluation."""
     model.eval()
     norms = running_norms(model)
     momenta = [norm.momentum for norm in norms]

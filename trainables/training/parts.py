@@ -1,4 +1,4 @@
-"""The training and validation parts of a task's dataset: all that a search may see."""
+"""The training and validation parts of a task's dataset, the only data that a search uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bitfront.trainables.task import Task
 
 
 def search_data(task: Task) -> tuple[Part, Part]:
-    """(train, validation). The test set is not reachable from here."""
+    """(training part, validation part) of the task. The test set is not loaded here."""
     return _search_data(
         task.dataset,
         task.data_dir,

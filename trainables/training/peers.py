@@ -1,5 +1,5 @@
-"""Data-parallel training: workers that share every batch and keep identical networks. The process
-group is made by the code that starts the workers; Ray is not known here."""
+"""Data-parallel training: workers that share every batch and keep identical networks. The code that
+starts the workers makes the process group; nothing here knows Ray."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from bitfront.trainables.task import TrialSpec
 
 
 class Peers:
-    """All workers of a training, this one among them.
+    """All workers of a training run, this one included.
 
-    They begin with the same weights and random numbers, each takes an equal share of every batch,
-    and gradients are averaged before anything uses them: every update made from gradients is then
-    that of the whole batch, and what a method draws for its weights is the same everywhere. Batch
-    norms use the share of their worker; their running statistics are averaged after every epoch.
+    They begin with the same weights and random state, and each takes an equal share of every batch.
+    Gradients are averaged before they are used, so that every update is that of the whole batch;
+    random draws of a method for its weights are the same on all workers. Batch norms use the
+    statistics of their worker's share; their running statistics are averaged after every epoch.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,8 @@ class Peers:
         return shared
 
     def check_same(self, model: nn.Module) -> None:
-        """Raise where the weights of the workers differ: averaging them would be meaningless."""
+        """Raise a RuntimeError where the weights of the workers differ, since averages of their
+        gradients would be meaningless."""
         digest = hashlib.sha256()
         for tensor in model.parameters():
             digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -63,7 +64,7 @@ class Peers:
 
 
 def check_shareable(spec: TrialSpec, workers: int) -> None:
-    """Raise a UserError where so many workers cannot train the spec."""
+    """Raise a UserError where the spec cannot be trained by this number of workers."""
     if workers < 1:
         raise UserError(f"--workers {workers}: give at least 1")
     if spec.task.batch_size % workers:

@@ -1,5 +1,5 @@
-"""Numbers for the figures of a finished training: predictions over the input space, the quantizer
-over its schedule, what pruned layers keep. Figures themselves are made in `dashboards`."""
+"""Data for the figures of a finished training run: predictions over the input space, the quantizer
+over its schedule, the masks of pruned layers. The figures are drawn in `dashboards`."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 # Points along one input, and along each of two.
 FINE, COARSE = 200, 60
-# How far beyond the data a picture goes, as a share of their range.
+# The margin of a figure around the data, as a share of their range.
 MARGIN = 0.25
 # More points than this would hide each other.
 SHOWN_POINTS = 400
 
 
-# Of a quantizer: the latents shown, and fractions of the schedule.
+# The latents and the fractions of the schedule at which a quantizer is shown.
 LATENTS = torch.arange(-80, 81) / 40
 FRACTIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
-# Layers of masks, and cells along a side of each: a larger layer is shown as means of cells.
+# The most layers whose masks are shown, and the most cells per side; larger masks are averaged.
 MOST_LAYERS, MOST_CELLS = 12, 32
 
 
 def pictures_of(training: Training) -> dict[str, dict[str, Any]]:
-    """The data of the pictures that the training has, by name."""
+    """The data of all figures that apply to this training run, by name."""
     made = {
         "predictions": predictions(training),
         "quantizer": quantizer(training.spec),
@@ -95,9 +95,10 @@ def masks(training: Training) -> dict[str, Any] | None:
 
 @torch.no_grad()
 def predictions(training: Training) -> dict[str, Any] | None:
-    """Lists of numbers in the data's own units: `axes`, the values of each input; `mode`, what the
-    hard network predicts there; `mean` and `spread` over draws; `points`, training examples. A
-    classifier's predictions are its probability of the second class."""
+    """Predictions on a grid of at most two inputs, as lists of numbers in the units of the data;
+    None for other datasets. `axes`: the values of each input; `mode`: the predictions of the hard
+    network; `mean` and `spread`: over draws of the weights; `points`: training examples. The
+    prediction of a classifier is its probability of the second class."""
     task, train = training.spec.task, training.train
     info = DATASETS.get(task.dataset)
     if len(info.shape) != 1 or info.shape[0] > 2 or info.classes > 2:
@@ -129,5 +130,5 @@ def predictions(training: Training) -> dict[str, Any] | None:
 
 
 def _shown(outputs: Tensor) -> Tensor:
-    """The number to show of each output: the one there is, or the probability of class 2."""
+    """The number to show for each output: the only one, or the probability of the second class."""
     return outputs[..., 0] if outputs.shape[-1] == 1 else outputs.softmax(-1)[..., 1]

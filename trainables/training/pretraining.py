@@ -1,10 +1,10 @@
-"""Where a trial's first weights come from: a checkpoint, or a full-precision pretraining that is
-done once and kept under a hash of everything it depends on, for all trials of all searches.
+"""The weights a trial starts from: those of a checkpoint, or of a full-precision pretraining that
+is done once for all trials of all searches and stored under a hash of everything it depends on.
 
-Where several workers want the same pretraining at the same time, one trains and the others wait for
-its file lock, which the system releases however that process ends. A pretraining is checkpointed
-every epoch, so that the next worker continues where a killed one stopped; the finished file appears
-whole or not at all."""
+Where several workers need the same pretraining at the same time, one trains it and the others wait
+for its file lock, which the system releases however that process ends. A pretraining is
+checkpointed every epoch, so that another worker can continue where a killed one stopped; the
+finished file is written atomically."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from bitfront.trainables.training.run import Run, Start
 
 FORMAT = "bitfront-stage"
 VERSION = "1"
-# The hash of the data covers every value of so many examples, and the labels of all.
+# The hash of the data covers the labels of all examples and all values of about this many.
 HASHED_EXAMPLES = 64
 
 
@@ -51,8 +51,8 @@ HASHED_EXAMPLES = 64
 
 
 def pretraining_spec(spec: TrialSpec) -> TrialSpec | None:
-    """The spec of the full-precision training a trial begins with; None: there is none. Nothing of
-    the trial's method, plan or seed is in it, so that all trials of a search share it."""
+    """The spec of the full-precision training a trial begins with; None: there is none. It does not
+    contain the trial's method, plan or seed, so that all trials of a search share it."""
     task, pretrain = spec.task, spec.task.pretrain
     if not pretrain.epochs:
         return None
@@ -88,7 +88,7 @@ def binary_pretraining_spec(spec: TrialSpec) -> TrialSpec | None:
 
 
 def data_digest(part: Part) -> str:
-    """A hash of the training examples: with others it is another pretraining."""
+    """A hash of the training examples, part of the key of a pretraining."""
     digest = hashlib.sha256(part.y.cpu().numpy().tobytes())
     step = max(1, len(part) // HASHED_EXAMPLES)
     some = part.subset(torch.arange(0, len(part), step)).to("cpu")
@@ -114,8 +114,8 @@ class PretrainedCache:
     def weights(
         self, start: Start, spec: TrialSpec, train: Part, validation: Part, device: torch.device
     ) -> dict[str, Tensor]:
-        """The weights of the network that `spec` trains, under the names of the model without a
-        plan; trained now, by a run that `start` makes, where the file is not there."""
+        """The weights of the network that `spec` trains, by their names in the model without a
+        plan; read from the cache, else trained by a run that `start` makes, and stored."""
         path = self.path(spec, train)
         stored = _stored(path)
         if stored is not None:
@@ -160,9 +160,9 @@ def pretrain(
     state: Path | None = None,
     pretrained: PretrainedCache | None = None,
 ) -> Run:
-    """A run of `spec` trained to its end, continued from the file `state` where an interrupted one
-    left it. The random generators are restored afterwards, so that a trial is the same whether its
-    worker did the pretraining or found it."""
+    """A finished run of `spec`. Its state is kept in the file `state`, from which an interrupted
+    one continues. The random generators are restored afterwards, so that a trial is the same
+    whether its worker did the pretraining or read it from the cache."""
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         run = start(
@@ -187,8 +187,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _stored(path: Path) -> dict[str, Tensor] | None:
-    """The tensors of the file; None where it is missing, foreign or damaged. A file of version 0.1
-    has no checksum to compare with."""
+    """The tensors of a pretraining's file; None where it is missing, of another format or damaged.
+    A file of version 0.1 has no checksum to compare with."""
     try:
         with safe_open(str(path), framework="pt") as file:
             metadata = file.metadata() or {}
@@ -212,8 +212,7 @@ def _stored(path: Path) -> dict[str, Tensor] | None:
 
 
 def starting_weights(run: Run) -> tuple[dict[str, Tensor], str] | None:
-    """(full-precision weights the task starts from, their source in words); None: there are
-    none."""
+    """(full-precision weights the task starts from, name of their source); None: there are none."""
     pretrain = run.spec.task.pretrain
     before = pretraining_spec(run.spec)
     if before is not None:
@@ -224,8 +223,8 @@ def starting_weights(run: Run) -> tuple[dict[str, Tensor], str] | None:
 
 
 def load_starting_weights(run: Run) -> bool:
-    """Copy the weights the task starts from into the network of the run. False: there are none, the
-    run is trained end-to-end from its random weights."""
+    """Copy the weights the task starts from into the network of the run; returns whether there are
+    any. Without them training is end-to-end, from random weights."""
     binary = binary_pretraining_spec(run.spec)
     if binary is not None:
         source = f"the binary pretraining of {binary.task.epochs} epochs"
@@ -238,7 +237,8 @@ def load_starting_weights(run: Run) -> bool:
 
 
 def pretrained_weights(run: Run, spec: TrialSpec) -> dict[str, Tensor]:
-    """The weights that `spec` trains: from the cache of the run, else trained now and not kept."""
+    """The weights that `spec` trains: from the cache of the run or, without a cache, trained now
+    and not stored."""
     train, validation = run.train, run.validation
     if spec.task.dataset != run.spec.task.dataset:
         train, validation = search_data(spec.task)
@@ -252,9 +252,9 @@ def pretrained_weights(run: Run, spec: TrialSpec) -> dict[str, Tensor]:
 
 
 def check_checkpoint(task: Task, *others: Task) -> Fit:
-    """How the tensors of the task's checkpoint match those of its network, found on the meta
-    device. A UserError where the file cannot be read, or where nothing matches the network of the
-    task or one of `others`."""
+    """How the tensors of the task's checkpoint match those of its network, built on the meta
+    device. Raises a UserError where the file cannot be read, or where no weight matches the network
+    of the task or of one of `others`."""
     pretrain = task.pretrain
     assert pretrain.checkpoint is not None
     weights = read_checkpoint(Path(pretrain.checkpoint), pretrain.sha256)

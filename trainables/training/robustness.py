@@ -19,7 +19,7 @@ SEED = 0
 
 
 class OnPixels(nn.Module):
-    """The network behind its normalisation: it takes pixels in [0, 1]."""
+    """A network preceded by its normalisation: it takes pixels in [0, 1]."""
 
     mean: Tensor
     std: Tensor
@@ -65,8 +65,8 @@ def _undisturbed(model: nn.Module, device: torch.device) -> Iterator[None]:
 def robust_accuracies(
     model: nn.Module, part: Part, task: Task, attacks: Sequence[str]
 ) -> dict[str, float]:
-    """`val_robust_ATTACK` of each: the share of the first `attack.examples` of the part that are
-    right before the attack and after it."""
+    """`val_robust_ATTACK` of each attack: the share of the first `attack.examples` images of the
+    part that are classified correctly before the attack and after it."""
     eps = task.attack.eps
     assert eps is not None
     some = part.first(task.attack.examples)

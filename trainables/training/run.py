@@ -1,5 +1,5 @@
-"""A training run as the modules below the loop see it: what losses, pretraining and evaluation need
-of `loop.Training`, without importing it."""
+"""Protocols of a training run: the attributes of `loop.Training` that losses, pretraining and
+evaluation use without importing it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Run(Protocol):
-    """One training run: `epoch()` until `done`."""
+    """One training run: `epoch()` is called until `done`."""
 
     spec: TrialSpec
     device: torch.device
@@ -46,7 +46,7 @@ class Run(Protocol):
 
 
 class Start(Protocol):
-    """Whatever makes a run of a spec: `loop.Training` itself."""
+    """A function or class that makes a run of a spec, as `loop.Training` does."""
 
     def __call__(
         self,

@@ -3,9 +3,9 @@
 scales, loses the channels with the smallest scales until it meets a budget, and is trained again
 without them.
 
-Its cost is counted like that of a plan, with the output channels a layer has left: n MACs and e
-output elements become (n + 3e) times the kept share. Inputs count in full: with a shortcut around
-every convolution they carry the channels of other layers."""
+Its flops are counted by MixBin's convention: (n + 3e) times the share of output channels that a
+layer keeps, for n MACs and e output elements. Input channels count in full: with a shortcut around
+every convolution the input contains channels of other layers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Norms = dict[str, nn.modules.batchnorm._BatchNorm]
 
 @dataclass(frozen=True)
 class Slimmed:
-    """A slimmed network: what is left of it, and its accuracy."""
+    """The result of network slimming: the channels that are left, the cost and the accuracy."""
 
     kept: dict[str, int]
     """channels that are left, by layer"""
@@ -39,9 +39,10 @@ class Slimmed:
 
 
 def norms_after(model: nn.Module, layers: list[str], example: Tensor) -> Norms:
-    """The batch norm that each layer's output goes into, found by running the network once."""
+    """The batch norm that takes each layer's output, by name of the layer, determined by one
+    forward pass."""
     made: dict[int, str] = {}
-    kept: list[Tensor] = []  # alive, so that no address is used twice
+    kept: list[Tensor] = []  # keeps outputs alive, so that no id is used twice
     found: Norms = {}
 
     def after(name: str) -> Any:
@@ -74,7 +75,8 @@ def norms_after(model: nn.Module, layers: list[str], example: Tensor) -> Norms:
 
 
 def slim_pct(table: CostTable, kept: Mapping[str, float]) -> float:
-    """Flops in percent of the whole network; `kept` is the share of channels by layer."""
+    """The flops of a slimmed network in percent of those of the whole one; `kept` is the share of
+    channels that is left, by layer."""
     whole = left = 0.0
     for layer in table.layers:
         if layer.kind == "classifier" and not layer.planned:
@@ -88,8 +90,8 @@ def slim_pct(table: CostTable, kept: Mapping[str, float]) -> float:
 def channels_to_keep(
     table: CostTable, scales: Mapping[str, Tensor], budget_pct: float
 ) -> dict[str, Tensor]:
-    """Masks of channels: the smallest scales of all layers are removed first, a layer keeps at
-    least one channel, until the network is within the budget."""
+    """Masks of the channels to keep, by layer. Channels are removed in the order of |scale| over
+    all layers until the network is within the budget; every layer keeps at least one."""
     masks = {name: torch.ones(len(s), dtype=torch.bool) for name, s in scales.items()}
     shares = dict.fromkeys(scales, 1.0)
     ranked = sorted(
@@ -151,7 +153,8 @@ def slim(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> Slimmed:
-    """Train with the penalty, remove channels, train the rest with the same schedule."""
+    """Train with the penalty, remove channels, train the rest with the same schedule; returns the
+    result."""
     table = task_cost_table(task)
     names = [layer.name for layer in table.plan_layers]
     spec = TrialSpec(task=task, plan="F" * len(names), seed=seed)

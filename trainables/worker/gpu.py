@@ -1,4 +1,4 @@
-"""How much of a GPU a training takes."""
+"""The GPU memory that a training run uses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 def gpu_memory(device: torch.device) -> tuple[int, int] | None:
-    """(peak, total) bytes of the GPU, for a training that has it to itself: the most that torch
-    reserved, plus what CUDA itself uses. None on a CPU."""
+    """(peak, total) bytes of the GPU's memory, for a training run that has the GPU to itself. The
+    peak is the most that torch reserved, plus what CUDA itself uses. None on a CPU."""
     import torch
 
     if device.type != "cuda":

@@ -9,8 +9,8 @@ STATUS = Path("/proc/self/status")
 
 
 def limit_memory(gigabytes: float | None) -> None:
-    """Let the process allocate so many gigabytes more than it has now; None: without a limit. A
-    larger allocation raises MemoryError. Linux only; elsewhere nothing is limited."""
+    """Limit the memory that this process may allocate to `gigabytes` more than it has now; None: no
+    limit. A larger allocation raises MemoryError. Only on Linux; elsewhere nothing is limited."""
     if not STATUS.exists():
         return
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)

@@ -1,6 +1,6 @@
-"""Files where all nodes reach them: a shared path, or an object store by its URL (s3://, gs:// and
-others through pyarrow; what pyarrow does not support, through fsspec). Standard library, pyarrow
-and fsspec only, so that a node without bitfront can be checked."""
+"""Files that all nodes can access: on a shared path, or in an object store by its URL (s3://, gs://
+and others through pyarrow, all else through fsspec). Imports only the standard library, pyarrow and
+fsspec, so that it also runs on a node without bitfront, to check it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-# The names of files that are written here: a checkpoint, the probe of `try_out`, a part of either.
+# The names of files that this module writes: a checkpoint, the probe of `try_out`, or an unfinished
+# part of either.
 OURS = re.compile(r"\.?(state|file)\b")
 
 
@@ -41,8 +42,8 @@ def _file_system(place: str) -> tuple[Any, str]:
 
 
 def write(place: str, content: bytes) -> None:
-    """Write the whole content or nothing: object stores show a file when it is complete; on a disk
-    it is moved into place."""
+    """Write a file atomically: object stores show it when it is complete; on a disk it is written
+    under another name and moved."""
     system, path = _file_system(place)
     system.create_dir(str(Path(path).parent), recursive=True)
     part = path if is_url(place) and not place.startswith("file:") else f"{path}.{os.getpid()}.part"
@@ -63,8 +64,7 @@ def read(place: str) -> bytes | None:
 
 
 def try_out(place: str) -> None:
-    """Raise the error of writing, reading, looking for a missing file or deleting at the place, if
-    any."""
+    """Write, read and delete a file at the place and look for a missing one; errors are raised."""
     folder = join(place, f"bitfront-{os.getpid()}.probe")
     write(join(folder, "file"), b"bitfront")
     if read(join(folder, "file")) != b"bitfront":
@@ -74,8 +74,8 @@ def try_out(place: str) -> None:
 
 
 def forget(place: str) -> None:
-    """Delete a folder of checkpoints, if it is there. On a disk, files that are not ours stay, and
-    so does what a link leads to."""
+    """Delete a folder of checkpoints, if it exists. On a disk, files with other names than ours and
+    the targets of links are not deleted."""
     system, path = _file_system(place)
     if system.type_name == "local":
         forget_here(Path(path))

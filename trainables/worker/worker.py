@@ -1,5 +1,6 @@
-"""The Ray Tune trainable: one actor, many trials. It builds a training run from a spec, reports one
-epoch per step, keeps the trial's checkpoint and turns every fault into a reason."""
+"""The Ray Tune trainable: one actor runs many trials, one after another. It builds a training run
+from a spec, reports one epoch per step, writes the trial's checkpoint and reports every exception
+as a result with a reason."""
 
 from __future__ import annotations
 
@@ -30,20 +31,20 @@ from bitfront.trainables.worker.log import limit_log, shorten_log
 from bitfront.trainables.worker.memory import limit_memory
 
 STATE_FILE = "state.pt"
-# How long the storage of checkpoints is waited for when a trial begins.
+# How long a trial waits at its start for the storage of checkpoints.
 FETCH_SECONDS = 60.0
 
 
 class Worker(tune.Trainable):
-    """The Ray actor. It is built anew from each config; nothing of the trial before survives
-    `reset_config`.
+    """The Ray actor. `reset_config` replaces the whole state of the trial before.
 
-    Faults are results, not exceptions: Ray would end the actor, and the seconds it took to import
-    torch would be lost. Only a process that dies is an error to Ray."""
+    Faults are reported as results, not as exceptions: for an exception Ray would end the actor, and
+    the next one would import torch again, which takes seconds. Only a process that dies is an error
+    to Ray."""
 
     def setup(self, config: dict[str, Any], lent: dict[str, list[Any]] | None = None) -> None:
-        """`lent`: references to datasets in Ray's object store, where a node holds them once for
-        all its workers. They are fetched when the first trial needs them."""
+        """Prepare the first trial. `lent`: references to datasets in Ray's object store, where a
+        node holds them once for all its workers; they are fetched when a trial first needs them."""
         for name, references in (lent or {}).items():
             lend(name, partial(_arrays, references[0]))
         self._begin(config)
@@ -51,15 +52,15 @@ class Worker(tune.Trainable):
             forget_dead(self._state.parent.parent)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Begin another trial. The trial before is over and in the ledger; its files are deleted
-        here, since the driver may not reach this disk."""
+        """Begin another trial. The end of the trial before is in the ledger; its files are deleted
+        here, since the driver may have no access to this disk."""
         _forget(self._state.parent)
         self._begin(new_config)
         return True
 
     def _begin(self, config: dict[str, Any]) -> None:
-        """Remember the config; the network is built by the first step. Tune gives up an actor that
-        takes seconds to be ready as soon as another one is free."""
+        """Store the config; the first step builds the network. An actor that took seconds to be
+        ready would be given up by Tune as soon as another one is free."""
         self._config = config
         self._training: Any = None
         self._resumed_from = 0
@@ -142,8 +143,8 @@ class Worker(tune.Trainable):
         print(f"trial {self._config.get('trial', '')}: {reason}", file=sys.stderr)
 
     def _save(self) -> dict[str, str]:
-        """Write the checkpoint. Where the disk is full or missing the trial continues without: it
-        would only start over if its worker died too. Returns what went wrong."""
+        """Write the checkpoint; returns what went wrong, or {}. Where the disk is full or missing,
+        the trial continues without a checkpoint: it starts over only if its worker dies as well."""
         try:
             training.save_state(self._training, self._state)
             if self._stored is not None:
@@ -175,8 +176,8 @@ def _is_worker() -> bool:
 
 
 def note_for_driver(key: str, text: str) -> None:
-    """Write what a trial does before its first epoch to Ray's key-value store, where the driver
-    reads it."""
+    """Write the progress of a trial before its first epoch to Ray's key-value store, from which the
+    driver reads it."""
     if key and _is_worker():
         from ray.experimental.internal_kv import _internal_kv_put
 
@@ -190,7 +191,7 @@ def _arrays(reference: Any) -> Any:
 
 def places(folder: str) -> tuple[Path, str | None]:
     """(path a trial's checkpoint is written to, URL it is copied to or None). With an object store
-    one local file serves all trials of a worker, one after another."""
+    all trials of a worker, one after another, use the same local file."""
     if not storage.is_url(folder):
         return Path(folder) / STATE_FILE, None
     here = Path(tempfile.gettempdir()) / f"bitfront-{os.getuid()}" / str(os.getpid())
@@ -210,14 +211,14 @@ def forget_dead(folder: Path) -> None:
             os.kill(int(path.name), 0)
         except ProcessLookupError:
             _forget(path)
-        except (PermissionError, ValueError, OverflowError):  # somebody else's, or nobody's
+        except (PermissionError, ValueError, OverflowError):  # another user's, or not an id
             continue
 
 
 def fetch(stored: str, state: Path, patience: float = FETCH_SECONDS) -> str | None:
-    """Copy this trial's checkpoint from the storage to this disk. A storage that does not answer is
-    tried for a while; after that the trial starts over, with the same result. Returns what went
-    wrong."""
+    """Copy this trial's checkpoint, if there is one, from the storage to this disk; returns what
+    went wrong, or None. A storage that does not answer is retried for `patience` seconds; after
+    that the trial starts over, with the same result."""
     state.unlink(missing_ok=True)
     deadline, pause = time.monotonic() + patience, 0.5
     while True:
@@ -238,9 +239,9 @@ _built = 0
 
 
 def _collect_garbage() -> None:
-    """Collect what the trial before left in reference cycles. After the first trial everything is
-    imported, and these half million objects are frozen: scanning them for every trial would take a
-    quarter of a second."""
+    """Collect the reference cycles that the trial before left. After the first trial everything is
+    imported; these half million objects are then frozen, since scanning them for every trial would
+    take a quarter of a second."""
     global _built
     _built += 1
     if _built > 1:
@@ -251,7 +252,7 @@ def _collect_garbage() -> None:
 
 
 def failure(error: BaseException) -> dict[str, Any]:
-    """The last result of a trial that failed, with the reason the ledger counts by."""
+    """The last result of a trial that failed, with the reason that is stored in the ledger."""
     text = "".join(traceback.format_exception_only(error)).strip()
     where = traceback.format_exception(error)
     return {

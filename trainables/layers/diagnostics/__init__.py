@@ -1,6 +1,5 @@
-"""Diagnostics of binary and pruned layers, a file per family: what tells after an epoch how
-training goes. A new file in this folder is found by itself; its value reaches the ledger and
-MLflow."""
+"""Diagnostics of binary and pruned layers, a file per family: numbers that are computed after every
+epoch and written to the ledger and MLflow. New files in this folder are imported automatically."""
 
 from bitfront.trainables.layers.diagnostics.base import DIAGNOSTICS, Diagnostic, State, diagnose
 

@@ -14,20 +14,19 @@ from bitfront.trainables.registry import Registry
 
 @dataclass(frozen=True)
 class State:
-    """One layer after an epoch; `before` is what `hard_parts` gave for it before the epoch: signs,
-    with 0 for pruned weights."""
+    """One layer after an epoch; `before` are its signs before the epoch, 0 for pruned weights."""
 
     layer: BinaryLayer
     before: Tensor
 
     @cached_property
     def now(self) -> Tensor:
-        """The signs evaluation multiplies with, 0 for pruned weights."""
+        """Its signs after the epoch, 0 for pruned weights."""
         return self.layer.hard_parts()[0]
 
     @cached_property
     def forward_backward(self) -> tuple[Tensor, Tensor]:
-        """(F, B) at the latent."""
+        """(F(w*), B(w*)) at its latent w*."""
         return self.layer.forward_backward()
 
     @property
@@ -37,9 +36,8 @@ class State:
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A number reported after every epoch. `count` gives (amount, of how many) of one layer, or
-    None where the layer has no such thing; the value is the sum of the amounts over that of the
-    counts."""
+    """A number reported after every epoch: the ratio sum a / sum n over the layers. `count`
+    returns (a, n) of one layer, or None for a layer to which the diagnostic does not apply."""
 
     name: str
     doc: str
@@ -50,8 +48,8 @@ DIAGNOSTICS: Registry[Diagnostic] = Registry("diagnostic", package=__package__)
 
 
 def diagnose(layers: Sequence[BinaryLayer], before: Sequence[Tensor]) -> dict[str, float]:
-    """Every diagnostic that applies to one of the layers; `before` holds their signs before the
-    epoch."""
+    """The values of all diagnostics that apply to one of the layers, by name; `before` are the
+    signs of the layers before the epoch."""
     diagnostics = DIAGNOSTICS.items()
     amounts: dict[str, float] = {}
     counts: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What became of the latents of binary layers in an epoch (docs/methods.md 1.16)."""
+"""Diagnostics of the latents of binary layers (docs/methods.md 1.16)."""
 
 from __future__ import annotations
 

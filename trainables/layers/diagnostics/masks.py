@@ -1,4 +1,4 @@
-"""How much the masks of pruned layers change."""
+"""Diagnostics of the masks of pruned layers."""
 
 from __future__ import annotations
 

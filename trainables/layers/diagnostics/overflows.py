@@ -1,4 +1,4 @@
-"""How often the narrow accumulators of A layers overflow (docs/methods.md 1.14)."""
+"""Diagnostics of the narrow accumulators of A layers (docs/methods.md 1.14)."""
 
 from __future__ import annotations
 

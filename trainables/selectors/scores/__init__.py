@@ -1,6 +1,6 @@
-"""What trained selectors compute on a network: switched layers, curvature, a relaxation. What the
-package offers is listed in `__init__.pyi`; torch is imported when one of these names is used, so
-that selectors can be listed without it."""
+"""The scores that trained selectors compute on a network: losses after switching layers, curvature,
+learned mixtures. The names of the package are listed in `__init__.pyi`; torch is imported when one
+of them is used, so that listing selectors does not import it."""
 
 import lazy_loader
 

@@ -17,7 +17,7 @@ from bitfront.trainables.layers.weights import mean_magnitude
 from bitfront.trainables.progress import report
 from bitfront.trainables.selectors.scores.scoring import MeanLoss, Scoring
 
-# Second derivatives keep the graph of the first ones in memory, so that batches are small.
+# Small batches: second derivatives keep the graph of the first ones in memory.
 HESSIAN_BATCH = 128
 
 
@@ -43,8 +43,9 @@ def hutchinson_traces(
     seed: int,
     loss_of: MeanLoss = cross_entropy,
 ) -> list[float]:
-    """tr(H_l) of the mean loss for the block of every weight, by Hutchinson: E[v^T H v] over random
-    signs v, drawn for all blocks at once, since terms between blocks have mean 0."""
+    """tr(H_l) of the mean loss for every weight l, by Hutchinson's estimator
+    tr(H) = E[v' H v] over vectors v of random signs (docs/methods.md 4.5). One v covers all blocks
+    l at once, since the terms between different blocks have mean 0."""
     generator = torch.Generator().manual_seed(seed)
     examples = sum(len(y) for _, y in batches)
     signs = [
@@ -64,7 +65,8 @@ def hutchinson_traces(
 
 
 def hawq_scores(scoring: Scoring, probes: int, examples: int) -> list[float]:
-    """Omega_l = tr(H_l) / n_l ||Q(w_l) - w_l||_2^2 (HAWQ-V2; docs/methods.md 4.5)."""
+    """Omega_l = (tr(H_l) / n_l) ||Q(w_l) - w_l||_2^2 per layer l of n_l weights (HAWQ-V2, Dong et
+    al., NeurIPS 2020; docs/methods.md 4.5)."""
     model = scoring.full_precision()
     weights = planned_weights(model, scoring)
     images = scoring.examples(examples)
@@ -83,7 +85,8 @@ def second_moments(
     batches: Iterable[tuple[Any, Tensor]],
     loss_of: MeanLoss = cross_entropy,
 ) -> list[Tensor]:
-    """The mean square of the gradients of batches, which Adam estimates as its second moment."""
+    """h = mean over batches of (dL/dw)^2 per weight, the quantity that Adam's second moment
+    estimates."""
     totals = [torch.zeros_like(w) for w in weights]
     count = 0
     for x, y in batches:
@@ -95,7 +98,7 @@ def second_moments(
 
 
 def second_moment_scores(scoring: Scoring, examples: int) -> list[float]:
-    """0.5 sum_i h_i (Q(w)_i - w_i)^2 per layer, h the second moment (docs/methods.md 4.5)."""
+    """sum_i h_i (Q(w)_i - w_i)^2 / 2 per layer, h the second moments (docs/methods.md 4.5)."""
     model = scoring.full_precision()
     weights = planned_weights(model, scoring)
     images = scoring.examples(examples)

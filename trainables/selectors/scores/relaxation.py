@@ -1,5 +1,5 @@
 """BNAS as a layer selector: every layer is a mixture of its binary and its full-precision version,
-with shares that are learned beside the weights (docs/methods.md 4.5)."""
+whose shares are learned together with the weights (docs/methods.md 4.5)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from bitfront.trainables.training.loop import Training
 
 
 class MixedLayer(nn.Module):
-    """share full(x) + (1 - share) binary(x). The logit of the share is not a parameter of the
-    network, so that the optimizer of the weights does not update it."""
+    """share full(x) + (1 - share) binary(x), share = sigmoid(logit): the softmax over two logits.
+    The logit is not a parameter of the network, so that the optimizer of the weights does not
+    update it."""
 
     def __init__(self, layer: nn.Module, method: Method, level: str) -> None:
         super().__init__()
@@ -45,8 +46,9 @@ class MixedLayer(nn.Module):
 
 
 class SharesToo(Method):
-    """Full-precision training whose hooks update the shares: single-level, one Adam step per batch
-    on the loss of that batch and the penalty on expected flops."""
+    """Trains the mixture; its hooks update the logits of the shares together with the weights
+    (single-level), by one Adam step per batch on loss + sum_l pressure_l share_l, the penalty on
+    expected flops."""
 
     name = "bnas shares"
 
@@ -71,8 +73,8 @@ class SharesToo(Method):
 def full_precision_preference(
     scoring: Scoring, penalty: float, lr: float, epochs: int
 ) -> list[float]:
-    """Train the mixture and return each layer's logit of full precision. A network of binary layers
-    pays no penalty, one in full precision pays `penalty`."""
+    """Train the mixture and return each layer's logit of full precision. The penalty on flops is 0
+    for a network of binary layers and `penalty` for one in full precision."""
     method = build_method(scoring.spec.method, dict(scoring.spec.method_params))
     spec = scoring.trial("F" * scoring.layers, epochs)
     training = Training(spec, scoring.train, scoring.validation, scoring.device)

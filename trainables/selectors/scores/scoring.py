@@ -1,6 +1,6 @@
-"""What trained selectors work with: a network trained once whose layers can be switched between
-binary and full precision with the same latent weights, and the scores of MixBin (docs/methods.md
-4.2, 4.8)."""
+"""The data and networks of trained selectors: a network that is trained once, whose layers can be
+switched between binary and full precision with the same latents, and the scores of MixBin
+(docs/methods.md 4.2, 4.8)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Scores = Callable[["Switchable", list[int], dict[str, Value]], dict[int, float]]
 def run(
     selector: Selector, spec: SelectionSpec, pretrained: Path | None, gpus: float, note: Note
 ) -> Selection:
-    """The selection of a trained selector, with what it took."""
+    """The selection of a trained selector, with the training and time it took."""
     started = time.perf_counter()
     with torch.random.fork_rng():
         scoring = Scoring(spec, pretrained, gpus, note)
@@ -63,7 +63,8 @@ def run(
 
 
 class Switch(nn.Module):
-    """A quantizer that can be turned off: its input is then its output."""
+    """A quantizer that can be turned off; it then returns its input. While `capturing`, its output
+    is detached and kept, so that gradients with respect to it can be computed."""
 
     def __init__(self, quantizer: nn.Module) -> None:
         super().__init__()
@@ -80,8 +81,8 @@ class Switch(nn.Module):
 
 
 class Switchable:
-    """A network whose planned layers can each be switched to the other version, with the same
-    latents."""
+    """A network whose planned layers can each be switched between binary and full precision, with
+    the same latents."""
 
     def __init__(self, network: Network) -> None:
         self.model = network.model
@@ -120,8 +121,8 @@ class Switchable:
     def gradients(
         self, batches: Iterable[tuple[Any, Tensor]], loss: MeanLoss = cross_entropy
     ) -> list[Tensor]:
-        """dL/dw_used of every layer, for the mean loss over all batches. Inputs go through the
-        quantizers of training: the derivative of a plain sign is 0."""
+        """dL/dw_used of every layer, for the mean loss over all batches. Input quantizers are in
+        training mode, since the derivative of a plain sign is 0."""
         self.model.eval()
         for switch in self.inputs:
             if switch is not None:
@@ -147,7 +148,7 @@ class Switchable:
 
 
 class Scoring:
-    """The data and networks of one selection, and counters of what it took."""
+    """The data and networks of one selection, and counters of the training and examples it took."""
 
     def __init__(
         self,
@@ -187,7 +188,7 @@ class Scoring:
         ).canonical()
 
     def trained(self, plan: str, epochs: int = 0) -> Training:
-        """A run of the plan, trained from scratch now."""
+        """A finished run of the plan, trained from scratch."""
         training = Training(self.trial(plan, epochs), self.train, self.validation, self.device)
         while not training.done:
             training.epoch()
@@ -213,7 +214,7 @@ class Scoring:
         return network.model.eval()
 
     def switchable(self, binary: bool) -> Switchable:
-        """Pretrained binary or in full precision, every layer as it was trained."""
+        """The network that was pretrained binary or in full precision, all layers in that state."""
         level = self.spec.level
         network = Network(self.trial(level * self.layers), self.device)
         load_weights(network.model, self.pretrained(level if binary else "F"), "pretraining")
@@ -228,7 +229,8 @@ class Scoring:
         return self.train.take(min(count, len(self.train)), self.spec.seed)
 
     def loss(self, output: Tensor, y: Tensor) -> Tensor:
-        """The loss that layers are scored by: that of the kind of task, without label smoothing."""
+        """The loss that scores are computed from: that of the kind of task, without label
+        smoothing."""
         plain = self.spec.task.model_copy(update={"loss": LossSpec()})
         return self.kind.loss(output, y, plain)
 
@@ -241,8 +243,9 @@ class Scoring:
     # --- MixBin -----------------------------------------------------------------------------------
 
     def convert(self, values: dict[str, Value], scores_of: Scores) -> Ranking:
-        """Convert all layers one by one, the best candidate first; one pass serves all budgets. The
-        scores that are kept are those of the first round, in which every layer is a candidate."""
+        """The ranking of MixBin (docs/methods.md 4.8): all layers are converted one by one, the one
+        of lowest score first. Reported are the scores of the first round, in which every layer is a
+        candidate."""
         to_full = values["direction"] == "bin2fp"
         net = self.switchable(binary=to_full)
         left = list(range(self.layers))
@@ -264,15 +267,15 @@ class Scoring:
             left.remove(best)
             converted.append(best)
         order = converted[::-1] if to_full else converted
-        # The lowest score is converted first; of an estimated change the magnitude is shown.
+        # The scores of mixbin-grad are negated for bin2fp; their magnitude is reported.
         shown = abs if "score" in values else float
         return Ranking(order, [shown(first[i]) for i in range(self.layers)], _score_name(values))
 
     def loss_after(
         self, net: Switchable, left: list[int], values: dict[str, Value]
     ) -> dict[int, float]:
-        """MixBin_Loss: L(network after flip(l)) - L(now) for every candidate l, batch norm
-        estimated anew (docs/methods.md 4.2)."""
+        """mixbin-loss: L(network with layer l converted) - L(present network) for every candidate
+        l, batch norms estimated anew (docs/methods.md 4.2)."""
         images = self.examples(int(values["examples"]))
         now = self._loss(net, images)
         changes = {}
@@ -288,9 +291,9 @@ class Scoring:
     def gradient_scores(
         self, net: Switchable, left: list[int], values: dict[str, Value]
     ) -> dict[int, float]:
-        """MixBin_Grad: |<dL/dw_used, w_other - w_used>|, optionally per weight, or the mean
-        |dL/dw_used| (docs/methods.md 4.2). The largest is turned to full precision, the smallest to
-        binary, so that the sign follows the direction."""
+        """mixbin-grad: |<dL/dw_used, w_other - w_used>|, optionally per weight, or the mean
+        |dL/dw_used| (docs/methods.md 4.2). fp2bin converts the smallest first, bin2fp the largest:
+        its scores are negated."""
         images = self.examples(int(values["examples"]))
         gradients = net.gradients(in_order(images, self.spec.task.batch_size), self.loss)
         self.scored_examples += len(images)
@@ -319,8 +322,8 @@ class Scoring:
     # --- the others -------------------------------------------------------------------------------
 
     def train_every_candidate(self, epochs: int, examples: int) -> Ranking:
-        """Greedy from full precision to binary, with one training per candidate (docs/methods.md
-        4.1)."""
+        """The ranking of iterative selection (docs/methods.md 4.1): from full precision on, every
+        candidate is trained with one more layer binary, and the one of lowest loss is kept."""
         images = self.examples(examples)
         left = list(range(self.layers))
         order: list[int] = []

@@ -1,1 +1,2 @@
-"""What follows an object through a sequence of images; the kind of task is `object_tracking`."""
+"""Trackers, which follow an object through a sequence of images. The kind of task is in
+`object_tracking`."""

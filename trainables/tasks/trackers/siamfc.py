@@ -1,6 +1,5 @@
-"""A tracker with a trained siamese network, many sequences side by side, and its measures. The
-tracker and its constants are those of SiamFC with three scales (Bertinetto et al., ECCVW 2016;
-docs/methods.md 4.7)."""
+"""The tracker of SiamFC with three scales and its constants, run on many sequences at a time, and
+the measures of OTB (Bertinetto et al., ECCVW 2016; docs/methods.md 4.7)."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ WINDOW_INFLUENCE = 0.176
 UPSAMPLING = 16
 # The size of a target stays within these multiples of its first size.
 SMALLEST, LARGEST = 0.2, 5.0
-# Pixels of search regions that are embedded at once, at three scales each.
+# Pixels of search regions that are embedded at once; each region has three scales.
 PIXELS_AT_ONCE = 2**19
 
 # OTB: thresholds of the overlap, 21 from 0 to 1, and of the distance of centres, in pixels.
@@ -38,8 +37,8 @@ class Scores:
 
 @torch.no_grad()
 def track(model: nn.Module, sequences: Sequences) -> list[np.ndarray]:
-    """The boxes that the tracker gives for each sequence from its first box. Sequences run side by
-    side, one frame of each at a time."""
+    """The tracked boxes of every sequence, starting from its first true box. Several sequences are
+    tracked at a time, one frame of each per step."""
     assert isinstance(model, SiamFC)
     model.eval()
     at_once = max(1, min(64, PIXELS_AT_ONCE // sequences.sizes[1] ** 2))
@@ -81,8 +80,8 @@ def _track_side_by_side(model: SiamFC, sequences: Sequences) -> list[np.ndarray]
 
 
 def locate(responses: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """The place of the target from the responses at three scales (n, 3, r, r): (x, y) from the
-    centre in shares of the extent, and the index of the best scale."""
+    """(places of the targets, indices of the best scales) from responses (n, 3, r, r) at three
+    scales. A place is (x, y) from the centre, as shares of the response's extent."""
     n, k, r, _ = responses.shape
     upsampled = interpolate(responses.float(), scale_factor=UPSAMPLING, mode="bicubic")
     penalty = torch.full((k,), SCALE_PENALTY, device=responses.device)
@@ -98,7 +97,8 @@ def locate(responses: Tensor) -> tuple[np.ndarray, np.ndarray]:
     window = window / window.sum()
     peak = ((1 - WINDOW_INFLUENCE) * best + WINDOW_INFLUENCE * window).argmax(1)
     place = torch.stack([peak % side, peak // side], 1) - (side - 1) / 2
-    # A cell is UPSAMPLING wide, and r cells are r - 1 steps of the network apart.
+    # The extent of the response is r - 1 cells, from the first centre to the last, and a cell is
+    # UPSAMPLING wide here.
     return (place / (UPSAMPLING * (r - 1))).cpu().numpy(), scale.cpu().numpy()
 
 
@@ -113,8 +113,9 @@ def overlap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def measure(truth: list[np.ndarray], tracked: list[np.ndarray]) -> Scores:
-    """One-pass evaluation of OTB: the area under the success curve, and the share of frames whose
-    centre is at most 20 pixels off. Frames without the target do not count."""
+    """The scores of OTB's one-pass evaluation, means over sequences: the area under the success
+    curve (share of frames with an overlap above a threshold, mean over OVERLAPS), and the share of
+    frames whose centre is at most NEAR pixels off. Frames without the target do not count."""
     aucs, precisions = [], []
     for boxes, guesses in zip(truth, tracked, strict=True):
         shown = valid(boxes)

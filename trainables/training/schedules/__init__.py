@@ -1,2 +1,2 @@
-"""What changes during training, in fractions of it: values, learning rates, phases. No network
-and no loop is known here; `values` and `phases` do not import torch."""
+"""Values, learning rates and phases as functions of the fraction of training. Nothing here knows
+networks or the loop; `values` and `phases` do not import torch."""

@@ -12,11 +12,11 @@ from bitfront.trainables.errors import UserError
 
 @dataclass(frozen=True)
 class Phase:
-    """`best`: begins with the weights of the best epoch of the phase before, by validation
-    accuracy, where there is one; else with the last weights. `continues`: keeps the optimizer and
-    the schedules of the phase before. `real`: weights are real, so that the best epoch is that of
-    the network as it is trained. `task`: the number of the task in continual learning. `rate`: a
-    factor of the learning rate."""
+    """A stretch of epochs. `best`: it begins with the weights of the best validation epoch of the
+    phase before, else with the last ones. `continues`: it keeps the optimizer and the schedules of
+    the phase before. `real`: weights are real numbers; the best epoch is chosen by their accuracy,
+    not by that of the signs. `task`: the number of the task in continual learning, from 0. `rate`:
+    a factor of the learning rate."""
 
     name: str
     epochs: int
@@ -38,7 +38,8 @@ def locate(phases: Sequence[Phase], epoch: int) -> tuple[int, int]:
 
 
 def run_of(phases: Sequence[Phase], index: int) -> tuple[int, int]:
-    """(first phase, epochs) of the run of schedules that phase `index` belongs to."""
+    """(index of the first phase, number of epochs) of the phases that share a run of the schedules
+    with phase `index`."""
     first = index
     while first > 0 and phases[first].continues:
         first -= 1
@@ -53,7 +54,8 @@ def run_of(phases: Sequence[Phase], index: int) -> tuple[int, int]:
 def for_each_task(
     made: Callable[[int], Sequence[Phase]], epochs: int, tasks: int
 ) -> Sequence[Phase]:
-    """The phases of all `tasks` tasks in a row, which share the epochs equally."""
+    """The phases of all tasks of continual learning, one task after another, each with an equal
+    share of the epochs; `made(n)` are the phases of a task of n epochs."""
     if tasks == 1:
         return made(epochs)
     if epochs % tasks:
@@ -74,7 +76,7 @@ def for_each_task(
 
 
 def check(phases: Sequence[Phase], epochs: int) -> Sequence[Phase]:
-    """The phases themselves, or an error where they do not add up to the epochs of the trial."""
+    """The phases themselves; a ValueError where they do not add up to the epochs of the trial."""
     if sum(phase.epochs for phase in phases) != epochs or any(p.epochs < 1 for p in phases):
         shares = ", ".join(f"{p.name} {p.epochs}" for p in phases)
         raise ValueError(f"phases {shares} do not share out {epochs} epochs")

@@ -19,7 +19,12 @@ SHAPES: dict[str, Callable[[float], float]] = {
 
 @dataclass(frozen=True)
 class Schedule:
-    """`start` until the fraction `begin`, then along `shape` to `end`, reached at `until`."""
+    """`start` up to the fraction `begin`, then along `shape` to `end`, which is reached at `until`.
+    With g the share of the way from `begin` to `until`, in [0, 1]:
+
+    linear       start + (end - start) g
+    cosine       start + (end - start) (1 - cos(pi g)) / 2
+    exponential  start (end / start)^g"""
 
     start: float
     end: float
@@ -59,6 +64,7 @@ class Steps:
 
 
 def fraction(step: int, steps: int) -> float:
-    """t / (T - 1): 0 at the first optimizer step, 1 at the last (docs/methods.md 0.1). A run of one
-    step is at its start: at the end of a decay the learning rate would be 0."""
+    """t / (T - 1) for step t = 0 .. T-1 of T: 0 at the first optimizer step, 1 at the last
+    (docs/methods.md 0.1). It is 0 for a single step, at whose end a decayed learning rate would be
+    0."""
     return step / (steps - 1) if steps > 1 else 0.0
