@@ -161,7 +161,7 @@ def searched(logical_gpus, make_space, tmp_path):
 
     def run(*assignments, folder="one"):
         config, space = make_space(*assignments)
-        session = Watched(config, space, SearchFolder(tmp_path / folder), None, True)
+        session = Watched(config, space, SearchFolder(tmp_path / folder), None)
         run_trials(session)
         assert all(e.state == "complete" for e in session.ledger.entries.values())
         return session

@@ -193,7 +193,7 @@ def test_a_driver_that_waits_for_a_lost_ray_is_ended_from_another_thread(monkeyp
     """Ray's C++ does not hear of signals."""
     codes = []
     monkeypatch.setattr(head, "SIGNAL_SECONDS", 0)
-    monkeypatch.setattr(head, "HEARING_SECONDS", 0)
+    monkeypatch.setattr(head, "REACTION_SECONDS", 0)
     monkeypatch.setattr(head, "break_off", lambda error: True)
     monkeypatch.setattr(head, "_exit", codes.append)
     with head.concluding(lambda: 7):
