@@ -29,6 +29,13 @@ search: {sampler: random, trials: 6, seed: 0}
 """
 
 
+def pytest_collection_modifyitems(items):
+    """`pytest -m fast`: all tests but those of files that are marked slow."""
+    for item in items:
+        if item.get_closest_marker("slow") is None:
+            item.add_marker("fast")
+
+
 @pytest.fixture(autouse=True)
 def _one_thread():
     import torch

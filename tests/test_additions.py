@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 # Every one is called so, which picks its cases out of the conformance suites.
 NAME = "addition"

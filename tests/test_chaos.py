@@ -17,6 +17,8 @@ from testbed.rig import (
     wait_for,
 )
 
+pytestmark = pytest.mark.slow
+
 SEARCH = """\
 name: chaos
 task:

@@ -13,6 +13,8 @@ from bitfront.cli import build_parser
 from bitfront.search.config.load import load_text
 from bitfront.search.config.reference import reference
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 PAGES = [README, *(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))]

@@ -21,6 +21,8 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import read_entries
 from testbed.rig import processes
 
+pytestmark = pytest.mark.slow
+
 TOKEN = secrets.token_hex(32)
 BITFRONT = [sys.executable, "-m", "bitfront.cli"]
 

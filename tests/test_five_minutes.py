@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 README = (Path(__file__).parent.parent / "README.md").read_text()
 # Verbs that serve a page until they are ended, and the port each listens on when none is given.
 PAGES = {"dashboard": 8050, "ui": 5000}

@@ -4,6 +4,8 @@ import pytest
 
 from benchmarks.fuzz import Bench, nothing_starts, try_case
 
+pytestmark = pytest.mark.slow
+
 SLICE = {"yamls": 80, "sets": 40, "packed": 20, "stored": 6, "ledgers": 6}
 # Not the one of the published run.
 SEED = 17

@@ -32,6 +32,8 @@ from bitfront.search.urls import (
 from bitfront.trainables.errors import UserError
 from testbed.rig import POSTGRES, Postgres, free_port, listens, tracking_server, wait_for
 
+pytestmark = pytest.mark.slow
+
 SECRET = "hunter2"
 AWKWARD = [
     "?",

@@ -26,6 +26,8 @@ from bitfront.search.urls import canonical, redacted, with_secrets, without_secr
 from bitfront.trainables.errors import UserError
 from testbed.rig import free_port, listens, wait_for
 
+pytestmark = pytest.mark.slow
+
 SECRET = "hunter2"
 LEDGER_URL = f"postgresql://me:{SECRET}@127.0.0.1:9/ledger?sslmode=require"
 TRACKING = f"http://me:{SECRET}@127.0.0.1:9/mlflow?token={SECRET}"

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ASKED = """
 import bitfront.search.tracking.mirror
 from mlflow.environment_variables import MLFLOW_DISABLE_TELEMETRY

@@ -10,6 +10,8 @@ from bitfront.spaces.ready_made import search_file, searches
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.selectors import SelectionSpec
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", sorted(searches()))
 def test_every_ready_made_search_is_valid(name):

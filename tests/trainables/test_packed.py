@@ -19,6 +19,8 @@ from bitfront.trainables.cost import cost_table, task_cost_table
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.packed import pack_bits, unpack_bits
 
+pytestmark = pytest.mark.slow
+
 MLP = {"name": "mlp", "depth": 3, "width": 21}
 NARROW = {"name": "cresnet", "depth": 8, "width": 5}
 WIDE = {"name": "cresnet", "depth": 8, "width": 8, "activation": "rprelu"}

@@ -15,6 +15,8 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
 from bitfront.trainables.files import write_atomically
 
+pytestmark = pytest.mark.slow
+
 TINY = """\
 name: tiny
 task:

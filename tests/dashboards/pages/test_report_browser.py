@@ -14,6 +14,8 @@ import pytest
 from bitfront.dashboards.pages.comparison import comparison_html
 from bitfront.dashboards.pages.report import report_html
 
+pytestmark = pytest.mark.slow
+
 PLOT = ".figure .main-svg"
 
 

@@ -12,6 +12,8 @@ import ray
 from bitfront.search.cluster import connection, head
 from bitfront.trainables.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 # Another thread collects references to objects of Ray's all the time.
 COLLECTING = """
 import threading

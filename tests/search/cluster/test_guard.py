@@ -19,6 +19,8 @@ from bitfront.search.tracking import server as ui
 from bitfront.trainables.errors import UserError
 from testbed.rig import free_port, listens, processes, wait_for
 
+pytestmark = pytest.mark.slow
+
 IGNORING = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 # A process that starts a leader of a session with a child in a group of its own, and stays.
 OWNER = """

@@ -20,6 +20,8 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import Results
 from bitfront.trainables.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 YAML = """\
 name: away
 task: {dataset: digits, model: {name: mlp, depth: 3, width: 8}, epochs: 2, subset: 200}

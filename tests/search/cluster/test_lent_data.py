@@ -13,6 +13,8 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
 from bitfront.trainables.data import datasets, lend, load_train, stored_arrays
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def own_lending(monkeypatch):

@@ -13,6 +13,8 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
 from bitfront.trainables.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 CPUS = {"CPU": 2.0, "memory": 8e9, "node:10.0.0.1": 1.0}
 GPUS = {"CPU": 8.0, "GPU": 2.0, "accelerator_type:T4": 1.0}
 

@@ -28,6 +28,8 @@ from bitfront.search.tracking.extras import extras_of
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
 
+pytestmark = pytest.mark.slow
+
 TINY = """\
 name: tiny
 task:

@@ -18,6 +18,8 @@ from bitfront.spaces.listing import every_point
 from bitfront.trainables.errors import UserError
 from testbed.simulator import simulate
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def url(tmp_path):

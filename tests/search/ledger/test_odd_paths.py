@@ -21,6 +21,8 @@ from bitfront.search.session.session import Session
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import sqlite_for_mlflow, sqlite_path, sqlite_url, with_whole_path
 
+pytestmark = pytest.mark.slow
+
 NAMES = [
     "what?",
     "a%41b",

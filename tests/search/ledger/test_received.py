@@ -23,6 +23,8 @@ from bitfront.trainables.files import discard, opened, replacing, write_atomical
 from bitfront.trainables.training.checkpoints import save_state
 from bitfront.trainables.worker import storage
 
+pytestmark = pytest.mark.slow
+
 WRITTEN = (
     "exhausted",
     "finals.jsonl",

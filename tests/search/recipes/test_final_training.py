@@ -29,6 +29,8 @@ from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.training.loop import Training
 
+pytestmark = pytest.mark.slow
+
 TASK = {
     "dataset": "digits",
     "model": {"name": "mlp", "depth": 3, "width": 8},

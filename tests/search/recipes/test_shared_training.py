@@ -15,6 +15,8 @@ from bitfront.trainables.training.checkpoints import save_state
 from bitfront.trainables.training.evaluation import evaluate
 from bitfront.trainables.training.loop import Training
 
+pytestmark = pytest.mark.slow
+
 TASK = {
     "dataset": "digits",
     "model": {"name": "mlp", "depth": 4, "width": 32},

@@ -24,6 +24,8 @@ from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.task import with_overrides
 
+pytestmark = pytest.mark.slow
+
 WIDTHS = "space.model.width=[4, 16, 64]"
 
 

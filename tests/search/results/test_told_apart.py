@@ -32,6 +32,8 @@ from bitfront.terminal import tables as terminal
 from bitfront.terminal.summary import front_summary, front_table
 from bitfront.trainables.files import write_atomically
 
+pytestmark = pytest.mark.slow
+
 WIDTHS = ["space.model.width=[4, 16, 64]", "search.trials=40", "search.confirm=0.4"]
 NUMBERED = re.compile(r"\bt\d{4}\b")
 

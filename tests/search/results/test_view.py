@@ -16,6 +16,8 @@ from bitfront.search.session.session import Session
 from bitfront.search.tracking.extras import extras_of
 from bitfront.trainables.files import write_atomically
 
+pytestmark = pytest.mark.slow
+
 MAGIC = {"pdf": b"%PDF", "png": b"\x89PNG", "svg": b"<?xml"}
 
 

@@ -15,6 +15,8 @@ from bitfront.search.samplers.surrogate.model import QualityModel
 from testbed.problems import synthetic
 from testbed.simulator import simulate
 
+pytestmark = pytest.mark.slow
+
 FREE = "search.sampler=free-cost"
 PLAN = "plan: {per: layer, levels: [F, B]}"
 BNN = f"space={{method: bnn, {PLAN}}}"

@@ -15,7 +15,7 @@ from bitfront.search.results.stored import stored_config
 from bitfront.search.session.beginning import has_trials
 from bitfront.trainables.errors import UserError
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,8 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import read_entries
 from testbed.rig import processes, wait_for
 
+pytestmark = pytest.mark.slow
+
 # Two trials at a time that take minutes, far more than a test lets them.
 SEARCH = """\
 name: struck

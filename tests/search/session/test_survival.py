@@ -27,6 +27,8 @@ from bitfront.trainables.errors import UserError
 from bitfront.trainables.worker.worker import Worker
 from testbed.rig import POSTGRES, Postgres, small_disk
 
+pytestmark = pytest.mark.slow
+
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
 

@@ -17,6 +17,8 @@ from bitfront.search.tracking.mirror import Mirror
 from bitfront.search.tracking.tracker import Tracker
 from testbed.rig import free_port, listens, tracking_server, wait_for
 
+pytestmark = pytest.mark.slow
+
 # Connecting, the parent, two trials with their curves, the front: 22 requests without a fault.
 REQUESTS = 24
 

@@ -16,6 +16,8 @@ from bitfront.search.tracking.runs import flat_params, run_name
 from bitfront.search.tracking.store import tracking_uri
 from bitfront.search.tracking.tracker import Tracker
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path):

@@ -41,6 +41,8 @@ from bitfront.trainables.methods.pruning import Pruned
 from bitfront.trainables.models import build_model
 from bitfront.trainables.task import TrialSpec
 
+pytestmark = pytest.mark.slow
+
 PRUNED = [name for name in METHODS if issubclass(METHODS.get(name), Pruned)]
 RUNS = [(name, level) for name in PRUNED for level in METHODS.get(name).levels if level != "F"]
 NARROW = {"name": "rn-narrow", "width": 8, "stages": 2, "affine": False, "lbn": True}

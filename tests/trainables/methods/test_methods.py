@@ -25,6 +25,8 @@ from bitfront.trainables.training.evaluation import evaluate
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.norms import recalibrate
 
+pytestmark = pytest.mark.slow
+
 # With nothing but F in the plan every method is full-precision training: once is enough.
 BINARY_RUNS = [(m, level) for m in METHODS for level in METHODS.get(m).levels if level != "F"]
 RUNS = [("fp", "F"), *BINARY_RUNS]

@@ -28,6 +28,8 @@ from bitfront.trainables.plan import PlanLayer, plan_layers
 from bitfront.trainables.training.evaluation import evaluate
 from bitfront.trainables.training.network import memory_format
 
+pytestmark = pytest.mark.slow
+
 # What holds for networks that end in a logit a class; trackers have tests of their own.
 CLASSIFIERS = [name for name in MODELS if MODELS.get(name).kind == "classification"]
 SHAPES = [(1, 8, 8), (1, 28, 28), (3, 32, 32), (2,)]

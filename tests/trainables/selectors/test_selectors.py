@@ -26,6 +26,8 @@ from bitfront.trainables.selectors import (
 from bitfront.trainables.selectors.base import flops_saved
 from bitfront.trainables.task import Task
 
+pytestmark = pytest.mark.slow
+
 BUDGETS = st.floats(0.0, 100.0)
 NAMES = sorted(SELECTORS)
 TABLES = ("cresnet20", "cresnet", "mlp")

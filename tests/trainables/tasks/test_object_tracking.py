@@ -51,6 +51,8 @@ from bitfront.trainables.training.network import Network
 from bitfront.trainables.training.parts import search_data
 from bitfront.trainables.training.pretraining import PretrainedCache, data_digest, pretraining_spec
 
+pytestmark = pytest.mark.slow
+
 REAL = Path(os.environ.get("BITFRONT_DATA", "nowhere")) / "tracking"
 
 

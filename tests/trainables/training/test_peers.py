@@ -14,6 +14,8 @@ from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.parts import search_data
 from bitfront.trainables.training.peers import Peers, check_shareable
 
+pytestmark = pytest.mark.slow
+
 
 def specs(make_spec):
     """Every method for two epochs on a network without batch norm noise in its way."""

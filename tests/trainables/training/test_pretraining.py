@@ -40,6 +40,8 @@ from bitfront.trainables.training.schedules import phases
 from bitfront.trainables.training.schedules.phases import Phase
 from bitfront.trainables.worker.worker import Worker
 
+pytestmark = pytest.mark.slow
+
 STAGE = {"pretrain": {"epochs": 3}}
 
 

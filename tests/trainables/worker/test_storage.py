@@ -8,6 +8,8 @@ import pytest
 from bitfront.trainables.worker import storage
 from bitfront.trainables.worker.worker import STATE_FILE, Worker, fetch
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["path", "file", "memory"])
 def place(request, tmp_path):

@@ -20,6 +20,8 @@ from bitfront.trainables.training import evaluation
 from bitfront.trainables.training.loop import DivergedError, Training
 from bitfront.trainables.worker.worker import STATE_FILE, Worker, forget_dead, reason_of
 
+pytestmark = pytest.mark.slow
+
 DROPOUT = {"name": "mlp", "depth": 3, "width": 24, "dropout": 0.3}
 IMAGES = {"name": "cresnet", "depth": 8, "width": 8}
 LOCAL = {"seconds", "worker", "resumed_from", "damaged"}
