@@ -100,7 +100,7 @@ def test_a_tracking_server_that_refuses_is_told_of_without_its_password(
     make_space, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("bitfront.search.tracking.tracker.CLOSE_SECONDS", 3)
-    config, _ = make_space(f"tracking.uri={TRACKING}")
+    config, _ = make_space(f"tracking.uri={TRACKING}", "tracking.patience=2")
     tracker = Tracker(config, "id", tmp_path)
     tracker.start([])
     tracker.search_metric("hypervolume_share", 0.5, 1)
