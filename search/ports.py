@@ -10,6 +10,8 @@ from bitfront.search.cluster.guard import members
 from bitfront.trainables.errors import UserError
 
 LISTENING = "0A"
+# The names by which only this machine is reached.
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def check_free(host: str, port: int) -> None:

@@ -66,11 +66,6 @@ def resume(name: str) -> str:
     return f"bitfront resume {name}"
 
 
-def run_first(root: str | os.PathLike[str]) -> str:
-    """The message for a home without any search."""
-    return f"no search has been run in {os.fspath(root)}; start one: bitfront run"
-
-
 def _listed(commands: list[tuple[str, str]]) -> str:
     longest = max(len(command) for command, _ in commands)
     lines = [f"  {command.ljust(longest)}   {what}" for command, what in commands]

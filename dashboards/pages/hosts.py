@@ -10,7 +10,8 @@ from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+from bitfront.search.ports import LOOPBACK
+
 EVERYWHERE = ("0.0.0.0", "::", "")
 READING = ("GET", "HEAD", "OPTIONS")
 

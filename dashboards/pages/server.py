@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bitfront.dashboards.pages.hosts import LOOPBACK, guarded
+from bitfront.dashboards.pages.hosts import guarded
 from bitfront.dashboards.pages.live import live_app
 from bitfront.dashboards.pages.source import Listed
 from bitfront.search.ledger import folder as home
@@ -20,7 +20,7 @@ from bitfront.search.ledger.optuna_log import silence
 from bitfront.search.ledger.reader import read_only
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.ledger.storage import LedgerStorage
-from bitfront.search.ports import check_free, url_of
+from bitfront.search.ports import LOOPBACK, check_free, url_of
 from bitfront.search.results.importance import importances
 from bitfront.search.results.reader import SearchReader
 from bitfront.search.urls import redacted, sqlite_path

@@ -59,7 +59,6 @@ BOUNDS = {
 TAG = re.compile(
     r"bool|int|float|str|none|\[key\]|(list|dict|literal)\[.*\]|(constrained|function)-.*"
 )
-WITH_UNIT = re.compile(r"\s*([-+]?[0-9]+(?:[.,][0-9]+)?)\s*(?:%|[A-Za-z]{1,3})?\s*")
 ENDINGS = ("_type", "_parsing", "_parsing_size", "_sub_class", "_unicode")
 
 

@@ -22,7 +22,7 @@ from typing import IO
 from bitfront.search import named
 from bitfront.search.cluster.guard import Guard
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.ports import check_free, free_port, listens_in_session, url_of
+from bitfront.search.ports import LOOPBACK, check_free, free_port, listens_in_session, url_of
 from bitfront.search.results.stored import newest_readable, stored_config
 from bitfront.search.session.interrupts import held_back
 from bitfront.search.tracking.notes import REPORT
@@ -58,7 +58,7 @@ def serve(
     if remote:
         # The browser asks for a password itself: its command line is no place for one.
         return _open(without_secrets(uri).rstrip("/") + path, open_browser, say)
-    if host not in ("127.0.0.1", "localhost", "::1"):
+    if host not in LOOPBACK:
         say(f"warning: listening on {host}; MLflow has no login of its own, put one in front of it")
     port = port or free_port(host)
     check_free(host, port)
