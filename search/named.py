@@ -14,7 +14,7 @@ from typing import Literal
 
 from bitfront.search.urls import canonical, know, redacted, server_of
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.files import write_atomically
+from bitfront.trainables.files import user_folder, write_atomically
 
 Kind = Literal["ledger", "tracking", "storage"]
 # Environment variables that name a server or storage for all searches.
@@ -36,9 +36,7 @@ _given: dict[Kind, str] = {}
 
 def file() -> Path:
     """The file with the names, of this user on this machine."""
-    given = os.environ.get("XDG_CONFIG_HOME", "")
-    base = Path(given) if given.startswith("/") else Path.home() / ".config"
-    return base / "bitfront" / "named.json"
+    return user_folder() / "named.json"
 
 
 def remember(kind: Kind, url: str | None) -> None:

@@ -16,6 +16,14 @@ from bitfront.trainables.errors import UserError
 LINK = "nothing is read or written through a link in the folder of a search"
 
 
+def user_folder() -> Path:
+    """The folder for what bitfront keeps about this user on this machine, outside of all
+    searches."""
+    given = os.environ.get("XDG_CONFIG_HOME", "")
+    base = Path(given) if given.startswith("/") else Path.home() / ".config"
+    return base / "bitfront"
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a new file of the same suffix to write to, which replaces `path` when the block ends.

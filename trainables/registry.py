@@ -8,9 +8,10 @@ import fnmatch
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterator
-from typing import Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from bitfront.trainables.errors import UnknownNameError, did_you_mean
+from bitfront.trainables.own_code import is_reference, load_object, parse
 
 T = TypeVar("T")
 
@@ -25,8 +26,18 @@ class Registry(Generic[T]):
     imported, in which items register themselves; with `nested`, those of its sub-packages too. An
     item may have `aliases`, former names that are still accepted but not listed."""
 
-    def __init__(self, kind: str, package: str | None = None, nested: bool = False) -> None:
+    def __init__(
+        self,
+        kind: str,
+        package: str | None = None,
+        nested: bool = False,
+        adopt: Callable[[Any, str], T] | None = None,
+    ) -> None:
+        """`adopt`: makes an item of an object of the user's own and the reference that names it;
+        without it, only registered names are known."""
         self.kind = kind
+        self._adopt = adopt
+        self._adopted: dict[str, T] = {}
         self._package = package
         self._walk = pkgutil.walk_packages if nested else pkgutil.iter_modules
         self._items: dict[str, T] = {}
@@ -75,12 +86,25 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """The item of that name or alias; an UnknownNameError with the nearest name for others."""
+        if self._adopt is not None and is_reference(name):
+            return self.adopted(name)
         try:
             found = self.find()
             return found[self._aliases.get(name, name)]
         except KeyError:
             hint = did_you_mean(name, self._items)
             raise UnknownNameError(f"unknown {self.kind} '{name}', {hint}") from None
+
+    def adopted(self, reference: str) -> T:
+        """The item made of the user's own object that a reference names, such as
+        `my_net.py:MyNet`."""
+        assert self._adopt is not None
+        if reference not in self._adopted:
+            made = self._adopt(load_object(reference), reference)
+            if not parse(reference).digest:  # other code may have this name later
+                return made
+            self._adopted[reference] = made
+        return self._adopted[reference]
 
     def names(self, pattern: str = "*") -> list[str]:
         """The names that match the pattern, sorted; aliases are not among them."""

@@ -1,0 +1,24 @@
+"""Code of the user's own: classes and functions that a YAML names by file or module, such as
+`my_net.py:MyNet`. Found, hashed without being run, run only where the user has named or trusted it,
+and sent to the workers of a cluster."""
+
+from bitfront.trainables.own_code.bundles import Bundle, bundle, unpack
+from bitfront.trainables.own_code.loading import load_object
+from bitfront.trainables.own_code.places import look_in, settle
+from bitfront.trainables.own_code.reference import Reference, is_reference, parse, shown
+from bitfront.trainables.own_code.trusted import is_trusted, trust
+
+__all__ = [
+    "Bundle",
+    "Reference",
+    "bundle",
+    "is_reference",
+    "is_trusted",
+    "load_object",
+    "look_in",
+    "parse",
+    "settle",
+    "shown",
+    "trust",
+    "unpack",
+]

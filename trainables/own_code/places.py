@@ -1,0 +1,107 @@
+"""Where code is looked for: in the folders that were named in this process (that of a YAML, of a
+recipe, of a search, of code that was sent to a worker), in the current folder, and for modules
+where Python finds them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import trusted
+from bitfront.trainables.own_code.reference import Reference, parse
+from bitfront.trainables.own_code.sources import Source, module_file, read_source
+from bitfront.trainables.text_files import whole_path
+
+_folders: list[Path] = []
+
+
+def look_in(folder: Path | str) -> None:
+    """Look for code in this folder too, before all others."""
+    place = whole_path(folder)
+    if place in _folders:
+        _folders.remove(place)
+    _folders.insert(0, place)
+
+
+def settle(text: str, folder: Path | str | None = None) -> str:
+    """The reference with the hash of the code it stands for now, which the user is taken to trust:
+    for references that the user wrote. `folder`: that of their YAML."""
+    if folder is not None:
+        look_in(folder)
+    reference = parse(text)
+    if reference.digest:
+        find(reference)
+        return text
+    source = find(reference)
+    trusted.trust(source.sha256)
+    return str(reference.with_digest(source.sha256))
+
+
+def find(reference: Reference) -> Source:
+    """The code of a reference; a UserError where there is none, or only code that has changed."""
+    other = None
+    for path in _paths(reference):
+        source = _read(reference, path)
+        if not reference.digest or source.sha256.startswith(reference.digest):
+            return source
+        other = other or source
+    if other is not None:
+        raise UserError(
+            f"{other.path} has changed: {reference.source} was @{reference.digest}, "
+            f"it is @{other.sha256[: len(reference.digest)]} now",
+            "bring the old code back, or start a new search with the new one (--name)",
+        )
+    looked = [*dict.fromkeys((*map(str, _folders), os.getcwd()))]
+    hint = f"looked in {', '.join(looked[:4])}"
+    raise UserError(f"{reference.source}: no such {_kind(reference)}", hint)
+
+
+def _kind(reference: Reference) -> str:
+    return "file" if reference.is_file else "module"
+
+
+def _paths(reference: Reference) -> Iterator[Path]:
+    """The files that may hold the code, the most likely first."""
+    folders = [*_folders, Path.cwd()]
+    if not reference.is_file:
+        for folder in folders:
+            found = module_file(reference.source, [folder])
+            if found is not None:
+                yield found
+        return
+    given = Path(os.path.expanduser(reference.source))
+    tried = [folder / given for folder in folders]
+    tried += [folder / given.name for folder in folders]
+    for path in dict.fromkeys(tried):
+        if path.is_file():
+            yield path.resolve()
+
+
+# The sources read so far, each with the state its files had.
+_sources: dict[tuple[Reference, Path], tuple[Source, dict[Path, tuple[int, int]]]] = {}
+
+
+def _read(reference: Reference, path: Path) -> Source:
+    """The source of a reference, read again only where one of its files has changed: one command
+    asks many times."""
+    kept = _sources.get((reference, path))
+    if kept is not None and kept[1] == _states(kept[0]):
+        return kept[0]
+    source = read_source(reference, path)
+    _sources[reference, path] = (source, _states(source))
+    return source
+
+
+def _states(source: Source) -> dict[Path, tuple[int, int]]:
+    """Time and size of every file of a source; (0, 0) for one that is gone."""
+    states = {}
+    for name in source.files:
+        path = source.root / name
+        try:
+            found = path.stat()
+            states[path] = (found.st_mtime_ns, found.st_size)
+        except OSError:
+            states[path] = (0, 0)
+    return states
