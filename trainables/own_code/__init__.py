@@ -6,7 +6,7 @@ from bitfront.trainables.own_code.bundles import Bundle, bundle, unpack
 from bitfront.trainables.own_code.loading import load_object
 from bitfront.trainables.own_code.places import look_in, settle
 from bitfront.trainables.own_code.reference import Reference, is_reference, parse, shown
-from bitfront.trainables.own_code.trusted import is_trusted, trust
+from bitfront.trainables.own_code.trusted import is_trusted, received, trust
 
 __all__ = [
     "Bundle",
@@ -17,6 +17,7 @@ __all__ = [
     "load_object",
     "look_in",
     "parse",
+    "received",
     "settle",
     "shown",
     "trust",

@@ -26,16 +26,17 @@ def look_in(folder: Path | str) -> None:
 
 
 def settle(text: str, folder: Path | str | None = None) -> str:
-    """The reference with the hash of the code it stands for now, which the user is taken to trust:
-    for references that the user wrote. `folder`: that of their YAML."""
+    """The reference with the hash of the code it stands for now. The user is taken to trust a
+    reference they wrote, without a hash; one that was received must be trusted already. `folder`:
+    that of their YAML."""
     if folder is not None:
         look_in(folder)
     reference = parse(text)
-    if reference.digest:
-        find(reference)
-        return text
     source = find(reference)
-    trusted.trust(source.sha256)
+    if trusted.is_received():
+        trusted.check(reference, source)
+    elif not reference.digest:
+        trusted.trust(trusted.key(reference, source), source.root)
     return str(reference.with_digest(source.sha256))
 
 
