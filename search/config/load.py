@@ -17,12 +17,14 @@ from bitfront.search.config.checks.space import check_space
 from bitfront.search.config.checks.task import check_data, check_model
 from bitfront.search.config.errors import ConfigError, KeyPath, Problems
 from bitfront.search.config.mistakes import mistakes
+from bitfront.search.config.own import with_code
 from bitfront.search.config.schema import SEARCH_FORMAT, Limit, SearchConfig
 from bitfront.search.config.settle import settled, with_hashes
 from bitfront.search.config.source import Source, override, parse, read
 from bitfront.search.config.space import build_space
 from bitfront.search.urls import know, with_secrets
 from bitfront.spaces.space import Space
+from bitfront.trainables import own_code
 from bitfront.trainables.text_files import check_format
 
 # Sections that may be written as a single value, and what that is; `*` is the name of a limit.
@@ -44,6 +46,7 @@ def load(
     name."""
     source = read(path)
     source.data.setdefault("name", path.stem)
+    own_code.look_in(path.absolute().parent)
     return _loaded(source, assignments, name)
 
 
@@ -71,6 +74,10 @@ def _loaded(
     except ValidationError as error:
         raise ConfigError(messages(error, source)) from None
     problems = Problems()
+    config, written = with_code(config, problems)
+    for key, before in written.items():
+        if ("space", before) in source.lines:
+            source.lines["space", key] = source.lines["space", before]
     config = settled(config, problems)
     check_config(config, problems)
     check_model(config.task, problems)
@@ -118,7 +125,7 @@ def messages(error: ValidationError, source: Source) -> list[str]:
 
 def _line(source: Source, path: KeyPath, message: str) -> str:
     dotted = ".".join(str(p) for p in path)
-    return f"{source.where(path)} {dotted}: {message}"
+    return f"{source.where(path)} {own_code.shown(f'{dotted}: {message}')}"
 
 
 def _keys_at(path: KeyPath) -> list[str]:

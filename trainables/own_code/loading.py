@@ -17,7 +17,7 @@ from typing import Any
 
 from bitfront.trainables.errors import UserError, did_you_mean, first_line
 from bitfront.trainables.own_code import places, trusted
-from bitfront.trainables.own_code.reference import DIGITS, MODULE, Reference, parse
+from bitfront.trainables.own_code.reference import DIGITS, MODULE, Reference, parse, shown
 from bitfront.trainables.own_code.sources import Source
 
 # The loaded objects by reference and hash.
@@ -62,6 +62,15 @@ def blamed(text: str, doing: str) -> Iterator[None]:
     except (Exception, SystemExit) as error:
         place = where(origin(text), error)
         raise UserError(f"{place}: {doing}: {first_line(error, typed=True)}") from error
+
+
+@contextmanager
+def about(text: str) -> Iterator[None]:
+    """Let a UserError that is raised inside begin with the reference it is about."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{shown(text)}: {error.message}", error.hint) from error
 
 
 def _loaded(reference: Reference, source: Source) -> Any:
