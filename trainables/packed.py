@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,13 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from bitfront.trainables.data import DATASETS
-from bitfront.trainables.errors import UserError, first_line, quoted
+from bitfront.trainables.errors import CodeError, UserError, first_line, quoted
 from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixed
 from bitfront.trainables.layers.inputs import SignInput, quantize_input
 from bitfront.trainables.layers.pruning import as_bitmap
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
+from bitfront.trainables.own_code import places, references_in, shown
 from bitfront.trainables.plan import BINARY_INPUTS, binary_layers, check_plan, plan_layers
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tensor_files import write_tensors
@@ -136,6 +137,9 @@ def save(
         ).model_dump_json(),
         "notes": json.dumps(notes),
     }
+    code = places.origins(references_in(spec.model_dump(mode="json")))
+    if code:
+        metadata["code"] = json.dumps(code)
     metadata["sha256"] = _digest(tensors, metadata)
     write_tensors(tensors, path, metadata)
     return payload_bytes(tensors)
@@ -151,8 +155,13 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
     tensors = {k: t.float() if t.is_floating_point() else t for k, t in tensors.items()}
     try:
         spec = TrialSpec.model_validate_json(metadata["spec"])
+        code = _look_for_code(metadata, path)
         model = _rebuild(spec, tensors)
         notes = parse_json(metadata["notes"], "notes")
+    except CodeError as error:
+        were = "; ".join(f"{shown(text)} was {place}" for text, place in code.items())
+        hint = "; ".join(filter(None, (error.hint, were)))
+        raise CodeError(f"{path}: its network is made by {error.message}", hint) from None
     except UserError as error:
         raise UserError(f"{path}: damaged: {error.message}") from None
     except Exception as error:  # torch and numpy raise many types for tensors that do not fit
@@ -161,6 +170,19 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
     if not isinstance(notes, dict):
         raise UserError(f"{path}: damaged: its notes")
     return model, spec, notes
+
+
+def _look_for_code(metadata: Mapping[str, str], path: Path) -> dict[str, str]:
+    """Look for code of the user's own where it was when the file was written, and beside the file;
+    returns the places by reference."""
+    stored = parse_json(metadata.get("code", "{}"), "code")
+    if not isinstance(stored, dict):
+        raise UserError("its code")
+    code = {str(text): str(place) for text, place in stored.items()}
+    places.look_where(code)
+    if code:
+        places.look_in(path.absolute().parent)
+    return code
 
 
 def describe(path: Path) -> TrialSpec:
@@ -207,7 +229,6 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
     layers = plan_layers(model, spec.task.binarize)
     check_plan(spec.plan, layers)
     modules = dict(model.named_modules())
-    method = build_method(spec.method, dict(spec.params))
     own = (*(f".weight.{part}" for part in PARTS), ".input_quantizer.shift")
     state = {key: t for key, t in tensors.items() if not key.endswith(own)}
     quantizers: dict[str, SignInput] = {}
@@ -217,6 +238,8 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
         signs = _unpacked(layer.name, tensors, tuple(weight.shape))
         scale = tensors.get(f"{layer.name}.weight.scale")
         if level == "A":
+            # Not for other levels: they need no code of a method, which may be the user's own.
+            method = build_method(spec.method, dict(spec.params))
             bits, slope = int(method.values["acc_bits"]), float(method.values["acc_slope"])
             accumulate_fixed(module, Accumulator(bits, slope), scale)
             scale = None

@@ -189,7 +189,8 @@ def _with_slope(forward: Quantize, backward: Quantize) -> Quantize:
             (w,) = ctx.saved_tensors
             return grad * backward(w, *ctx.given), *(None for _ in ctx.given)
 
-    return ForwardBackward.apply
+    applied: Quantize = ForwardBackward.apply
+    return applied
 
 
 def _of_function(

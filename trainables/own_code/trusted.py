@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import CodeError
 from bitfront.trainables.files import user_folder, write_atomically
 from bitfront.trainables.own_code.reference import Reference
 from bitfront.trainables.own_code.sources import Source
@@ -96,14 +96,14 @@ def is_own(reference: Reference, source: Source) -> bool:
 
 
 def check(reference: Reference, source: Source) -> None:
-    """Raise UserError unless the user trusts this code; with `--trust`, remember it."""
+    """Raise CodeError unless the user trusts this code; with `--trust`, remember it."""
     trusted = key(reference, source)
     if is_trusted(trusted):
         return
     if _all:
         trust(trusted)
         return
-    raise UserError(
+    raise CodeError(
         f"{reference.source}:{reference.name} is code that you have not run before: "
         f"{source.path}, sha256 {source.sha256[:16]}",
         "read it, and if you trust it say so once: --trust",
