@@ -3,13 +3,12 @@ trusted when it is loaded; code that a recipe, a packed file or the folder of a 
 only where the user has run it before, or says so once (`--trust`). That holds for code of installed
 packages too, by name: `shutil:rmtree` is installed everywhere.
 
-The hashes are kept in a file of the user, outside of all searches, so that no folder can bring its
-own."""
+The hashes are kept in a folder of the user, outside of all searches, so that no search can bring
+its own; a file per hash, so that two commands at once lose none."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -28,9 +27,9 @@ _all = False
 _received: ContextVar[bool] = ContextVar("received", default=False)
 
 
-def file() -> Path:
-    """The file with the hashes, of this user on this machine."""
-    return user_folder() / "trusted.json"
+def folder() -> Path:
+    """The folder with a file per hash, of this user on this machine."""
+    return user_folder() / "trusted"
 
 
 def key(reference: Reference, source: Source) -> str:
@@ -61,15 +60,13 @@ def trust(sha256: str, root: Path | None = None) -> None:
     """Store that the user trusts the code with this hash; where the file cannot be written, that
     counts for this process only. `root`: the folder in which the user named it, whose other files
     it may import by computed names."""
-    place = "" if root is None else str(root)
-    kept = _kept()
-    if sha256 in kept and (kept[sha256] == place or not place):
-        trust_now(sha256, kept[sha256])
-        return
+    place, kept = "" if root is None else str(root), _kept(sha256)
     trust_now(sha256, place)
+    if kept is not None and place in ("", kept):
+        return
     try:
-        write_atomically(file(), json.dumps({**kept, sha256: place}, indent=1) + "\n")
-    except (OSError, RuntimeError):
+        write_atomically(folder() / sha256, place)
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home
         return
 
 
@@ -86,13 +83,13 @@ def trust_all(given: bool = True) -> None:
 
 def is_trusted(sha256: str) -> bool:
     """Whether the user trusts the code with this hash."""
-    return sha256 in _now or sha256 in _kept()
+    return sha256 in _now or _kept(sha256) is not None
 
 
 def is_own(reference: Reference, source: Source) -> bool:
     """Whether the user named this code themselves in the folder it is in."""
-    place, root = key(reference, source), str(source.root)
-    return root in (_now.get(place), _kept().get(place))
+    trusted, root = key(reference, source), str(source.root)
+    return root in (_now.get(trusted), _kept(trusted))
 
 
 def check(reference: Reference, source: Source) -> None:
@@ -110,11 +107,10 @@ def check(reference: Reference, source: Source) -> None:
     )
 
 
-def _kept() -> dict[str, str]:
+def _kept(sha256: str) -> str | None:
+    """What is stored for a hash: the folder in which the user named the code, or ''; None where
+    they do not trust it."""
     try:
-        found = json.loads(file().read_text(encoding="utf-8"))
+        return (folder() / sha256).read_text(encoding="utf-8")
     except (OSError, ValueError, RuntimeError):  # no home, no file, or a damaged one
-        return {}
-    if not isinstance(found, dict):
-        return {}
-    return {k: v for k, v in found.items() if isinstance(v, str)}
+        return None

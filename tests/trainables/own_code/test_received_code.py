@@ -153,8 +153,10 @@ def test_a_reference_with_a_hash_in_a_yaml_is_not_trusted_for_that(theirs, mark)
     assert not mark.exists()
 
 
-def test_what_is_not_the_file_of_trusted_hashes_is_ignored(tmp_path):
-    trusted.file().parent.mkdir(parents=True)
-    for content in ("[1]", "{", '{"a": 1}', ""):
-        trusted.file().write_text(content)
-        assert not own_code.is_trusted("a")
+def test_commands_at_once_lose_no_trust():
+    for word in ("a" * 64, "b" * 64):
+        own_code.trust(word)
+    trusted._now.clear()
+    assert own_code.is_trusted("a" * 64)
+    assert own_code.is_trusted("b" * 64)
+    assert not own_code.is_trusted("c" * 64)
