@@ -23,6 +23,7 @@ from bitfront.search.config.source import Source, override, parse, read
 from bitfront.search.config.space import build_space
 from bitfront.search.urls import know, with_secrets
 from bitfront.spaces.space import Space
+from bitfront.trainables import own_code
 from bitfront.trainables.text_files import check_format
 
 # Sections that may be written as a single value, and what that is; `*` is the name of a limit.
@@ -42,6 +43,7 @@ def load(
 ) -> tuple[SearchConfig, Space]:
     """The search of a YAML file, with `key=value` assignments applied and, if given, another
     name."""
+    own_code.look_in(path.parent)
     source = read(path)
     source.data.setdefault("name", path.stem)
     return _loaded(source, assignments, name)

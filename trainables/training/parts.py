@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from bitfront.trainables.data import Part, load_train, split
+from bitfront.trainables.data import Part, load_search, split
 from bitfront.trainables.task import Task
 
 
@@ -30,7 +30,7 @@ def _search_data(
     val_fraction: float,
     seed: int,
 ) -> tuple[Part, Part]:
-    arrays = load_train(dataset, data_dir, normalize)
-    if subset is not None and subset < len(arrays):
-        arrays = arrays.take(subset, seed)
-    return split(arrays, val_fraction, seed)
+    train, validation = load_search(dataset, data_dir, normalize)
+    if subset is not None and subset < len(train):
+        train = train.take(subset, seed)
+    return split(train, val_fraction, seed) if validation is None else (train, validation)
