@@ -17,6 +17,7 @@ from bitfront.trainables.data.datasets import (
     stored_arrays,
     train_examples,
 )
+from bitfront.trainables.data.own.declaration import dataset_title
 from bitfront.trainables.data.parts import Arrays, Part, TaskRow, split
 from bitfront.trainables.data.streams import Streamed
 
@@ -31,6 +32,7 @@ __all__ = [
     "Streamed",
     "TaskRow",
     "Visit",
+    "dataset_title",
     "in_order",
     "lend",
     "load_search",

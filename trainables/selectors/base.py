@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from bitfront.trainables.cost import CostTable
+from bitfront.trainables.data import dataset_title
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Param, Value, resolve
@@ -142,7 +143,7 @@ class Selection(Strict):
     def summary(self) -> str:
         """One line about the training, examples and time the selection took."""
         return (
-            f"{self.spec.selector} on {self.spec.task.dataset}: "
+            f"{self.spec.selector} on {dataset_title(self.spec.task.dataset)}: "
             f"{self.training_epochs:g} epochs of training, {self.scored_examples:,} examples "
             f"scored, {self.seconds:.0f} s"
         )

@@ -12,6 +12,7 @@ from typing import Literal
 from urllib.parse import quote, unquote
 
 from bitfront.trainables.errors import UserError, quoted
+from bitfront.trainables.own_code import shown
 from bitfront.trainables.parameters import Value
 
 Target = Literal["classes", "regression", "own"]
@@ -62,6 +63,13 @@ class Declared:
 def base_of(name: str) -> str:
     """The name without its declaration: a reference, or `FAMILY:...`."""
     return name.partition(";")[0]
+
+
+def dataset_title(name: str) -> str:
+    """The name as people read it: without its declaration, the hash of code and the folder of
+    arrays."""
+    base = shown(base_of(name))
+    return f"arrays:{base.rpartition('/')[2]}" if base.startswith("arrays:") else base
 
 
 def is_settled(name: str) -> bool:

@@ -107,7 +107,7 @@ def look(key: str) -> Look:
     )
     some = seen[:MEASURED]
     counts = torch.bincount(y, minlength=outputs).tolist() if target == "classes" else ()
-    return Look(
+    found_out = Look(
         name=write(base_of(key), declared),
         declared=declared,
         low=float(some.min()),
@@ -115,6 +115,16 @@ def look(key: str) -> Look:
         counts=tuple(counts),
         notes=tuple(_notes(declared, y, key)),
     )
+    _looks[found_out.name] = found_out
+    return found_out
+
+
+_looks: dict[str, Look] = {}
+
+
+def looked_at(name: str) -> Look | None:
+    """The look at the data of a settled name, where it was taken in this process."""
+    return _looks.get(name)
 
 
 def _notes(declared: Declared, y: torch.Tensor, key: str) -> list[str]:
