@@ -29,7 +29,7 @@ from bitfront.search.session.status_line import StatusLine
 from bitfront.search.tracking.store import fetch_artifact, tracking_uri
 from bitfront.search.urls import canonical, redacted, with_whole_path, without_secrets
 from bitfront.spaces.space import Space
-from bitfront.trainables.data import DATASETS, load_train
+from bitfront.trainables.data import DATASETS, dataset_title, load_train
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code import parse, references_in, shown
 
@@ -168,7 +168,7 @@ def check_start(config: SearchConfig, address: str | None, line: StatusLine) -> 
     checked before anything is made: data, resources of this machine, the storage of checkpoints."""
     if address is None:
         check_here(config.resources)
-    line.wait(f"reading {config.task.dataset}")
+    line.wait(f"reading {dataset_title(config.task.dataset)}")
     if not DATASETS.get(config.task.dataset).embedded:
         load_train(config.task.dataset, config.task.data_dir, config.task.normalize)
     if config.storage is not None:

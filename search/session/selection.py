@@ -16,6 +16,7 @@ from bitfront.search.pictures import NO_PICTURES, Pictures
 from bitfront.search.session.status_line import StatusLine, duration
 from bitfront.spaces.space import Space, middle, recorded
 from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.data import dataset_title
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.own_code import shown
@@ -91,8 +92,9 @@ def start_points(space: Space) -> list[dict[str, Any]]:
 def intentions(specs: Sequence[SelectionSpec]) -> list[str]:
     """Sentences about what will be trained."""
     return [
-        f"{shown(spec.selector)}: trains on {shown(spec.task.dataset)} ({spec.task.epochs} epochs "
-        "a network) and scores its layers first; kept for the next time"
+        f"{shown(spec.selector)}: trains on {dataset_title(spec.task.dataset)} "
+        f"({spec.task.epochs} epochs a network) and "
+        "scores its layers first; kept for the next time"
         for spec in specs
     ]
 
@@ -165,6 +167,9 @@ def write_selection(selection: Selection, folder: Path, pictures: Pictures = NO_
     if (folder / f"{stem}.png").exists():
         return
     rows = selection_rows(selection)
-    title = shown(f"{spec.selector}: {spec.task.model.name} on {spec.task.dataset}")
+    title = (
+        shown(f"{spec.selector}: {spec.task.model.name}")
+        + f" on {dataset_title(spec.task.dataset)}"
+    )
     write_atomically(folder / f"{stem}.json", selection.model_dump_json(indent=1))
     pictures.of_selection(rows, title, selection.score, folder / stem)
