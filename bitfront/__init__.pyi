@@ -1,5 +1,5 @@
 from .api.binarizing import Binarized, binarize
-from .api.networks import LoadedNetwork, cost, load
+from .api.networks import LoadedNetwork, cost, load, save
 from .api.opened import ExportedRecipe, OpenedSearch, TrainedRecipe, open
 from .api.searching import Search, run
 from .trainables.errors import UserError
@@ -17,4 +17,5 @@ __all__ = [
     "load",
     "open",
     "run",
+    "save",
 ]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.layers.binary import apply_plan
+from bitfront.trainables.layers.binary import BinaryLayer, apply_plan
 from bitfront.trainables.layers.verify import verify_binary
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.plan import LEVELS, check_plan, plan_layers, with_real_inputs
@@ -45,7 +45,19 @@ class Binarized:
         """the method's optimizer of its binary weights; None: yours has all parameters"""
         self._attached: Optimizer | None = None
         self._open = False
+        self.shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+        """of an input and of its output, without the batch; None before the first call"""
         laid_out(model)
+        model.register_forward_hook(self._note_shapes)
+
+    @property
+    def binary(self) -> list[BinaryLayer]:
+        """The layers that the plan made binary or pruned."""
+        return self.layers
+
+    def _note_shapes(self, _model: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor):
+            self.shapes = (tuple(inputs[0].shape[1:]), tuple(output.shape[1:]))
 
     def parameters(self) -> list[nn.Parameter]:
         """The parameters for your optimizer: all but those that the method updates itself."""

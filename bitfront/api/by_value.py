@@ -31,10 +31,10 @@ def reference_to(thing: str | Callable[..., Any], key: str, root: Path) -> str:
             f"every trial makes its own: pass the class, or a function that returns one, "
             f"{key}=lambda: {type(thing).__name__}(...)",
         )
-    return _by_module(thing) or _by_value(thing, key, root)
+    return importable(thing) or _by_value(thing, key, root)
 
 
-def _by_module(thing: Callable[..., Any]) -> str | None:
+def importable(thing: Callable[..., Any]) -> str | None:
     """The reference of a class or function at the top level of a module that another process can
     import; None for what is defined in a notebook, in a script that runs, or inside a function."""
     name, module = thing.__qualname__, sys.modules.get(thing.__module__ or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,13 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bitfront.api.binarizing import handle_of
+from bitfront.api.by_value import importable
 from bitfront.trainables import packed
 from bitfront.trainables.cost import trace
 from bitfront.trainables.data import DATASETS, DatasetInfo
 from bitfront.trainables.data.datasets import normalise, pixel_statistics
+from bitfront.trainables.data.no_data import input_name
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import is_reference, look_in, parse, settle
+from bitfront.trainables.own_code import trust as trust_hash
+from bitfront.trainables.own_code.places import find
 from bitfront.trainables.plan import check_plan
-from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.settings import ModelSpec
+from bitfront.trainables.task import Task, TrialSpec
 
 
 class LoadedNetwork(nn.Module):
@@ -51,10 +59,54 @@ class LoadedNetwork(nn.Module):
         return _preprocessed(image, self.dataset, self.spec.task.normalize)
 
 
-def load(path: str | os.PathLike[str]) -> LoadedNetwork:
+def load(
+    path: str | os.PathLike[str], model: nn.Module | None = None, trust: bool = False
+) -> LoadedNetwork:
     """The packed network in this file, in evaluation mode; it computes the same logits, bit for
-    bit, as the one that was saved."""
-    return LoadedNetwork(*packed.load(Path(path)))
+    bit, as the one that was saved. `model`: a new network of the same class, for files that do not
+    say how theirs is made; `trust`: run the code that the file names although you have not run it
+    before."""
+    file = Path(path)
+    if trust:
+        _trust_code_of(file)
+    look_in(file.parent)
+    return LoadedNetwork(*packed.load(file, model))
+
+
+def save(model: nn.Module, path: str | os.PathLike[str], rest: str = "float32") -> int:
+    """Write a network that `bf.binarize` made binary, with one bit per binary weight; returns the
+    bytes of its tensors. Its class is stored by name: a class with arguments, or one of a notebook,
+    is passed again when the file is loaded, `bf.load(path, model=MyNet(...))`."""
+    handle = handle_of(model)
+    handle.finish()
+    if handle.shapes is None:
+        raise UserError("save: the network was never called", "call it once with an example")
+    shape, out = handle.shapes
+    task = Task(
+        dataset=input_name(shape, math.prod(out)),
+        model=ModelSpec(name=_class_name(model)),
+        binarize=handle.scope,
+    )
+    spec = TrialSpec(
+        task=task, method=handle.method.name, params=handle.method.values, plan=handle.plan
+    )
+    if rest != "float32":
+        packed.round_rest(handle, rest)
+    return packed.save(handle, spec, Path(path), {"saved": "bf.save"}, rest)
+
+
+def _class_name(model: nn.Module) -> str:
+    """The reference of a network's class where another process can import it, else its name. A
+    class of torch itself, such as Sequential, does not say what is in it."""
+    found = None if type(model).__module__.startswith("torch.nn.") else importable(type(model))
+    return type(model).__qualname__ if found is None else settle(found)
+
+
+def _trust_code_of(file: Path) -> None:
+    look_in(file.parent)
+    name = packed.describe(file).task.model.name
+    if is_reference(name):
+        trust_hash(find(parse(name)).sha256)
 
 
 def cost(
