@@ -152,9 +152,7 @@ def save(
     return payload_bytes(tensors)
 
 
-def load(
-    path: Path, own: nn.Module | None = None
-) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
+def load(path: Path, own: nn.Module | None = None) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
     """(model in evaluation mode, its spec, notes); a UserError for damaged and other files. `own`:
     a new network of the same class, to be filled; without it one is built as the spec says."""
     metadata = _metadata(path)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
-from bitfront.search.ledger.folder import code_folder
+from bitfront.search.ledger.folder import code_folder, data_folder
 from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.own_code import look_in, trust
@@ -32,6 +32,16 @@ def reference_to(thing: str | Callable[..., Any], key: str, root: Path) -> str:
             f"{key}=lambda: {type(thing).__name__}(...)",
         )
     return importable(thing) or _by_value(thing, key, root)
+
+
+def dataset_of(data: Any, root: Path) -> str:
+    """The name by which a search knows data: a name as it is, a function that loads them by its
+    reference, examples by the file they are written to in the home."""
+    if isinstance(data, str) or (callable(data) and hasattr(data, "__qualname__")):
+        return reference_to(data, "data", root)
+    from bitfront.trainables.data.arrays import write_arrays
+
+    return write_arrays(data, data_folder(root))
 
 
 def importable(thing: Callable[..., Any]) -> str | None:

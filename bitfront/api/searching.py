@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bitfront.api.by_value import reference_to
+from bitfront.api.by_value import dataset_of, reference_to
 from bitfront.api.opened import OpenedSearch
 from bitfront.api.turns import take_turn
 from bitfront.search.config.load import load, load_data
 from bitfront.search.config.schema import SearchConfig, SearchSpec
-from bitfront.search.ledger.folder import data_folder, home
+from bitfront.search.ledger.folder import home
 from bitfront.spaces.ready_made import search_file
 from bitfront.spaces.space import Space
 from bitfront.trainables.errors import UserError, did_you_mean
@@ -59,7 +59,7 @@ class Search:
         self._take(more)
         task, space = self._data["task"], self._data["space"]
         task["model"] = self._model(model)
-        task["dataset"] = self._dataset(data)
+        task["dataset"] = dataset_of(data, self.home)
         listed = [methods] if isinstance(methods, str) or callable(methods) else list(methods)
         space.setdefault("method", [reference_to(m, "methods", self.home) for m in listed])
         space.setdefault("plan", _plan(plan, levels))
@@ -82,13 +82,6 @@ class Search:
         if isinstance(model, Mapping):
             return {**model, "name": reference_to(model["name"], "model", self.home)}
         return {"name": reference_to(model, "model", self.home)}
-
-    def _dataset(self, data: Any) -> str:
-        if isinstance(data, str) or (callable(data) and hasattr(data, "__qualname__")):
-            return reference_to(data, "data", self.home)
-        from bitfront.trainables.data.arrays import write_arrays
-
-        return write_arrays(data, data_folder(self.home))
 
     def yaml(self) -> str:
         """The search as the text of a YAML file."""
