@@ -4,7 +4,7 @@ word."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -25,7 +25,7 @@ from bitfront.search.config.space import build_space
 from bitfront.search.urls import know, with_secrets
 from bitfront.spaces.space import Space
 from bitfront.trainables import own_code
-from bitfront.trainables.text_files import check_format
+from bitfront.trainables.text_files import check_format, dump_yaml
 
 # Sections that may be written as a single value, and what that is; `*` is the name of a limit.
 _SHORT = {
@@ -58,6 +58,13 @@ def load_text(
     source = parse(text, file)
     source.data.setdefault("name", "search")
     return _loaded(source, assignments, name)
+
+
+def load_data(data: Mapping[str, Any], called: str) -> tuple[SearchConfig, Space]:
+    """The search of data as a YAML has them; messages name them `called`."""
+    source = parse(dump_yaml(dict(data)), called)
+    source.lines.clear()  # nobody has seen that text
+    return _loaded(source, (), None)
 
 
 def _loaded(

@@ -103,6 +103,8 @@ def _paths(reference: Reference) -> Iterator[Path]:
     given = Path(os.path.expanduser(reference.source))
     tried = [folder / given for folder in folders]
     tried += [folder / given.name for folder in folders]
+    if reference.is_pickle and reference.digest:
+        tried += [folder / reference.digest / given.name for folder in folders]
     for path in dict.fromkeys(tried):
         if path.is_file():
             yield path.resolve()
