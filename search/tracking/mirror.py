@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import secrets
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping
