@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,35 @@ def test_two_at_once_do_not_share_a_folder(tmp_path):
             pass
     with final_folder.claimed(tmp_path, recipe()):
         pass
+
+
+def test_of_two_that_replace_a_damaged_signature_one_gets_the_folder(tmp_path, monkeypatch):
+    """The second one starts just when the first one has found the signature damaged."""
+    (tmp_path / final_folder.FILE).write_text("{")
+    read, claims, second = final_folder._stored_owner, [], []
+
+    def claim(of):
+        try:
+            with final_folder.claimed(tmp_path, of):
+                claims.append(final_folder.owner_of(of).identity)
+        except UserError:
+            return
+
+    def and_then_another(folder):
+        found = read(folder)
+        if found is None and len(seen) == 1 and not second:
+            second.append(threading.Thread(target=claim, args=(recipe("FB"),)))
+            second[0].start()
+            second[0].join(0.5)  # it ends, or waits for the first one
+        seen.append(found)
+        return found
+
+    seen = []
+    monkeypatch.setattr(final_folder, "_stored_owner", and_then_another)
+    claim(recipe())
+    second[0].join()
+    assert len(claims) == 1
+    assert read(tmp_path).identity == claims[0]
 
 
 def test_a_file_where_a_folder_should_be_is_one_line(here, capsys):

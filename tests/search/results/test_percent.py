@@ -157,7 +157,7 @@ def test_percentages_are_the_same_wherever_a_point_is_shown(make_search, tmp_pat
         assert view.by_id[entry.id].values[view.cost.name] == share
         line = next(line for line in table.splitlines() if line.startswith(entry.id))
         assert f" {share:.2f} " in line
-        assert f" {share:.{0 if share >= 9.5 else 1}f} %" in run_name(entry)
+        assert f" {share:.{0 if share >= 9.5 else 1}f} %" in run_name(entry, results.config.quality)
     shares = [entry.costs["flops_pct"] for entry in results.front]
     assert shares == sorted(shares)
     assert view.cost.label.endswith("% of the dearest FP network")
