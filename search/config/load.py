@@ -63,6 +63,7 @@ def _loaded(
     check_format(source.data.get("bitfront_search"), SEARCH_FORMAT, f"{source.name}: the search")
     if name is not None:
         source.data["name"] = name
+        source.overridden[("name",)] = "--name"
     _expand_short_limits(source.data)
     know(source.data)
     source.data["storage"] = _place(source.data.get("storage"), named.given("storage"))
@@ -118,7 +119,8 @@ def messages(error: ValidationError, source: Source) -> list[str]:
 
 def _line(source: Source, path: KeyPath, message: str) -> str:
     dotted = ".".join(str(p) for p in path)
-    return f"{source.where(path)} {dotted}: {message}"
+    where = source.where(path)
+    return f"{where}: {message}" if where == f"--{dotted}" else f"{where} {dotted}: {message}"
 
 
 def _keys_at(path: KeyPath) -> list[str]:

@@ -421,3 +421,9 @@ def test_warnings_are_shown_before_anything_starts(words, capsys, tmp_path, tiny
     captured = capsys.readouterr()
     assert captured.err.startswith("warning: task.subset: 5,000")
     assert json.loads(captured.out)
+
+
+def test_a_wrong_name_of_the_option_is_not_blamed_on_the_file():
+    text = "task: {dataset: digits, model: mlp}\nname: fine\n"
+    with pytest.raises(UserError, match=r"^--name: '\.\./x': letters"):
+        load_text(text, name="../x")
