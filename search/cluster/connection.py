@@ -86,7 +86,8 @@ def _same_imports() -> Iterator[None]:
         yield
         return
     # Ray leaves the folder out where it sends one along.
-    with mock.patch.object(ray.job_config.JobConfig, "_runtime_env_has_working_dir", lambda _: True):
+    job = ray.job_config.JobConfig
+    with mock.patch.object(job, "_runtime_env_has_working_dir", return_value=True):
         yield
 
 

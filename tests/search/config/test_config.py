@@ -255,7 +255,7 @@ def weights(make_config, tmp_path):
     return path
 
 
-def test_a_stage_keeps_the_settings_the_task_is_written_with(make_space):
+def test_pretraining_keeps_the_settings_the_task_is_written_with(make_space):
     _, space = make_space("task.pretrain=2", "space.optimizer.lr=0.03")
     spec = space.walk(lambda name, domain: domain.values[0] if name == "method" else "F")
     assert spec.task.optimizer.lr == 0.03

@@ -278,13 +278,13 @@ def test_every_file_has_ordinary_permissions(tmp_path, umask):
     before = os.umask(umask)
     try:
         given = recipe(pretrain=1)
-        train_recipe(given, tmp_path / "out", stages=tmp_path / "stages")
+        train_recipe(given, tmp_path / "out", pretrained=tmp_path / "pretrained")
         save_recipe(given, tmp_path / "recipe.yaml")
     finally:
         os.umask(before)
     files = [f for f in tmp_path.rglob("*") if f.is_file()]
     assert {f.suffix for f in files} >= {".safetensors", ".json", ".yaml"}
-    assert len(list((tmp_path / "stages").rglob("*.safetensors"))) == 1
+    assert len(list((tmp_path / "pretrained").rglob("*.safetensors"))) == 1
     wrong = {f.name: oct(f.stat().st_mode) for f in files if mode(f) != 0o666 & ~umask}
     assert not wrong
 
