@@ -66,6 +66,11 @@ def samplers() -> list[str]:
     return SAMPLERS.names()
 
 
+def is_sampler(name: str) -> bool:
+    """Whether this is the name of a sampler, or of code of the user's own."""
+    return name in SAMPLERS
+
+
 def adds_layer_costs(sampler: str) -> bool:
     """Whether a sampler takes the cost of a plan for the sum of the costs of its layers."""
     return SAMPLERS.get(sampler).adds_layer_costs

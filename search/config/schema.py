@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from bitfront.search.config.known import COSTS, default_objectives, samplers
+from bitfront.search.config.known import COSTS, default_objectives, is_sampler, samplers
 from bitfront.search.config.plans import StartSpec
 from bitfront.search.front import Objective
 from bitfront.search.urls import without_secrets
@@ -68,7 +68,7 @@ class SearchSpec(Strict):
     """How the space is explored."""
 
     sampler: str = "free-cost"
-    """the algorithm that proposes points"""
+    """the algorithm that proposes points; or code of your own (`my_sampler.py:MySampler`)"""
     trials: Annotated[int, Field(ge=1)] = 50
     """how many; failed and stopped ones count"""
     seed: Annotated[int, Field(ge=0)] = 0
@@ -83,8 +83,8 @@ class SearchSpec(Strict):
     @field_validator("sampler")
     @classmethod
     def _known_sampler(cls, name: str) -> str:
-        """A name from the registry of samplers."""
-        if name not in samplers():
+        """A name from the registry of samplers, or code of the user's own."""
+        if not is_sampler(name):
             raise ValueError(f"{quoted(name)} is not known, {did_you_mean(name, samplers())}")
         return name
 

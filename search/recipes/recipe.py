@@ -15,6 +15,7 @@ from bitfront.search.ledger.folder import NAME
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.metrics import Metric
+from bitfront.trainables.own_code import places
 from bitfront.trainables.settings import Strict
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tasks import Kind, kind_of
@@ -54,6 +55,8 @@ class Recipe(Strict):
     final: FinalSettings
     expected: dict[str, float] = Field(default_factory=dict)
     provenance: Provenance | None = None
+    code: dict[str, str] = Field(default_factory=dict)
+    """where code of the user's own was, by reference"""
 
     @property
     def kind(self) -> Kind:
@@ -84,7 +87,10 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
         f"{recipe.expected['flops']:,.0f} FLOPs (MixBin convention).\n"
         f"# Final training: bitfront train {path.name}\n"
     )
-    write_atomically(path, head + dump_yaml(recipe.model_dump(mode="json")))
+    data = recipe.model_dump(mode="json")
+    if not recipe.code:
+        del data["code"]
+    write_atomically(path, head + dump_yaml(data))
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -97,11 +103,14 @@ def load_recipe(path: Path) -> Recipe:
     check_format(source.data["bitfront_recipe"], RECIPE_FORMAT, f"{path}: the recipe")
     _mend_trial(source)
     try:
-        return Recipe.model_validate(source.data)
+        recipe = Recipe.model_validate(source.data)
     except ValidationError as error:
         wrong, mistake = first_mistake(error, source.data)
         key = ".".join(map(str, wrong))
         raise UserError(f"{source.where(wrong)} {key}: {mistake}") from None
+    places.look_where(recipe.code)
+    places.look_in(path.absolute().parent)
+    return recipe
 
 
 def _mend_trial(source: Source) -> None:

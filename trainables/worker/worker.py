@@ -24,6 +24,7 @@ from bitfront.trainables import training
 from bitfront.trainables.data import PartName, lend
 from bitfront.trainables.errors import first_line
 from bitfront.trainables.files import write_atomically
+from bitfront.trainables.own_code import Bundle, unpack
 from bitfront.trainables.progress import reporting_to
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.worker import gpu, storage
@@ -44,9 +45,17 @@ class Worker(tune.Trainable):
     the next one would import torch again, which takes seconds. Only a process that dies is an error
     to Ray."""
 
-    def setup(self, config: dict[str, Any], lent: Lent | None = None) -> None:
+    def setup(
+        self,
+        config: dict[str, Any],
+        lent: Lent | None = None,
+        code: Bundle | None = None,
+    ) -> None:
         """Prepare the first trial. `lent`: references to datasets in Ray's object store, where a
-        node holds them once for all its workers; they are fetched when a trial first needs them."""
+        node holds them once for all its workers; they are fetched when a trial first needs them.
+        `code`: code of the user's own that trials run."""
+        if code is not None:
+            unpack(code)
         for name, parts in (lent or {}).items():
             for part, references in parts.items():
                 lend(name, part, partial(_arrays, references[0]))

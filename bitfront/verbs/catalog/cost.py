@@ -45,6 +45,7 @@ def options(parser: ArgumentParser) -> None:
         "--prune", type=float, metavar="R", help="pruning rate of the planned layers"
     )
     parser.add_argument("--exponent", type=float, default=1.0, metavar="P", help="p of --prune")
+    shared.trust(parser)
 
 
 def action(args: Namespace) -> int:

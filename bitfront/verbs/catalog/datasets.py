@@ -10,6 +10,7 @@ from typing import Any
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.own_data import data_text, look_at, look_json, look_lines
 from bitfront.trainables.data import DATASETS, train_examples
+from bitfront.trainables.settings import ModelSpec
 from bitfront.trainables.task import Task
 from bitfront.verbs import options as shared
 
@@ -61,7 +62,9 @@ def _show_own(name: str, data_dir: str | None, as_json: bool) -> int:
         if as_json:
             terminal.show_json(info)
         else:
-            terminal.say(data_text(Task(dataset=settled, model={"name": "mlp"}, data_dir=data_dir)))
+            terminal.say(
+                data_text(Task(dataset=settled, model=ModelSpec(name="mlp"), data_dir=data_dir))
+            )
         return 0
     if as_json:
         terminal.show_json(look_json(found))
