@@ -44,7 +44,6 @@ def load(
 ) -> tuple[SearchConfig, Space]:
     """The search of a YAML file, with `key=value` assignments applied and, if given, another
     name."""
-    own_code.look_in(path.parent)
     source = read(path)
     source.data.setdefault("name", path.stem)
     own_code.look_in(path.absolute().parent)

@@ -134,7 +134,7 @@ def _check_start(task: Task, note: Note) -> None:
     if not has_test_part(task):
         note(
             f"{dataset_title(task.dataset)} has no test part: the validation part is left out of "
-            "training and reported; its accuracy helped to choose this network"
+            "training and reported, although the search chose this network by it"
         )
     check_teacher(task)
     if task.pretrain.checkpoint is not None:
