@@ -22,6 +22,7 @@ from bitfront.trainables.errors import UserError, first_line, quoted
 from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixed
 from bitfront.trainables.layers.inputs import SignInput, quantize_input
 from bitfront.trainables.layers.pruning import as_bitmap
+from bitfront.trainables.layers.treatments import treated
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
 from bitfront.trainables.plan import BINARY_INPUTS, binary_layers, check_plan, plan_layers
@@ -203,14 +204,21 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
     info = DATASETS.get(spec.task.dataset)
-    model = build_model(spec.task.model.name, spec.task.model.params, info.shape, info.classes)
+    activations = spec.task.settled_activations
+    model = build_model(
+        spec.task.model.name, spec.task.model.params, info.shape, info.classes, activations
+    )
     layers = plan_layers(model, spec.task.binarize)
     check_plan(spec.plan, layers)
     modules = dict(model.named_modules())
     method = build_method(spec.method, dict(spec.params))
-    own = (*(f".weight.{part}" for part in PARTS), ".input_quantizer.shift")
-    state = {key: t for key, t in tensors.items() if not key.endswith(own)}
-    quantizers: dict[str, SignInput] = {}
+    own = tuple(f".weight.{part}" for part in PARTS)
+    state = {
+        key: t
+        for key, t in tensors.items()
+        if not key.endswith(own) and ".input_quantizer." not in key
+    }
+    quantizers: dict[str, nn.Module] = {}
     for layer, level in binary_layers(spec.plan, layers):
         module = modules[layer.name]
         weight: Tensor = module.weight
@@ -222,8 +230,7 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
             scale = None
         state[f"{layer.name}.weight"] = signs if scale is None else signs * scale
         if level in BINARY_INPUTS:
-            shift = tensors.get(f"{layer.name}.input_quantizer.shift")
-            quantizers[layer.name] = SignInput(shift)
+            quantizers[layer.name] = _input_quantizer(layer.name, module, activations, tensors)
     missing, unexpected = model.load_state_dict(state, strict=False)
     for name, quantizer in quantizers.items():
         quantize_input(modules[name], quantizer)
@@ -231,6 +238,21 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
     if missing or unexpected:
         raise KeyError(f"missing {missing}, unexpected {unexpected}")
     return laid_out(model).eval()
+
+
+def _input_quantizer(
+    name: str, module: nn.Module, activations: str, tensors: dict[str, Tensor]
+) -> nn.Module:
+    """The quantizer of a layer's input, with the tensors of the file."""
+    prefix = f"{name}.input_quantizer."
+    own = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
+    shift = own.pop("shift", own.pop("quantizer.shift", None))
+    quantizer = treated(activations, module, SignInput(shift))
+    missing, unexpected = quantizer.load_state_dict(own, strict=False)
+    missing = [k for k in missing if not k.endswith(("num_batches_tracked", "quantizer.shift"))]
+    if missing or unexpected:
+        raise KeyError(f"{name}: missing {missing}, unexpected {unexpected}")
+    return quantizer
 
 
 def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 
 from bitfront.terminal import tables as terminal
+from bitfront.terminal.tables import filled
 from bitfront.verbs import options as shared
 from bitfront.verbs.opening import search_of
 
@@ -16,7 +18,12 @@ def options(parser: ArgumentParser) -> None:
 
 
 def action(args: Namespace) -> int:
-    config, _ = search_of(args)
+    config, space = search_of(args)
+    from bitfront.search.config.checks.activations import unresponsive
+
+    unsure = unresponsive(space, read=False)
+    if unsure is not None:
+        print(filled(f"warning: {unsure}"), file=sys.stderr, flush=True)
     if args.json:
         terminal.show_json({"valid": True, "config": config.open_data()})
     elif args.search is None:
