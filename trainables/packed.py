@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,18 +18,21 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from bitfront.trainables.data import DATASETS
-from bitfront.trainables.errors import UserError, first_line, quoted
+from bitfront.trainables.errors import CodeError, UserError, first_line, quoted
 from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixed
+from bitfront.trainables.layers.binary import BinaryLayer
 from bitfront.trainables.layers.inputs import SignInput, quantize_input
 from bitfront.trainables.layers.pruning import as_bitmap
 from bitfront.trainables.layers.treatments import treated
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
+from bitfront.trainables.models.base import with_activations
+from bitfront.trainables.own_code import places, references_in, shown
 from bitfront.trainables.plan import BINARY_INPUTS, binary_layers, check_plan, plan_layers
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tensor_files import write_tensors
 from bitfront.trainables.text_files import check_format, parse_json
-from bitfront.trainables.training.network import Network, laid_out
+from bitfront.trainables.training.network import laid_out
 
 FORMAT = "bitfront-packed"
 VERSION = 1
@@ -37,6 +40,16 @@ VERSION = 1
 PARTS = ("bits", "scale", "mask", "index", "values")
 # The dtypes in which everything that is not binary may be stored.
 RESTS = {"float32": torch.float32, "float16": torch.float16}
+
+
+class Planned(Protocol):
+    """A model with its plan applied: a `Network`, or one that was made binary without a search."""
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    @property
+    def binary(self) -> Sequence[BinaryLayer]: ...
 
 
 def pack_bits(signs: Tensor) -> Tensor:
@@ -56,7 +69,7 @@ def unpack_bits(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 @torch.no_grad()
-def round_rest(network: Network, rest: str) -> None:
+def round_rest(network: Planned, rest: str) -> None:
     """Round everything that is not binary to the values it will have in the file, in place, so that
     metrics are measured on the network that is stored."""
     for key, value in _rest(network).items():
@@ -66,7 +79,7 @@ def round_rest(network: Network, rest: str) -> None:
         value.copy_(rounded)
 
 
-def _rest(network: Network) -> dict[str, Tensor]:
+def _rest(network: Planned) -> dict[str, Tensor]:
     return {
         key: value
         for key, value in network.model.state_dict().items()
@@ -74,7 +87,7 @@ def _rest(network: Network) -> dict[str, Tensor]:
     }
 
 
-def packed_tensors(network: Network, rest: str = "float32") -> dict[str, Tensor]:
+def packed_tensors(network: Planned, rest: str = "float32") -> dict[str, Tensor]:
     """The tensors of the file, by name; with float32 their size is the `bytes` cost."""
     binary = {layer.name: layer for layer in network.binary}
     tensors: dict[str, Tensor] = {}
@@ -123,7 +136,7 @@ def payload_bytes(tensors: dict[str, Tensor]) -> int:
 
 
 def save(
-    network: Network, spec: TrialSpec, path: Path, notes: dict[str, Any], rest: str = "float32"
+    network: Planned, spec: TrialSpec, path: Path, notes: dict[str, Any], rest: str = "float32"
 ) -> int:
     """Write the packed network; returns the bytes its tensors take. With another `rest` than
     float32, the caller must have called `round_rest`."""
@@ -137,13 +150,17 @@ def save(
         ).model_dump_json(),
         "notes": json.dumps(notes),
     }
+    code = places.origins(references_in(spec.model_dump(mode="json")))
+    if code:
+        metadata["code"] = json.dumps(code)
     metadata["sha256"] = _digest(tensors, metadata)
     write_tensors(tensors, path, metadata)
     return payload_bytes(tensors)
 
 
-def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
-    """(model in evaluation mode, its spec, notes); a UserError for damaged and other files."""
+def load(path: Path, own: nn.Module | None = None) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
+    """(model in evaluation mode, its spec, notes); a UserError for damaged and other files. `own`:
+    a new network of the same class, to be filled; without it one is built as the spec says."""
     metadata = _metadata(path)
     with _opened(path) as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -152,8 +169,13 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
     tensors = {k: t.float() if t.is_floating_point() else t for k, t in tensors.items()}
     try:
         spec = TrialSpec.model_validate_json(metadata["spec"])
-        model = _rebuild(spec, tensors)
+        code = _look_for_code(metadata, path)
+        model = _rebuild(spec, tensors, own)
         notes = parse_json(metadata["notes"], "notes")
+    except CodeError as error:
+        were = "; ".join(f"{shown(text)} was {place}" for text, place in code.items())
+        hint = "; ".join(filter(None, (error.hint, were)))
+        raise CodeError(f"{path}: its network is made by {error.message}", hint) from None
     except UserError as error:
         raise UserError(f"{path}: damaged: {error.message}") from None
     except Exception as error:  # torch and numpy raise many types for tensors that do not fit
@@ -162,6 +184,19 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
     if not isinstance(notes, dict):
         raise UserError(f"{path}: damaged: its notes")
     return model, spec, notes
+
+
+def _look_for_code(metadata: Mapping[str, str], path: Path) -> dict[str, str]:
+    """Look for code of the user's own where it was when the file was written, and beside the file;
+    returns the places by reference."""
+    stored = parse_json(metadata.get("code", "{}"), "code")
+    if not isinstance(stored, dict):
+        raise UserError("its code")
+    code = {str(text): str(place) for text, place in stored.items()}
+    places.look_where(code)
+    if code:
+        places.look_in(path.absolute().parent)
+    return code
 
 
 def describe(path: Path) -> TrialSpec:
@@ -202,21 +237,19 @@ def _opened(path: Path) -> Iterator[Any]:
         raise UserError(f"{path}: not a packed checkpoint, or damaged: {error}") from None
 
 
-def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
-    info = DATASETS.get(spec.task.dataset)
-    activations = spec.task.settled_activations
-    model = build_model(
-        spec.task.model.name, spec.task.model.params, info.shape, info.classes, activations
-    )
+def _rebuild(
+    spec: TrialSpec, tensors: dict[str, Tensor], own: nn.Module | None = None
+) -> nn.Module:
+    model = _built(spec, own)
     layers = plan_layers(model, spec.task.binarize)
     check_plan(spec.plan, layers)
     modules = dict(model.named_modules())
-    method = build_method(spec.method, dict(spec.params))
-    own = tuple(f".weight.{part}" for part in PARTS)
+    activations = spec.task.settled_activations
+    parts = tuple(f".weight.{part}" for part in PARTS)
     state = {
         key: t
         for key, t in tensors.items()
-        if not key.endswith(own) and ".input_quantizer." not in key
+        if not key.endswith(parts) and ".input_quantizer." not in key
     }
     quantizers: dict[str, nn.Module] = {}
     for layer, level in binary_layers(spec.plan, layers):
@@ -225,6 +258,8 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
         signs = _unpacked(layer.name, tensors, tuple(weight.shape))
         scale = tensors.get(f"{layer.name}.weight.scale")
         if level == "A":
+            # Not for other levels: they need no code of a method, which may be the user's own.
+            method = build_method(spec.method, dict(spec.params))
             bits, slope = int(method.values["acc_bits"]), float(method.values["acc_slope"])
             accumulate_fixed(module, Accumulator(bits, slope), scale)
             scale = None
@@ -246,13 +281,21 @@ def _input_quantizer(
     """The quantizer of a layer's input, with the tensors of the file."""
     prefix = f"{name}.input_quantizer."
     own = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
-    shift = own.pop("shift", own.pop("quantizer.shift", None))
+    shift = own.get("shift", own.get("quantizer.shift"))
     quantizer = treated(activations, module, SignInput(shift))
     missing, unexpected = quantizer.load_state_dict(own, strict=False)
-    missing = [k for k in missing if not k.endswith(("num_batches_tracked", "quantizer.shift"))]
+    missing = [key for key in missing if not key.endswith("num_batches_tracked")]
     if missing or unexpected:
         raise KeyError(f"{name}: missing {missing}, unexpected {unexpected}")
     return quantizer
+
+
+def _built(spec: TrialSpec, own: nn.Module | None) -> nn.Module:
+    """`own`, or a new network, with the activations of the spec."""
+    task, info = spec.task, DATASETS.get(spec.task.dataset)
+    if own is None:
+        own = build_model(task.model.name, task.model.params, info.shape, info.classes)
+    return with_activations(own, task.settled_activations, info.shape, task.model.name)
 
 
 def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:

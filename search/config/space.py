@@ -17,6 +17,7 @@ from bitfront.spaces.space import Space, ends
 from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.models import MODELS
+from bitfront.trainables.own_code.signatures import is_open
 from bitfront.trainables.parameters import Choice, Domain, Param
 from bitfront.trainables.settings import (
     AttackSpec,
@@ -141,6 +142,8 @@ def _schedule_parts(
 def _declared_domain(path: KeyPath, param: Param, value: Any) -> Domain:
     """The domain to search; `search` alone asks for the range the declaration recommends."""
     if value == "search":
+        if param.search is None and is_open(param.domain):
+            raise KeyProblem(path, "give the range to search: {float: [low, high]}")
         return param.search or param.domain
     domain = parse_domain(path, value)
     for end in ends(domain):

@@ -88,11 +88,15 @@ MODELS = ModelRegistry("model", package=__package__)
 def build_model(
     name: str, params: dict[str, Any], shape: Shape, classes: int, activations: str = "keep"
 ) -> nn.Module:
-    """A freshly initialised network for inputs of `shape` (channels first). `activations`: what
-    replaces those of the network (`task.activations`); the choices that replace none are for
-    `layers.treatments`."""
+    """A freshly initialised network for inputs of `shape` (channels first), with `activations`."""
     info = MODELS.get(name)
     network = info.build(shape=shape, classes=classes, **info.resolve(params))
+    return with_activations(network, activations, shape, name)
+
+
+def with_activations(network: nn.Module, activations: str, shape: Shape, name: str) -> nn.Module:
+    """The network with its activations replaced, in place, as `task.activations` says; as it is for
+    the choices that are no replacements (`layers.treatments`)."""
     if activations in REPLACEMENTS:
         from bitfront.trainables.models.activations import replace_activations
 
