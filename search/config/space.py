@@ -36,6 +36,7 @@ MEASURED_ATTACK = ("evaluate", "examples", "memory_mb")
 TASK_KEYS = (
     "batch_size",
     "augmentation",
+    "activations",
     "precision",
     "epochs",
     "pretrain.epochs",

@@ -263,6 +263,12 @@ def check_checkpoint(task: Task, *others: Task) -> Fit:
     for each in (task, *others):
         info = DATASETS.get(each.dataset)
         with torch.device("meta"):
-            model = build_model(each.model.name, each.model.params, info.shape, info.classes)
+            model = build_model(
+                each.model.name,
+                each.model.params,
+                info.shape,
+                info.classes,
+                each.settled_activations,
+            )
         fits.append(match(dict(model.state_dict()), weights, pretrain.checkpoint))
     return fits[0]

@@ -43,5 +43,5 @@ def resumed(config: SearchConfig, folder: SearchFolder, args: Namespace, line: S
     with received():  # the folder may have come from somebody else
         config, space = load_text(config.dump())
     check_places(config, folder)
-    check_start(config, args.address, line)
+    check_start(config, space, folder, args.address, line)
     return launch(config, space, folder, args.address, args.quiet, line=line)
