@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bitfront.search.config.known import is_cost
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry, training_seconds
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import LedgerReader
 from bitfront.search.results.figure_data import budgets, figure_labels, front_points
 from bitfront.search.results.growth import Growth
-from bitfront.search.results.labels import COST_LABELS, metric_label
+from bitfront.search.results.labels import metric_label
 from bitfront.search.results.layers import network_key, networks
 from bitfront.search.results.results import Results, ideal_point
 from bitfront.search.results.settings import settings_of
@@ -117,7 +118,7 @@ def _view(
 
 def axis_of(name: str, results: Results) -> Axis:
     """The axis of a metric or of a cost."""
-    if name in COST_LABELS:
+    if is_cost(name):
         return Axis(name, results.label_of(name), maximize=False, short=name)
     return metric_axis(results.config.kind.metric(name))
 

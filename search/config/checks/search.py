@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from bitfront.search.config.errors import Problems
 from bitfront.search.config.known import (
-    COSTS,
     METRICS,
     attacks,
     direction,
@@ -16,6 +15,7 @@ from bitfront.search.config.known import (
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import HOME_FILES, is_name
 from bitfront.trainables.errors import UserError, did_you_mean
+from bitfront.trainables.tasks import KINDS, Kind
 
 # Parameters that a plan draws once per trial; rows of a paper may ask for their values.
 PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
@@ -25,10 +25,11 @@ def check_config(config: SearchConfig, problems: Problems) -> None:
     """Note in `problems` everything that is wrong with the configuration by itself."""
     _check_name(config.name, problems)
     try:
-        metrics = metrics_of(config.kind)
+        kind = config.kind
+        metrics = metrics_of(kind)
     except UserError:  # the dataset is unknown, which is reported with the task
-        metrics = METRICS
-    _check_objectives(config, metrics, problems)
+        kind, metrics = KINDS.get("classification"), METRICS
+    _check_objectives(config, kind, metrics, problems)
     _check_limits(config, problems)
     _check_paper(config, metrics, problems)
 
@@ -41,14 +42,16 @@ def _check_name(name: str, problems: Problems) -> None:
         problems.add(("name",), message)
 
 
-def _check_objectives(config: SearchConfig, metrics: tuple[str, ...], problems: Problems) -> None:
-    given = config.objectives
-    unknown = [key for key in given if key not in (*metrics, *COSTS)]
+def _check_objectives(
+    config: SearchConfig, kind: Kind, metrics: tuple[str, ...], problems: Problems
+) -> None:
+    given, costs = config.objectives, config.cost_names
+    unknown = [key for key in given if key not in (*metrics, *costs)]
     for key in unknown:
-        hint = did_you_mean(key, (*metrics, *COSTS))
+        hint = did_you_mean(key, (*metrics, *costs))
         problems.add(("objectives", key), f"unknown key, {hint}")
     for key, mode in given.items():
-        wanted = direction(key)
+        wanted = direction(key, kind)
         if key not in unknown and mode != wanted:
             message = f"{mode} looks for the worst networks, write {wanted}"
             problems.add(("objectives", key), message)
@@ -70,8 +73,8 @@ def _check_objectives(config: SearchConfig, metrics: tuple[str, ...], problems: 
 def _check_limits(config: SearchConfig, problems: Problems) -> None:
     for key, limit in config.limits.items():
         path = ("limits", key)
-        if key not in COSTS:
-            problems.add(path, f"unknown key, {did_you_mean(key, COSTS)}")
+        if key not in config.cost_names:
+            problems.add(path, f"unknown key, {did_you_mean(key, config.cost_names)}")
         if limit.min is None and limit.max is None:
             problems.add(path, "give a min, a max or a number")
         elif limit.min is not None and limit.max is not None and limit.min > limit.max:
