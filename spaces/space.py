@@ -149,8 +149,8 @@ class Selecting:
         same."""
         if name in selections:
             return selections[name].plan(table, budget, rule, self.level, seed)
-        selector = SELECTORS.get("first" if SELECTORS.get(name).trained else name)
-        made = selector({} if selector.name != name else self.params_of(name))
+        waits = SELECTORS.get(name).trained
+        made = SELECTORS.get("first" if waits else name)({} if waits else self.params_of(name))
         return made.plan(table, made.order(table, seed), budget, rule, self.level, seed)
 
 

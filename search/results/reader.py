@@ -15,11 +15,12 @@ from bitfront.search.results.growth import Growth
 from bitfront.search.results.labels import metric_label
 from bitfront.search.results.layers import network_key, networks
 from bitfront.search.results.results import Results, ideal_point
-from bitfront.search.results.settings import settings_of
+from bitfront.search.results.settings import settings_of, shown_settings
 from bitfront.search.results.stored import stored_config
 from bitfront.search.results.view import Axis, Budget, HypervolumeStep, SearchView, TrialView
 from bitfront.search.session.early_stopping import rung_epoch
 from bitfront.trainables.metrics import Metric
+from bitfront.trainables.own_code import shown
 
 
 class SearchReader:
@@ -88,8 +89,8 @@ def _view(
     return SearchView(
         name=config.name,
         description=config.description,
-        dataset=config.task.dataset,
-        model=config.task.model.name,
+        dataset=shown(config.task.dataset),
+        model=shown(config.task.model.name),
         state=results.state,
         trials=trials,
         points=front_points(results),
@@ -158,11 +159,11 @@ def _trial_view(entry: Entry, results: Results) -> TrialView:
         id=entry.id,
         number=entry.number,
         state=entry.state,
-        method=spec.method,
+        method=shown(spec.method),
         plan=spec.plan,
         network=network_key(spec.task),
         seed=spec.seed,
-        params=entry.drawn,
+        params=shown_settings(entry.drawn),
         values={**entry.costs, **entry.metrics},
         epochs=spec.task.epochs,
         curve=curve,

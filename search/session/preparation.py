@@ -168,7 +168,7 @@ def check_start(config: SearchConfig, address: str | None, line: StatusLine) -> 
     checked before anything is made: data, resources of this machine, the storage of checkpoints."""
     if address is None:
         check_here(config.resources)
-    line.wait(f"reading {config.task.dataset}")
+    line.wait(f"reading {shown(config.task.dataset)}")
     if not DATASETS.get(config.task.dataset).embedded:
         load_train(config.task.dataset, config.task.data_dir, config.task.normalize)
     if config.storage is not None:

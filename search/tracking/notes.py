@@ -70,7 +70,7 @@ def front_rows(front: Sequence[Entry], config: SearchConfig) -> list[str]:
         costs = entry.costs
         cells = "".join(f" {column[i]} |" for column in settings.values())
         rows.append(
-            f"| {entry.id} | {entry.spec.method} |{cells} "
+            f"| {entry.id} | {shown(entry.spec.method)} |{cells} "
             f"{quality.number(entry.metrics.get(quality.name))} | {entry.seeds} "
             f"| {costs['flops_pct']:.1f} | {costs['flops']:,.0f} | `{entry.spec.plan}` |"
         )
