@@ -8,6 +8,7 @@ from bitfront.search.results.labels import OWN_SHARE, metric_label
 from bitfront.search.results.points import FrontPoint, Labels
 from bitfront.search.results.results import Results
 from bitfront.search.results.settings import settings_of, shown_settings
+from bitfront.trainables import own_code
 
 
 def front_points(results: Results) -> list[FrontPoint]:
@@ -22,7 +23,7 @@ def front_points(results: Results) -> list[FrontPoint]:
     return [
         FrontPoint(
             trial=e.id,
-            method=shown(e.spec.method),
+            method=own_code.shown(e.spec.method),
             plan=e.spec.plan,
             accuracy=e.metrics[quality.name],
             cost=e.costs[cost],
