@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import CodeError, UserError, first_line, quoted
 from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixed
+from bitfront.trainables.layers.binary import BinaryLayer
 from bitfront.trainables.layers.inputs import SignInput, quantize_input
 from bitfront.trainables.layers.pruning import as_bitmap
 from bitfront.trainables.methods import build_method
@@ -29,7 +30,7 @@ from bitfront.trainables.plan import BINARY_INPUTS, binary_layers, check_plan, p
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tensor_files import write_tensors
 from bitfront.trainables.text_files import check_format, parse_json
-from bitfront.trainables.training.network import Network, laid_out
+from bitfront.trainables.training.network import laid_out
 
 FORMAT = "bitfront-packed"
 VERSION = 1
@@ -37,6 +38,16 @@ VERSION = 1
 PARTS = ("bits", "scale", "mask", "index", "values")
 # The dtypes in which everything that is not binary may be stored.
 RESTS = {"float32": torch.float32, "float16": torch.float16}
+
+
+class Planned(Protocol):
+    """A model with its plan applied: a `Network`, or one that was made binary without a search."""
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    @property
+    def binary(self) -> Sequence[BinaryLayer]: ...
 
 
 def pack_bits(signs: Tensor) -> Tensor:
@@ -56,7 +67,7 @@ def unpack_bits(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 @torch.no_grad()
-def round_rest(network: Network, rest: str) -> None:
+def round_rest(network: Planned, rest: str) -> None:
     """Round everything that is not binary to the values it will have in the file, in place, so that
     metrics are measured on the network that is stored."""
     for key, value in _rest(network).items():
@@ -66,7 +77,7 @@ def round_rest(network: Network, rest: str) -> None:
         value.copy_(rounded)
 
 
-def _rest(network: Network) -> dict[str, Tensor]:
+def _rest(network: Planned) -> dict[str, Tensor]:
     return {
         key: value
         for key, value in network.model.state_dict().items()
@@ -74,7 +85,7 @@ def _rest(network: Network) -> dict[str, Tensor]:
     }
 
 
-def packed_tensors(network: Network, rest: str = "float32") -> dict[str, Tensor]:
+def packed_tensors(network: Planned, rest: str = "float32") -> dict[str, Tensor]:
     """The tensors of the file, by name; with float32 their size is the `bytes` cost."""
     binary = {layer.name: layer for layer in network.binary}
     tensors: dict[str, Tensor] = {}
@@ -123,7 +134,7 @@ def payload_bytes(tensors: dict[str, Tensor]) -> int:
 
 
 def save(
-    network: Network, spec: TrialSpec, path: Path, notes: dict[str, Any], rest: str = "float32"
+    network: Planned, spec: TrialSpec, path: Path, notes: dict[str, Any], rest: str = "float32"
 ) -> int:
     """Write the packed network; returns the bytes its tensors take. With another `rest` than
     float32, the caller must have called `round_rest`."""
@@ -145,8 +156,9 @@ def save(
     return payload_bytes(tensors)
 
 
-def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
-    """(model in evaluation mode, its spec, notes); a UserError for damaged and other files."""
+def load(path: Path, own: nn.Module | None = None) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
+    """(model in evaluation mode, its spec, notes); a UserError for damaged and other files. `own`:
+    a new network of the same class, to be filled; without it one is built as the spec says."""
     metadata = _metadata(path)
     with _opened(path) as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
@@ -156,7 +168,7 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
     try:
         spec = TrialSpec.model_validate_json(metadata["spec"])
         code = _look_for_code(metadata, path)
-        model = _rebuild(spec, tensors)
+        model = _rebuild(spec, tensors, own)
         notes = parse_json(metadata["notes"], "notes")
     except CodeError as error:
         were = "; ".join(f"{shown(text)} was {place}" for text, place in code.items())
@@ -223,14 +235,15 @@ def _opened(path: Path) -> Iterator[Any]:
         raise UserError(f"{path}: not a packed checkpoint, or damaged: {error}") from None
 
 
-def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
-    info = DATASETS.get(spec.task.dataset)
-    model = build_model(spec.task.model.name, spec.task.model.params, info.shape, info.classes)
+def _rebuild(
+    spec: TrialSpec, tensors: dict[str, Tensor], own: nn.Module | None = None
+) -> nn.Module:
+    model = own if own is not None else _built(spec)
     layers = plan_layers(model, spec.task.binarize)
     check_plan(spec.plan, layers)
     modules = dict(model.named_modules())
-    own = (*(f".weight.{part}" for part in PARTS), ".input_quantizer.shift")
-    state = {key: t for key, t in tensors.items() if not key.endswith(own)}
+    parts = (*(f".weight.{part}" for part in PARTS), ".input_quantizer.shift")
+    state = {key: t for key, t in tensors.items() if not key.endswith(parts)}
     quantizers: dict[str, SignInput] = {}
     for layer, level in binary_layers(spec.plan, layers):
         module = modules[layer.name]
@@ -254,6 +267,11 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
     if missing or unexpected:
         raise KeyError(f"missing {missing}, unexpected {unexpected}")
     return laid_out(model).eval()
+
+
+def _built(spec: TrialSpec) -> nn.Module:
+    info = DATASETS.get(spec.task.dataset)
+    return build_model(spec.task.model.name, spec.task.model.params, info.shape, info.classes)
 
 
 def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:

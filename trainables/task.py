@@ -32,8 +32,10 @@ class Task(Strict):
     """Dataset + model + epochs + loss: what a trial trains."""
 
     dataset: str
-    """one of `bitfront datasets`, images of your own (`folder:NAME:SIZE`) or image sequences to
-    track (`sequences:NAME`)"""
+    """one of `bitfront datasets`, data of your own (`my_data.py:load`, `folder:NAME:SIZE`,
+    `hf:PATH`, `arrays:FILE`) or image sequences to track (`sequences:NAME`)"""
+    data: dict[str, Value] = Field(default_factory=dict)
+    """arguments of the function that returns data of your own"""
     model: ModelSpec
     """the network; `model: cresnet20` is short for its name alone"""
     epochs: Annotated[int, Field(ge=1)] = 10
@@ -135,6 +137,7 @@ class TrialSpec(Strict):
         enter it only where they are used, so that older ids stay the same."""
         content = self.canonical().model_dump(mode="json")
         content["task"].pop("data_dir")
+        content["task"].pop("data")  # they are in the name of the dataset
         for holder in (content["task"], content["task"]["pretrain"]):
             if holder["optimizer"] is not None and not holder["optimizer"]["nesterov"]:
                 del holder["optimizer"]["nesterov"]

@@ -29,7 +29,7 @@ from bitfront.search.config.schema import ResourceSpec, SearchConfig
 from bitfront.search.ledger.writing import LedgerLostError
 from bitfront.search.session.interrupts import handlers_restored
 from bitfront.search.session.session import Session
-from bitfront.trainables.data import stored_arrays
+from bitfront.trainables.data import PartName, stored_arrays
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import discard
 from bitfront.trainables.own_code import Bundle, bundle, references_in, unpack
@@ -171,15 +171,16 @@ def _settle(session: Session) -> None:
             session.progress.say(warning)
 
 
-def _lent(config: SearchConfig) -> dict[str, list[Any]]:
-    """The training examples as a reference to Ray's object store, which copies them to every node
-    once, for all its workers. Datasets that are streamed, or larger than half a node's store, are
-    read by the workers themselves. The reference is in a list: Ray would fetch a bare one."""
+def _lent(config: SearchConfig) -> dict[str, dict[PartName, list[Any]]]:
+    """The training and validation examples, each as a reference to Ray's object store, which copies
+    them to every node once, for all its workers. Datasets that are streamed, or larger than half a
+    node's store, are read by the workers themselves. A reference is in a list: Ray would fetch a
+    bare one."""
     arrays = stored_arrays(config.task.dataset, config.task.data_dir)
     store = min(node.get("object_store_memory", 0.0) for node in connection.look().nodes)
-    if arrays is None or sum(array.nbytes for array in arrays) > store / 2:
+    if arrays is None or sum(x.nbytes + y.nbytes for x, y in arrays.values()) > store / 2:
         return {}
-    return {config.task.dataset: [ray.put(arrays)]}
+    return {config.task.dataset: {part: [ray.put(pair)] for part, pair in arrays.items()}}
 
 
 def _code(config: SearchConfig) -> Bundle:

@@ -4,7 +4,7 @@ word."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -25,7 +25,7 @@ from bitfront.search.config.space import build_space
 from bitfront.search.urls import know, with_secrets
 from bitfront.spaces.space import Space
 from bitfront.trainables import own_code
-from bitfront.trainables.text_files import check_format
+from bitfront.trainables.text_files import check_format, dump_yaml
 
 # Sections that may be written as a single value, and what that is; `*` is the name of a limit.
 _SHORT = {
@@ -59,6 +59,13 @@ def load_text(
     return _loaded(source, assignments, name)
 
 
+def load_data(data: Mapping[str, Any], called: str) -> tuple[SearchConfig, Space]:
+    """The search of data as a YAML has them; messages name them `called`."""
+    source = parse(dump_yaml(dict(data)), called)
+    source.lines.clear()  # nobody has seen that text
+    return _loaded(source, (), None)
+
+
 def _loaded(
     source: Source, assignments: Sequence[str], name: str | None
 ) -> tuple[SearchConfig, Space]:
@@ -66,6 +73,7 @@ def _loaded(
     check_format(source.data.get("bitfront_search"), SEARCH_FORMAT, f"{source.name}: the search")
     if name is not None:
         source.data["name"] = name
+        source.overridden[("name",)] = "--name"
     _expand_short_limits(source.data)
     know(source.data)
     source.data["storage"] = _place(source.data.get("storage"), named.given("storage"))
@@ -126,7 +134,11 @@ def messages(error: ValidationError, source: Source) -> list[str]:
 
 def _line(source: Source, path: KeyPath, message: str) -> str:
     dotted = ".".join(str(p) for p in path)
-    return f"{source.where(path)} {own_code.shown(f'{dotted}: {message}')}"
+    where = source.where(path)
+    message = own_code.shown(message)
+    if where == f"--{dotted}":
+        return f"{where}: {message}"
+    return f"{where} {own_code.shown(dotted)}: {message}"
 
 
 def _keys_at(path: KeyPath) -> list[str]:

@@ -19,7 +19,7 @@ from bitfront.trainables.own_code import is_reference
 from bitfront.trainables.registry import Registry
 from bitfront.trainables.selectors import SELECTORS
 from bitfront.trainables.tasks import kind_of
-from bitfront.trainables.tasks.own import measured, settled_metric
+from bitfront.trainables.tasks.further import measured, settled_metric
 
 
 def with_code(config: SearchConfig, problems: Problems) -> tuple[SearchConfig, dict[str, str]]:

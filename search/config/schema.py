@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from bitfront.search.config.known import (
-    default_quality,
+    default_objectives,
     is_cost,
     is_sampler,
     names_of_costs,
@@ -19,6 +19,7 @@ from bitfront.search.config.known import (
 from bitfront.search.config.plans import StartSpec
 from bitfront.search.front import Objective
 from bitfront.search.urls import without_secrets
+from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError, did_you_mean, quoted
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.parameters import Value
@@ -257,9 +258,9 @@ class SearchConfig(Strict):
         if isinstance(data, dict) and "objectives" not in data:
             task = data.get("task")
             dataset = task.get("dataset") if isinstance(task, dict) else None
-            quality = default_quality(str(dataset))
-            mode = "max" if quality.maximize else "min"
-            data = {**data, "objectives": {quality.name: mode, "flops": "min"}}
+            # Data of the user's own are looked at later, when the configuration is settled.
+            if not DATASETS.is_unseen(str(dataset)):
+                data = {**data, "objectives": default_objectives(str(dataset))}
         return data
 
     @model_validator(mode="after")

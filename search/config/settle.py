@@ -7,11 +7,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from bitfront.search.config.errors import Problems
-from bitfront.search.config.known import attacks
+from bitfront.search.config.known import attacks, default_objectives
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.urls import canonical
 from bitfront.spaces.ready_made import teacher_file
 from bitfront.trainables.data import DATASETS
+from bitfront.trainables.data.own.declaration import is_settled, with_arguments
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Task
 from bitfront.trainables.text_files import whole_path
 
@@ -31,6 +33,7 @@ def settled(config: SearchConfig, problems: Problems) -> SearchConfig:
     stays as it is."""
     task = _with_whole_paths(config.task, problems)
     task = _with_counted_data(task, problems)
+    config = _with_objectives(config, task)
     task = _with_measured_attacks(task, config)
     pretrain = task.pretrain
     if pretrain.epochs or pretrain.binary_epochs or PRETRAINING & set(config.space):
@@ -39,6 +42,14 @@ def settled(config: SearchConfig, problems: Problems) -> SearchConfig:
     tracking = config.tracking.model_copy(update={"uri": uri and canonical(uri)})
     places = {"tracking": tracking, "storage": storage and canonical(storage)}
     return config.model_copy(update={"task": task, **places})
+
+
+def _with_objectives(config: SearchConfig, task: Task) -> SearchConfig:
+    """The configuration with the default objectives, where they depend on data that had to be
+    looked at first."""
+    if config.objectives or not DATASETS.is_unseen(config.task.dataset):
+        return config
+    return config.model_copy(update={"objectives": default_objectives(task.dataset)})
 
 
 def _with_whole_paths(task: Task, problems: Problems) -> Task:
@@ -60,7 +71,7 @@ def _with_counted_data(task: Task, problems: Problems) -> Task:
     """The task with the number of classes in the names of the user's own datasets, counted here
     once."""
     with problems.at("task", "dataset"):
-        dataset = _counted(task.dataset, task.data_dir)
+        dataset = _counted(_with_arguments(task), task.data_dir)
         task = task.model_copy(update={"dataset": dataset})
     other = task.pretrain.binary_dataset
     if other is not None:
@@ -69,6 +80,15 @@ def _with_counted_data(task: Task, problems: Problems) -> Task:
             pretrain = task.pretrain.model_copy(update={"binary_dataset": counted})
             task = task.model_copy(update={"pretrain": pretrain})
     return task
+
+
+def _with_arguments(task: Task) -> str:
+    """The dataset with the arguments of `task.data`, which only data of the user's own have."""
+    if not task.data or is_settled(task.dataset):
+        return task.dataset
+    if not DATASETS.runs_code(task.dataset):
+        raise UserError(f"{task.dataset} takes no arguments: task.data is for data of your own")
+    return with_arguments(task.dataset, task.data)
 
 
 def _counted(dataset: str, data_dir: str | None) -> str:

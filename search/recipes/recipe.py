@@ -20,6 +20,7 @@ from bitfront.trainables.settings import Strict
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tasks import Kind, kind_for
 from bitfront.trainables.text_files import check_format, dump_yaml
+from bitfront.trainables.training.parts import has_test_part
 
 RECIPE_FORMAT = 1
 
@@ -60,6 +61,16 @@ class Recipe(Strict):
     @property
     def kind(self) -> Kind:
         return kind_for(self.spec.task)
+
+    @property
+    def tested_on(self) -> str:
+        """The part that the final network is measured on, as metrics begin: `test`, or `val` for
+        data of the user's own that have no test part."""
+        return "test" if has_test_part(self.spec.task) else "val"
+
+    @property
+    def part_in_words(self) -> str:
+        return "test" if self.tested_on == "test" else "validation"
 
     @property
     def quality(self) -> Metric:

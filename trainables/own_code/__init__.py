@@ -4,7 +4,7 @@ and sent to the workers of a cluster."""
 
 from bitfront.trainables.own_code.bundles import Bundle, bundle, unpack
 from bitfront.trainables.own_code.loading import load_object
-from bitfront.trainables.own_code.places import look_in, settle
+from bitfront.trainables.own_code.places import find_path, look_in, settle
 from bitfront.trainables.own_code.reference import (
     Reference,
     is_reference,
@@ -18,6 +18,7 @@ __all__ = [
     "Bundle",
     "Reference",
     "bundle",
+    "find_path",
     "is_reference",
     "is_trusted",
     "load_object",

@@ -40,6 +40,15 @@ def settle(text: str, folder: Path | str | None = None) -> str:
     return str(reference.with_digest(source.sha256))
 
 
+def find_path(text: str, data_dir: Path | str | None = None) -> Path:
+    """The file or folder that a text names in a YAML of the user: below the folder of the YAML, the
+    data directory or the current folder; the last one where it is in none of them."""
+    given = Path(os.path.expanduser(text))
+    folders = [*_folders, *([Path(data_dir)] if data_dir else []), Path.cwd()]
+    found = [folder / given for folder in folders]
+    return whole_path(next((path for path in found if path.exists()), found[-1]))
+
+
 def find(reference: Reference) -> Source:
     """The code of a reference; a CodeError where there is none, or only code that has changed."""
     other = None
@@ -94,6 +103,8 @@ def _paths(reference: Reference) -> Iterator[Path]:
     given = Path(os.path.expanduser(reference.source))
     tried = [folder / given for folder in folders]
     tried += [folder / given.name for folder in folders]
+    if reference.is_pickle and reference.digest:
+        tried += [folder / reference.digest / given.name for folder in folders]
     for path in dict.fromkeys(tried):
         if path.is_file():
             yield path.resolve()

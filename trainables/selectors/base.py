@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from bitfront.trainables.cost import CostTable
+from bitfront.trainables.data import dataset_title
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.own_code import shown
@@ -150,7 +151,7 @@ class Selection(Strict):
     def summary(self) -> str:
         """One line about the training, examples and time the selection took."""
         return (
-            f"{shown(self.spec.selector)} on {shown(self.spec.task.dataset)}: "
+            f"{shown(self.spec.selector)} on {dataset_title(self.spec.task.dataset)}: "
             f"{self.training_epochs:g} epochs of training, {self.scored_examples:,} examples "
             f"scored, {self.seconds:.0f} s"
         )

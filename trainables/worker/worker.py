@@ -21,7 +21,7 @@ import ray
 from ray import tune
 
 from bitfront.trainables import training
-from bitfront.trainables.data import lend
+from bitfront.trainables.data import PartName, lend
 from bitfront.trainables.errors import first_line
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.own_code import Bundle, unpack
@@ -34,6 +34,8 @@ from bitfront.trainables.worker.memory import limit_memory
 STATE_FILE = "state.pt"
 # How long a trial waits at its start for the storage of checkpoints.
 FETCH_SECONDS = 60.0
+# By name of a dataset and of its part, a list with one reference.
+Lent = dict[str, dict[PartName, list[Any]]]
 
 
 class Worker(tune.Trainable):
@@ -46,7 +48,7 @@ class Worker(tune.Trainable):
     def setup(
         self,
         config: dict[str, Any],
-        lent: dict[str, list[Any]] | None = None,
+        lent: Lent | None = None,
         code: Bundle | None = None,
     ) -> None:
         """Prepare the first trial. `lent`: references to datasets in Ray's object store, where a
@@ -54,8 +56,9 @@ class Worker(tune.Trainable):
         `code`: code of the user's own that trials run."""
         if code is not None:
             unpack(code)
-        for name, references in (lent or {}).items():
-            lend(name, partial(_arrays, references[0]))
+        for name, parts in (lent or {}).items():
+            for part, references in parts.items():
+                lend(name, part, partial(_arrays, references[0]))
         self._begin(config)
         if self._stored is not None:
             forget_dead(self._state.parent.parent)
@@ -95,7 +98,7 @@ class Worker(tune.Trainable):
             torch.backends.cudnn.deterministic = True
         spec = TrialSpec.model_validate(config["spec"])
         # The folder keeps the name it had in version 0.1.
-        cache = config.get("stages")
+        cache = config.get("pretrained")
         pretrained = training.PretrainedCache(Path(cache)) if cache is not None else None
         data = training.search_data(spec.task)
         self._training = training.Training(spec, *data, device, pretrained=pretrained)

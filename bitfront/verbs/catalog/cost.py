@@ -49,7 +49,7 @@ def options(parser: ArgumentParser) -> None:
 
 
 def action(args: Namespace) -> int:
-    info = DATASETS.get(args.dataset) if args.dataset else None
+    info = DATASETS.get(DATASETS.settle(args.dataset, None)) if args.dataset else None
     shape = _shape(args.shape) if args.shape else (info.shape if info else (3, 32, 32))
     classes = args.classes if args.classes is not None else (info.classes if info else 100)
     if not 1 <= classes <= MOST_CLASSES:

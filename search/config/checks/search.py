@@ -3,6 +3,8 @@ of a paper. The task is checked in `checks.task`, the space in `checks.space`.""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from bitfront.search.config.errors import Problems
 from bitfront.search.config.known import (
     METRICS,
@@ -15,7 +17,7 @@ from bitfront.search.config.known import (
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import HOME_FILES, is_name
 from bitfront.trainables.errors import UserError, did_you_mean
-from bitfront.trainables.tasks import KINDS, Kind
+from bitfront.trainables.tasks import Kind
 
 # Parameters that a plan draws once per trial; rows of a paper may ask for their values.
 PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
@@ -24,11 +26,10 @@ PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
 def check_config(config: SearchConfig, problems: Problems) -> None:
     """Note in `problems` everything that is wrong with the configuration by itself."""
     _check_name(config.name, problems)
-    try:
+    kind: Kind | None = None
+    with suppress(UserError):  # an unknown dataset is reported with the task
         kind = config.kind
-        metrics = metrics_of(kind)
-    except UserError:  # the dataset is unknown, which is reported with the task
-        kind, metrics = KINDS.get("classification"), METRICS
+    metrics = METRICS if kind is None else metrics_of(kind)
     _check_objectives(config, kind, metrics, problems)
     _check_limits(config, problems)
     _check_paper(config, metrics, problems)
@@ -43,7 +44,7 @@ def _check_name(name: str, problems: Problems) -> None:
 
 
 def _check_objectives(
-    config: SearchConfig, kind: Kind, metrics: tuple[str, ...], problems: Problems
+    config: SearchConfig, kind: Kind | None, metrics: tuple[str, ...], problems: Problems
 ) -> None:
     given, costs = config.objectives, config.cost_names
     unknown = [key for key in given if key not in (*metrics, *costs)]
