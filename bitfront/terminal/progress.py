@@ -13,6 +13,7 @@ from bitfront.search.ledger.states import TrialState
 from bitfront.search.session.eta import Eta
 from bitfront.terminal.plans import FORMS, by_stage
 from bitfront.terminal.status_line import StatusLine
+from bitfront.trainables.own_code import shown
 
 if TYPE_CHECKING:
     from bitfront.search.session.session import Session
@@ -113,7 +114,7 @@ class Progress:
         elif entry.state == TrialState.COMPLETE:
             value = quality.text(entry.metrics.get(quality.name), 1)
             told = f"{value:>7} {entry.costs['flops_pct']:7.1f} % flops"
-        method = entry.spec.method[:METHOD_WIDTH]
+        method = shown(entry.spec.method)[:METHOD_WIDTH]
         start = f"{entry.id}  {method:{METHOD_WIDTH}}  {self._plan(entry)}"
         return f"{start}  {told}  {_short(entry.seconds):>8}".rstrip()
 
