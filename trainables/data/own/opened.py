@@ -131,7 +131,7 @@ def _taken_apart(returned: Any, name: str, goal: Goal) -> Opened:
             hint = did_you_mean(str(unknown[0]), (*PARTS, *_SETTINGS))
             raise UserError(f"{shown(name)} returns a part {quoted(unknown[0])}, {hint}")
         goal = _goal(settings, name) if settings else goal
-    elif isinstance(returned, list | tuple) and not is_pair(returned):
+    elif isinstance(returned, tuple) and not is_pair(returned):  # a list is one of examples
         names = {1: (TRAIN,), 2: (TRAIN, TEST), 3: PARTS}.get(len(returned))
         if names is None or (is_array(returned[0]) and len(returned) > 1):
             what = f"{len(returned)} things" if names is None else "bare arrays"
