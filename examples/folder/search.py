@@ -1,7 +1,8 @@
+"""The same search as search.yaml, in Python."""
+
 import bitfront as bf
 from my_net import MyNet
 
-search = bf.Search(
-    MyNet, "folder:./images:32", ["bnn", "bnn++"], name="shapes-2", epochs=4, trials=6
-).run()
+data = "folder:./images:32"
+search = bf.Search(MyNet, data, ["bnn", "bnn++"], name="shapes-python", epochs=4, trials=6).run()
 print(search.front)

@@ -1,11 +1,10 @@
-"""A training loop as anyone writes it, with the five lines that make the network binary."""
+"""A training loop as anyone writes it, with the lines (`handle`) that make the network binary."""
 
+import bitfront as bf
 import torch
 from my_net import DigitNet
 from sklearn.datasets import load_digits
 from torch.nn import functional as F
-
-import bitfront as bf
 
 torch.manual_seed(0)
 digits = load_digits()
@@ -13,18 +12,17 @@ x = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 8 - 1
 y = torch.tensor(digits.target)
 model = DigitNet()
 handle = bf.binarize(model, plan="B", method="bnn++", mu_end=30)
-optimizer = handle.attach(torch.optim.Adam(handle.parameters(), lr=0.003))
+optimizer = handle.attach(torch.optim.Adam(handle.parameters(), lr=0.01))
 
-epochs, done, steps = 8, 0, 8 * 24
-for _ in range(epochs):
-    model.train()
-    for rows in torch.randperm(1500)[:1488].split(62):
-        handle.before_step(done / steps)
+EPOCHS, BATCH = 8, 50
+for epoch in range(EPOCHS):
+    batches = torch.randperm(1500).split(BATCH)
+    for step, rows in enumerate(batches):
+        handle.before_step((epoch + step / len(batches)) / EPOCHS)
         loss = F.cross_entropy(model(x[rows]), y[rows])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        done += 1
 
 handle.finish()
 with torch.no_grad():
