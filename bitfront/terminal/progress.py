@@ -7,11 +7,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
+from bitfront.search.durations import duration
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.session.eta import Eta
-from bitfront.search.session.status_line import StatusLine, duration
 from bitfront.terminal.plans import FORMS, by_stage
+from bitfront.terminal.status_line import StatusLine
 
 if TYPE_CHECKING:
     from bitfront.search.session.session import Session

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
+from bitfront.search.durations import duration
 from bitfront.search.ledger.entry import training_seconds
 from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.results import Results
-from bitfront.search.session.status_line import duration
 from bitfront.terminal import tables as terminal
 from bitfront.trainables.errors import UserError
 

@@ -109,12 +109,12 @@ them by name; `f1` is the objective `val_f1`, and the first one the quality of t
 | `kind` | `classification` or `regression`, where the type of the targets does not tell |
 
 The data are looked at once, when the YAML is read: `bitfront validate`, `run` and `bitfront
-datasets my_data.py:load` print shape, range, classes and sizes. The name in the search's folder carries what
-was found, `my_data.py:load@3f2a9c1b7d20;3x32x32;10;n=800/0/200`. Numbers are used as they come;
-uint8 images (channels first) are normalised by mean and deviation of their channels. Up to 2 GiB of
-examples are kept in memory; more, and examples that differ each time they are read (random
-transforms), are read for every batch. Random transforms draw from the seed of the trial where they
-use the generators of torch, numpy or Python themselves.
+datasets my_data.py:load` print shape, range, classes and sizes. The name in the search's folder
+carries what was found, `my_data.py:load@3f2a9c1b7d20;3x32x32;10;n=800/0/200`. Numbers are used as
+they come; uint8 images (channels first) are normalised by mean and deviation of their channels. Up
+to 2 GiB of examples are kept in memory; more, and examples that differ each time they are read
+(random transforms), are read for every batch. Random transforms draw from the seed of the trial
+where they use the generators of torch, numpy or Python themselves.
 """
 
 

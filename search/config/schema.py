@@ -250,7 +250,7 @@ class SearchConfig(Strict):
             task = data.get("task")
             dataset = task.get("dataset") if isinstance(task, dict) else None
             # Data of the user's own are looked at later, when the configuration is settled.
-            if not DATASETS.runs_code(str(dataset)):
+            if not DATASETS.is_unseen(str(dataset)):
                 data = {**data, "objectives": default_objectives(str(dataset))}
         return data
 

@@ -4,6 +4,8 @@ training, ranked as a front is. Ray calls it through `cluster/scheduler.py`."""
 from __future__ import annotations
 
 import math
+import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -63,7 +65,7 @@ class EarlyStopping:
     def is_control(self, entry: Entry) -> bool:
         """Whether the trial runs to its end whatever its rank. Control trials are a fixed share of
         all, chosen by id; from them the loss by stopping the others is estimated."""
-        return int(entry.id, 16) % 1000 < 1000 * self.spec.control
+        return _number(entry.id) % 1000 < 1000 * self.spec.control
 
     def _arrive(self, entry: Entry, row: Row) -> tuple[float, Rung] | None:
         """The rung of this epoch with the trial added to it; None where the epoch is no rung."""
@@ -89,6 +91,13 @@ class EarlyStopping:
             if objective.name in COSTS and not min(costs) <= here <= max(costs):
                 return True
         return False
+
+
+def _number(trial_id: str) -> int:
+    """An id as a number. Ids of a search are hexadecimal; any other name gets its checksum."""
+    if re.fullmatch("[0-9a-f]+", trial_id):
+        return int(trial_id, 16)
+    return zlib.crc32(trial_id.encode())
 
 
 def rung_epoch(share: float, epochs: int) -> int:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import SearchFolder, stages_folder
+from bitfront.search.ledger.folder import SearchFolder, pretrained_folder
 from bitfront.search.recipes.finals import final_trainings
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.selectors import SelectionSpec
@@ -90,7 +90,7 @@ def _pretraining(folder: SearchFolder, entries: Iterable[Entry]) -> list[Extra]:
     made = [make(spec) for spec in specs.values() for make in before]
     wanted = {spec.fingerprint(length=64): spec for spec in made if spec is not None}
     found = []
-    for file in sorted(stages_folder(folder.path.parent).glob("*.safetensors")):
+    for file in sorted(pretrained_folder(folder.path.parent).glob("*.safetensors")):
         stored, notes = _pretraining_notes(file)
         spec = wanted.get(stored)
         if spec is None:

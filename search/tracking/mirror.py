@@ -188,14 +188,14 @@ class Mirror:
         if child.ended:
             return
         ended = entry.state in STATUS
-        tags = end_tags(entry) if ended else {}
+        tags = end_tags(entry, self.config.quality) if ended else {}
         if child.run_id is None:
             run = self.client.create_run(
                 self.experiment_id,
                 start_time=int((entry.started or time.time()) * 1000),
                 tags={
                     PARENT: self.parent_id,
-                    "mlflow.runName": run_name(entry),
+                    "mlflow.runName": run_name(entry, self.config.quality),
                     "bitfront.kind": "trial",
                     "bitfront.trial": entry.id,
                     "bitfront.search": self.config.name,
@@ -238,7 +238,7 @@ class Mirror:
         """Correct a run of version 0.1: its name, and percentages of its own network's flops."""
         now = int(time.time() * 1000)
         costs = [(name, float(value), now, 0) for name, value in entry.costs.items()]
-        self.log(child.run_id, costs, tags={"mlflow.runName": run_name(entry)})
+        self.log(child.run_id, costs, tags={"mlflow.runName": run_name(entry, self.config.quality)})
         child.restated = True
 
     def log(
@@ -292,7 +292,8 @@ class Mirror:
         functions by the name of the data."""
         members = [key for key in pictures if key in front][:MOST_PICTURES]
         for key in members:
-            run_id, title = str(self.children[key].run_id), run_name(entries[key])
+            run_id = str(self.children[key].run_id)
+            title = run_name(entries[key], self.config.quality)
             if not self._keeps(run_id):
                 continue
             with tempfile.TemporaryDirectory() as folder:

@@ -8,8 +8,8 @@ from bitfront.search.ledger.entry import Entry
 from bitfront.search.results.settings import LONGEST, in_a_line, settings_of
 from bitfront.trainables.data import dataset_title
 from bitfront.trainables.methods import METHODS
+from bitfront.trainables.metrics import Metric
 from bitfront.trainables.own_code import shown
-from bitfront.trainables.tasks import kind_of
 
 
 def experiment_name(config: SearchConfig) -> str:
@@ -18,14 +18,13 @@ def experiment_name(config: SearchConfig) -> str:
     return config.tracking.experiment or named
 
 
-def run_name(entry: Entry) -> str:
+def run_name(entry: Entry, quality: Metric) -> str:
     """The name of a trial's run: id, method, settings that vary, flops as a share of the dearest
-    network's, and the quality this trial reached with its seed: the front shows means over
-    seeds."""
+    network's, and what this trial reached with its seed in the metric that the search optimizes:
+    the front shows means over seeds."""
     share = entry.costs["flops_pct"]
     settings = in_a_line(settings_of(entry), LONGEST)
     parts = [entry.id, entry.spec.method, settings, f"{share:.{0 if share >= 9.5 else 1}f} %"]
-    quality = kind_of(entry.spec.task.dataset).quality
     value = entry.metrics.get(quality.name)
     if value is not None:
         parts.append(f"{quality.number(value, 1)} (seed {entry.spec.seed})")
@@ -37,9 +36,9 @@ def role_of(entry: Entry, config: SearchConfig) -> str:
     return "exploration" if entry.spec.seed == config.search.seed else "confirmation"
 
 
-def end_tags(entry: Entry) -> dict[str, str]:
+def end_tags(entry: Entry, quality: Metric) -> dict[str, str]:
     """The tags that a trial's run gets when the trial has ended."""
-    tags = {"state": entry.state, "mlflow.runName": run_name(entry)}
+    tags = {"state": entry.state, "mlflow.runName": run_name(entry, quality)}
     if entry.failure:
         tags |= {"failure": entry.failure, "message": (entry.message or "")[:500]}
     return tags

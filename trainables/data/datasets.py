@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bitfront.trainables.data.own.declaration import Declared, base_of
+from bitfront.trainables.data.own.declaration import Declared, base_of, is_settled
 from bitfront.trainables.data.parts import Arrays, TaskRow
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code import is_reference
@@ -93,6 +93,8 @@ class Family:
     info: Callable[[str], DatasetInfo]
     # (name, data directory) -> the name completed by what is looked up in the data directory.
     settle: Callable[[str, Path | str | None], str]
+    # Whether nothing is known about its data until they have been looked at.
+    looked_at: bool = False
 
 
 class Datasets(Registry[DatasetInfo]):
@@ -115,9 +117,14 @@ class Datasets(Registry[DatasetInfo]):
         family = self.families.get(name.partition(":")[0])
         return self.references if family is None and is_reference(base_of(name)) else family
 
+    def is_unseen(self, name: str) -> bool:
+        """Whether nothing is known about the data until the name is settled."""
+        family = self._family(name)
+        return family is not None and family.looked_at and not is_settled(name)
+
     def runs_code(self, name: str) -> bool:
         """Whether settling the name runs code of the user's own."""
-        return self._family(name) is self.references is not None and ";" not in name
+        return self.is_unseen(name) and self._family(name) is self.references
 
     def settle(self, name: str, data_dir: Path | str | None) -> str:
         """The name as a search stores it: complete, so that it means the same on other machines."""

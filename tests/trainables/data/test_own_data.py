@@ -392,6 +392,21 @@ def test_arrays_are_named_by_their_content(tmp_path):
     assert str(tmp_path) not in dataset_title(settled)
 
 
+def test_whatever_a_function_may_return_can_be_handed_over(tmp_path):
+    x, y = torch.rand(12, 5), torch.arange(12) % 3
+    rows = torch.utils.data.TensorDataset(x, y)
+    loader = torch.utils.data.DataLoader(rows, 4)
+    names = {write_arrays(data, tmp_path) for data in ((x, y), rows, loader, list(rows))}
+    assert len(names) == 1
+    three = DATASETS.settle(write_arrays((rows, loader, (x, y)), tmp_path), None)
+    assert declared(three) == "5;3;n=12/12/12"
+    with pytest.raises(UserError, match="metric") as refused:
+        write_arrays({"train": (x, y), "metric": max}, tmp_path)
+    assert "data=load" in refused.value.hint
+    with pytest.raises(UserError, match="data, part train: mixed shapes"):
+        write_arrays([(x[0], 0), (x[1, :2], 1)], tmp_path)
+
+
 def test_a_file_that_is_no_arrays_is_one_line(tmp_path):
     (tmp_path / "a.safetensors").write_bytes(b"nothing")
     for name in ("a", "b"):
