@@ -59,7 +59,7 @@ class SeedJob:
     spec: TrialSpec
     out: str
     data_dir: str | None
-    stages: str
+    pretrained: str
     threads: int | None
 
     @property
@@ -132,7 +132,7 @@ def train_seed(
         test,
         device_from_resources(gpus),
         validate_each_epoch=False,
-        pretrained=PretrainedCache(Path(job.stages)),
+        pretrained=PretrainedCache(Path(job.pretrained)),
         peers=peers,
     )
     first = peers is None or peers.rank == 0
