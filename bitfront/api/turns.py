@@ -11,6 +11,7 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import LEDGER, SearchFolder
 from bitfront.search.session.interrupts import acknowledged
 from bitfront.spaces.space import Space
+from bitfront.terminal.own_data import tell
 from bitfront.terminal.status_line import StatusLine
 
 
@@ -28,6 +29,7 @@ def take_turn(
     with StatusLine(quiet) as line, acknowledged(line.interrupted):
         config, space = fetched(config, space, root)
         check_start(config, space, SearchFolder(root / config.name), address, line)
+        tell(config.task, line.say)
         folder = prepare(config, root, ledger or os.environ.get(LEDGER) or None)
         _run(config, space, folder, address, quiet, line)
     return OpenedSearch(folder)
