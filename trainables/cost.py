@@ -15,8 +15,8 @@ from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.layers.pruning import BlockCost, block_cost
 from bitfront.trainables.models import MODELS, Shape, build_model
-from bitfront.trainables.models.base import REPLACEMENTS
 from bitfront.trainables.plan import BY_LETTER, PlanLayer, binary_layers, check_plan, plan_layers
+from bitfront.trainables.settings import REPLACEMENTS
 from bitfront.trainables.task import Task
 
 if TYPE_CHECKING:
@@ -281,9 +281,12 @@ def _cached_table(
 ) -> CostTable:
     import torch
 
+    from bitfront.trainables.models.activations import with_activations
+
     try:
         with torch.device("meta"):
-            model = build_model(name, dict(params), shape, classes, activations)
+            model = build_model(name, dict(params), shape, classes)
+            model = with_activations(model, activations, shape, name)
     except (RuntimeError, OverflowError) as error:  # more weights than can be counted
         reason = first_line(error)
         raise UserError(
