@@ -10,8 +10,8 @@ from bitfront.api.opened import OpenedSearch
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import LEDGER, SearchFolder
 from bitfront.search.session.interrupts import acknowledged
-from bitfront.search.session.status_line import StatusLine
 from bitfront.spaces.space import Space
+from bitfront.terminal.status_line import StatusLine
 
 
 def take_turn(

@@ -48,7 +48,7 @@ def settled(config: SearchConfig, problems: Problems) -> SearchConfig:
 def _with_objectives(config: SearchConfig, task: Task) -> SearchConfig:
     """The configuration with the default objectives, where they depend on data that had to be
     looked at first."""
-    if config.objectives or not DATASETS.runs_code(config.task.dataset):
+    if config.objectives or not DATASETS.is_unseen(config.task.dataset):
         return config
     return config.model_copy(update={"objectives": default_objectives(task.dataset)})
 

@@ -19,14 +19,14 @@ from bitfront.search.ledger.folder import (
     LEDGER,
     SearchFolder,
     is_name,
+    pretrained_folder,
     selections_folder,
-    stages_folder,
     writing,
 )
 from bitfront.search.results.stored import stored_config
 from bitfront.search.session.beginning import has_trials, missing_folders
+from bitfront.search.session.progress import Line
 from bitfront.search.session.session import check_storage
-from bitfront.search.session.status_line import StatusLine
 from bitfront.search.tracking.store import fetch_artifact, tracking_uri
 from bitfront.search.urls import canonical, redacted, with_whole_path, without_secrets
 from bitfront.spaces.space import Space
@@ -57,7 +57,7 @@ def fetched(config: SearchConfig, space: Space, root: Path) -> tuple[SearchConfi
     run = checkpoint.removeprefix(MLFLOW_RUN).partition("/")[0]
     if not is_name(run) or ".." in checkpoint.split("/"):
         raise UserError(f"{checkpoint}: not an artifact of a run, write {MLFLOW_RUN}RUN/FILE")
-    folder = stages_folder(root) / "mlflow" / run
+    folder = pretrained_folder(root) / "mlflow" / run
     path = fetch_artifact(checkpoint, tracking_uri(config, root), folder)
     here, space = load_text(config.dump(), assignments=[f"task.pretrain.checkpoint={path}"])
     places = {"tracking": config.tracking, "storage": config.storage}
@@ -165,7 +165,7 @@ def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def check_start(
-    config: SearchConfig, space: Space, folder: SearchFolder, address: str | None, line: StatusLine
+    config: SearchConfig, space: Space, folder: SearchFolder, address: str | None, line: Line
 ) -> None:
     """Raise UserError for what would keep the first trial from starting, as far as it can be
     checked before anything is made: data, binary activations that say nothing (of a search without
@@ -191,5 +191,5 @@ def check_places(config: SearchConfig, folder: SearchFolder) -> None:
         named.check("tracking", config.tracking.uri, config.name)
     named.check("storage", config.storage, config.name)
     _ = folder.ledger_url
-    for place in (stages_folder, selections_folder):
+    for place in (pretrained_folder, selections_folder):
         place(folder.path.parent)

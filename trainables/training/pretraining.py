@@ -42,6 +42,7 @@ from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.parts import search_data
 from bitfront.trainables.training.run import Run, Start
 
+# Written into every file, which version 0.1 reads too: its word for a pretraining.
 FORMAT = "bitfront-stage"
 VERSION = "1"
 # The hash of the data covers the labels of all examples and all values of about this many.
