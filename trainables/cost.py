@@ -176,7 +176,7 @@ def trace(model: nn.Module, shape: Shape, scope: str = "body") -> CostTable:
     weighted = {n: m for n, m in model.named_modules() if isinstance(m, nn.Conv2d | nn.Linear)}
     counter = FlopCounterMode(display=False)
     try:
-        with _counted(model, weighted) as seen, torch.no_grad(), counter:
+        with _counted(model, weighted) as seen, _without_gradients(model), counter:
             model(torch.empty(1, *shape, device="meta"))
     except RuntimeError as error:
         raise UserError(f"inputs of shape {tuple(shape)} do not fit the model: {error}") from None
@@ -194,6 +194,23 @@ def trace(model: nn.Module, shape: Shape, scope: str = "body") -> CostTable:
         other_bytes=4 * (floats - counted),
         parameters=sum(p.numel() for p in model.parameters()),
     )
+
+
+@contextmanager
+def _without_gradients(model: nn.Module) -> Iterator[None]:
+    """Inside, no parameter has a gradient: torch's counter follows views of those that have, as of
+    a class token, and fails."""
+    import torch
+
+    trained = [p for p in model.parameters() if p.requires_grad]
+    try:
+        for parameter in trained:
+            parameter.requires_grad_(False)
+        with torch.no_grad():
+            yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)
 
 
 @contextmanager
