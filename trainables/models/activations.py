@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.models.base import Shape, parameter
 from bitfront.trainables.parameters import Choice
+from bitfront.trainables.settings import REPLACEMENTS
 
 ACTIVATION = parameter(
     "binrelu",
@@ -96,6 +97,14 @@ class ByChannels(nn.ModuleDict):
         else:
             out = self[str(x.shape[1])](x)
         return out
+
+
+def with_activations(network: nn.Module, activations: str, shape: Shape, called: str) -> nn.Module:
+    """The network with its activations replaced, in place, as `task.activations` says; as it is for
+    the choices that are no replacements (`layers.treatments`)."""
+    if activations in REPLACEMENTS:
+        replace_activations(network, activations, shape, called)
+    return network
 
 
 def replace_activations(network: nn.Module, name: str, shape: Shape, called: str) -> None:
