@@ -1,4 +1,4 @@
-"""docs/own.md, followed by somebody in a fresh folder: every file and command as it stands there."""
+"""docs/own.md, followed by somebody in a fresh folder: every file and command as they stand."""
 
 import shlex
 from pathlib import Path
