@@ -233,7 +233,7 @@ def main() -> None:
             if args.only is not None and args.only in name:
                 print(format_table([examined(name)]), flush=True)
             elif args.only is None and name not in done:
-                row = {column: "" for column in COLUMNS} | examined(name)
+                row = dict.fromkeys(COLUMNS, "") | examined(name)
                 append_csv(row, CSV)
                 print({k: v for k, v in row.items() if v != ""}, flush=True)
     if args.only is None:

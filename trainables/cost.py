@@ -68,14 +68,31 @@ class CostTable:
         """One row per layer. `scale`: how many scales binary layers store; `shifts`: how many
         numbers per input channel layers with binary inputs store; `kept`: how many weights pruned
         layers keep, by name."""
+        counted = summed()
+        return [_row(layer, counted) for layer in self._planned(plan, scale, shifts, kept)]
+
+    def _planned(
+        self, plan: str, scale: str, shifts: int, kept: Mapping[str, int] | None
+    ) -> list[PlannedLayer]:
         check_plan(plan, self.plan_layers)
         letters = {layer.name: plan[i] for i, layer in enumerate(self.plan_layers)}
-        left, counted = kept or {}, summed()
-        planned = (
+        left = kept or {}
+        return [
             PlannedLayer(layer, letters.get(layer.name, "F"), scale, shifts, left.get(layer.name))
             for layer in self.layers
-        )
-        return [_row(layer, counted) for layer in planned]
+        ]
+
+    def priced(
+        self,
+        cost: Cost,
+        plan: str,
+        scale: str = "none",
+        shifts: int = 0,
+        kept: Mapping[str, int] | None = None,
+    ) -> list[float]:
+        """One cost of every layer, which need not be registered."""
+        assert cost.of_layer is not None
+        return [cost.of_layer(layer) for layer in self._planned(plan, scale, shifts, kept)]
 
     def training_cost(self, plan: str, kept: Mapping[str, int] | None = None) -> BlockCost:
         """The operations for one image in training and evaluation, as Table 6 of robust pruning

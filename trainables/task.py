@@ -52,6 +52,9 @@ class Task(Strict):
     """the learning rate, in fractions of training"""
     loss: LossSpec = Field(default_factory=LossSpec)
     """cross-entropy and its options"""
+    metrics: list[str] = Field(default_factory=list)
+    """metrics of your own, measured on the validation part after every epoch:
+    `my_metrics.py:f1`, a function of outputs and targets, is the metric `val_f1`"""
     attack: AttackSpec = Field(default_factory=AttackSpec)
     """adversarial training and robust accuracy; clean training when not given"""
     pretrain: PretrainSpec = Field(default_factory=PretrainSpec)
@@ -169,6 +172,8 @@ class TrialSpec(Strict):
             del content["task"]["normalize"]
         if content["task"]["activations"] == "keep":
             del content["task"]["activations"]
+        if not content["task"]["metrics"]:
+            del content["task"]["metrics"]
         if content["task"]["keep"] == "last":
             del content["task"]["keep"]
         if not self.task.attack.active and self.adversary == "none":

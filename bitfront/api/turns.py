@@ -27,7 +27,7 @@ def take_turn(
 
     with StatusLine(quiet) as line, acknowledged(line.interrupted):
         config, space = fetched(config, space, root)
-        check_start(config, address, line)
+        check_start(config, space, SearchFolder(root / config.name), address, line)
         folder = prepare(config, root, ledger or os.environ.get(LEDGER) or None)
         _run(config, space, folder, address, quiet, line)
     return OpenedSearch(folder)
@@ -43,7 +43,7 @@ def continue_turn(
     with StatusLine(quiet) as line, acknowledged(line.interrupted):
         config, space = load_text(config.dump())
         check_places(config, folder)
-        check_start(config, address, line)
+        check_start(config, space, folder, address, line)
         _run(config, space, folder, address, quiet, line)
 
 

@@ -86,6 +86,7 @@ def _loaded(
     for key, before in written.items():
         if ("space", before) in source.lines:
             source.lines["space", key] = source.lines["space", before]
+    _refuse(problems, source)
     config = settled(config, problems)
     check_config(config, problems)
     check_model(config.task, problems)

@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bitfront.search.config.known import COSTS
+from bitfront.search.config.known import is_cost
 from bitfront.search.config.schema import EarlyStoppingSpec
 from bitfront.search.front import Objective, layers
 from bitfront.search.ledger.entry import Entry
@@ -88,7 +88,7 @@ class EarlyStopping:
         for axis, objective in enumerate(self.objectives):
             costs = [values[axis] for values in rung.values]
             here = costs.pop(own)
-            if objective.name in COSTS and not min(costs) <= here <= max(costs):
+            if is_cost(objective.name) and not min(costs) <= here <= max(costs):
                 return True
         return False
 
@@ -176,7 +176,7 @@ def report(
     ended = [e for e in entries if e.state in (TrialState.COMPLETE, TrialState.STOPPED)]
     control = [e for e in ended if e.state == TrialState.COMPLETE and rule.is_control(e)]
     spared = [e for e in control if "would_stop_at" in e.metrics]
-    quality = next(o for o in objectives if o.name not in COSTS)
+    quality = next(o for o in objectives if not is_cost(o.name))
     return StoppingReport(
         stopped=sum(e.state == TrialState.STOPPED for e in ended),
         epochs_trained=sum(len(e.history) for e in ended),

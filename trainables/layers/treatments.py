@@ -54,7 +54,7 @@ class InputNorm(nn.modules.batchnorm._BatchNorm):
     def again(self, x: Tensor) -> Tensor:
         """`forward` without an update of the running statistics."""
         if not self.training:
-            return self(x)
+            return self.forward(x)
         flat = x.reshape(-1, x.shape[-1]) if self.last else x
         return F.batch_norm(flat, None, None, training=True, eps=self.eps).view(x.shape)
 

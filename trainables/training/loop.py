@@ -16,7 +16,7 @@ from bitfront.trainables.attacks import TRAINING_ATTACKS, AdversarialLoss
 from bitfront.trainables.data import DATASETS, Batches, Part, TaskRow
 from bitfront.trainables.layers.verify import NotBinaryError
 from bitfront.trainables.task import TrialSpec
-from bitfront.trainables.tasks import kind_of
+from bitfront.trainables.tasks import kind_for
 from bitfront.trainables.training.adversarial import check_attack
 from bitfront.trainables.training.distillation import Loss, make_loss
 from bitfront.trainables.training.evaluation import (
@@ -74,7 +74,7 @@ class Training:
         self.train: Part = train.laid_out(layout).to(self.device)
         self.validation: Part = validation.laid_out(layout).to(self.device)
         task = spec.task
-        self.kind = kind_of(task.dataset)
+        self.kind = kind_for(task)
         augmentation: str = task.augmentation
         if augmentation == "default":
             augmentation = DATASETS.get(task.dataset).augmentation

@@ -7,17 +7,19 @@ import numpy as np
 import pytest
 import torch
 
+from bitfront.search.recipes.seed_training import final_data
 from bitfront.trainables import own_code
 from bitfront.trainables.data import DATASETS, Arrays, dataset_title, load_search, load_test
 from bitfront.trainables.data import datasets as loading
 from bitfront.trainables.data.own import declaration, look
 from bitfront.trainables.data.own.arrays import write_arrays
 from bitfront.trainables.data.own.examples import Examples
+from bitfront.trainables.data.own.opened import goal_of
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.tasks import kind_of
 from bitfront.trainables.training.loop import Training
-from bitfront.trainables.training.parts import final_data, search_data
+from bitfront.trainables.training.parts import search_data
 
 HEAD = """\
 import numpy as np
@@ -356,7 +358,7 @@ def test_attributes_of_the_function_say_it_without_loading_the_data(settled, tmp
     after = "\n\ndef mean(outputs, targets):\n    return outputs.mean()\n\nload.metric = mean\n"
     name = settled(body, after=after)
     look.forget()
-    assert list(kind_of(name).goal.metrics) == ["mean"]
+    assert list(goal_of(look.key_of(name)).metrics) == ["mean"]
     assert (tmp_path / "my_data.py.runs").read_text() == "x"
 
 
@@ -396,7 +398,10 @@ def test_whatever_a_function_may_return_can_be_handed_over(tmp_path):
     x, y = torch.rand(12, 5), torch.arange(12) % 3
     rows = torch.utils.data.TensorDataset(x, y)
     loader = torch.utils.data.DataLoader(rows, 4)
-    names = {write_arrays(data, tmp_path) for data in ((x, y), rows, loader, list(rows))}
+    names = {
+        write_arrays(data, tmp_path)
+        for data in ((x, y), rows, loader, list(zip(x, y, strict=True)))
+    }
     assert len(names) == 1
     three = DATASETS.settle(write_arrays((rows, loader, (x, y)), tmp_path), None)
     assert declared(three) == "5;3;n=12/12/12"
