@@ -16,7 +16,9 @@ import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
+from bitfront.trainables.cost import task_plan_layers
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError, first_line, quoted
 from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixed
@@ -24,16 +26,23 @@ from bitfront.trainables.layers.inputs import SignInput, quantize_input
 from bitfront.trainables.layers.pruning import as_bitmap
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
-from bitfront.trainables.plan import BINARY_INPUTS, binary_layers, check_plan, plan_layers
+from bitfront.trainables.own_code import is_reference, look_in
+from bitfront.trainables.own_code.loading import load_object
+from bitfront.trainables.plan import BINARY_INPUTS, binary_layers, check_plan
+from bitfront.trainables.structure.attention import open_attentions
+from bitfront.trainables.structure.counting import COUNTERS
+from bitfront.trainables.structure.kinds import as_outputs, as_stored, groups_of
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tensor_files import write_tensors
 from bitfront.trainables.text_files import check_format, parse_json
-from bitfront.trainables.training.network import Network, laid_out
+from bitfront.trainables.training.network import Network, laid_out, layout_of
 
 FORMAT = "bitfront-packed"
 VERSION = 1
 # The tensors that the file may hold for a binary or pruned weight.
 PARTS = ("bits", "scale", "mask", "index", "values")
+# The note on the folder in which code of the user's own was.
+CODE_NOTE = "where the code was"
 # The dtypes in which everything that is not binary may be stored.
 RESTS = {"float32": torch.float32, "float16": torch.float16}
 
@@ -66,11 +75,27 @@ def round_rest(network: Network, rest: str) -> None:
 
 
 def _rest(network: Network) -> dict[str, Tensor]:
-    return {
-        key: value
-        for key, value in network.model.state_dict().items()
-        if ".parametrizations." not in key and value.is_floating_point()
-    }
+    """What is neither a weight of a planned layer nor integers, by name; a tensor that has several
+    names under the first one."""
+    return {key: value for key, value in _stored(network).items() if value.is_floating_point()}
+
+
+def _stored(network: Network) -> dict[str, Tensor]:
+    """All tensors but the weights of planned layers and counters of batch norms."""
+    model = network.model
+    planned = {id(layer.latent) for layer in network.binary}
+    ours = tuple(
+        f"{name}.parametrizations."
+        for name, module in model.named_modules()
+        if parametrize.is_parametrized(module, "weight")
+        and id(module.parametrizations.weight._parameters.get("original")) in planned
+    )
+    known: dict[int, str] = {}
+    for key, value in model.state_dict(keep_vars=True).items():
+        if isinstance(value, Tensor) and not key.startswith(ours) and not key.endswith(COUNTERS):
+            known.setdefault(id(value), key)
+    state = model.state_dict()
+    return {key: state[key] for key in known.values()}
 
 
 def packed_tensors(network: Network, rest: str = "float32") -> dict[str, Tensor]:
@@ -88,8 +113,11 @@ def packed_tensors(network: Network, rest: str = "float32") -> dict[str, Tensor]
             tensors[f"{name}.weight.bits"] = pack_bits(signs)
         if scale is not None:
             tensors[f"{name}.weight.scale"] = scale.contiguous()
-    for key, value in _rest(network).items():
-        tensors[key] = value.detach().cpu().to(RESTS[rest]).contiguous()
+    for key, value in _stored(network).items():
+        stored = value.detach().cpu()
+        if value.is_floating_point():
+            stored = stored.to(RESTS[rest])
+        tensors[key] = stored.contiguous()
     return tensors
 
 
@@ -132,13 +160,19 @@ def save(
         "version": str(VERSION),
         "rest": rest,
         "spec": spec.model_copy(
-            update={"task": spec.task.model_copy(update={"data_dir": None})}
+            update={"task": spec.task.model_copy(update={"data_dir": None, "code_dir": None})}
         ).model_dump_json(),
-        "notes": json.dumps(notes),
+        "notes": json.dumps(notes | _where_the_code_was(spec)),
     }
     metadata["sha256"] = _digest(tensors, metadata)
     write_tensors(tensors, path, metadata)
     return payload_bytes(tensors)
+
+
+def _where_the_code_was(spec: TrialSpec) -> dict[str, str]:
+    """A note on the folder of the user's own code; {} where the network is none of theirs."""
+    folder = spec.task.code_dir
+    return {CODE_NOTE: folder} if folder and is_reference(spec.task.model.name) else {}
 
 
 def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
@@ -149,18 +183,44 @@ def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
     if metadata.pop("sha256", None) != _digest(tensors, metadata):
         raise UserError(f"{path}: damaged: its checksum does not match")
     tensors = {k: t.float() if t.is_floating_point() else t for k, t in tensors.items()}
-    try:
+    with _fitting(path):
         spec = TrialSpec.model_validate_json(metadata["spec"])
-        model = _rebuild(spec, tensors)
         notes = parse_json(metadata["notes"], "notes")
+    if not isinstance(notes, dict):
+        raise UserError(f"{path}: damaged: its notes")
+    _find_code(path, spec, notes)
+    with _fitting(path):
+        model = _rebuild(spec, tensors)
+    return model, spec, notes
+
+
+@contextmanager
+def _fitting(path: Path) -> Iterator[None]:
+    """Inside, what goes wrong is a fault of the file."""
+    try:
+        yield
     except UserError as error:
         raise UserError(f"{path}: damaged: {error.message}") from None
     except Exception as error:  # torch and numpy raise many types for tensors that do not fit
         reason = first_line(error)
         raise UserError(f"{path}: its tensors do not fit its own description: {reason}") from None
-    if not isinstance(notes, dict):
-        raise UserError(f"{path}: damaged: its notes")
-    return model, spec, notes
+
+
+def _find_code(path: Path, spec: TrialSpec, notes: dict[str, Any]) -> None:
+    """Raise a UserError unless the code of a network of the user's own is found and trusted; it is
+    looked for beside the file and where it was."""
+    name, was = spec.task.model.name, notes.get(CODE_NOTE)
+    if not is_reference(name):
+        return
+    for folder in (was, path.parent):
+        if isinstance(folder, str | Path):
+            look_in(folder)
+    try:
+        load_object(name)
+    except UserError as error:
+        place = f"its code was in {was}" if was else "its code is not in the file"
+        hint = f"{error.hint}; {place}" if error.hint else place
+        raise UserError(f"{path}: {error.message}", hint) from None
 
 
 def describe(path: Path) -> TrialSpec:
@@ -204,33 +264,42 @@ def _opened(path: Path) -> Iterator[Any]:
 def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
     info = DATASETS.get(spec.task.dataset)
     model = build_model(spec.task.model.name, spec.task.model.params, info.shape, info.classes)
-    layers = plan_layers(model, spec.task.binarize)
+    layers = task_plan_layers(spec.task, model)
     check_plan(spec.plan, layers)
+    planned = binary_layers(spec.plan, layers)
+    open_attentions(model, {layer.name for layer, _ in planned})
     modules = dict(model.named_modules())
     method = build_method(spec.method, dict(spec.params))
     own = (*(f".weight.{part}" for part in PARTS), ".input_quantizer.shift")
     state = {key: t for key, t in tensors.items() if not key.endswith(own)}
     quantizers: dict[str, SignInput] = {}
-    for layer, level in binary_layers(spec.plan, layers):
-        module = modules[layer.name]
-        weight: Tensor = module.weight
-        signs = _unpacked(layer.name, tensors, tuple(weight.shape))
+    for layer, level in planned:
+        weight: Tensor = modules[layer.name].weight
+        groups = groups_of(modules[layer.name])
+        signs = _unpacked(layer.name, tensors, tuple(as_outputs(weight, groups).shape))
         scale = tensors.get(f"{layer.name}.weight.scale")
-        if level == "A":
-            bits, slope = int(method.values["acc_bits"]), float(method.values["acc_slope"])
-            accumulate_fixed(module, Accumulator(bits, slope), scale)
-            scale = None
-        state[f"{layer.name}.weight"] = signs if scale is None else signs * scale
-        if level in BINARY_INPUTS:
-            shift = tensors.get(f"{layer.name}.input_quantizer.shift")
-            quantizers[layer.name] = SignInput(shift)
+        for name in (layer.name, *layer.tied):
+            if level == "A":
+                bits, slope = int(method.values["acc_bits"]), float(method.values["acc_slope"])
+                accumulate_fixed(modules[name], Accumulator(bits, slope), scale)
+            if level in BINARY_INPUTS:
+                shift = tensors.get(f"{name}.input_quantizer.shift")
+                quantizers[name] = SignInput(shift)
+        whole = signs if scale is None or level == "A" else signs * scale
+        state[f"{layer.name}.weight"] = as_stored(whole, groups)
     missing, unexpected = model.load_state_dict(state, strict=False)
+    filled = {id(t) for key, t in model.state_dict(keep_vars=True).items() if key in state}
     for name, quantizer in quantizers.items():
         quantize_input(modules[name], quantizer)
-    missing = [key for key in missing if not key.endswith("num_batches_tracked")]
+    tensors_of = model.state_dict(keep_vars=True)
+    missing = [
+        key
+        for key in missing
+        if not key.endswith((COUNTERS, "_extra_state")) and id(tensors_of[key]) not in filled
+    ]
     if missing or unexpected:
         raise KeyError(f"missing {missing}, unexpected {unexpected}")
-    return laid_out(model).eval()
+    return laid_out(model, layout_of(spec.task.model.name, model)).eval()
 
 
 def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:

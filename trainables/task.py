@@ -6,16 +6,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
+from bitfront.trainables.own_code import look_in
 from bitfront.trainables.parameters import Value
 from bitfront.trainables.settings import (
     PRETRAINING_KEYS,
     AttackSpec,
     Augmentation,
+    Binarize,
     CrossEntropySpec,
     LearningRateSpec,
     LossSpec,
@@ -55,8 +58,11 @@ class Task(Strict):
     """default: what the dataset declares"""
     normalize: Literal["dataset", "imagenet"] = "dataset"
     """mean and deviation of pixels: the dataset's own, or ImageNet's as many checkpoints expect"""
-    binarize: Literal["body", "all"] = "body"
-    """which layers a plan decides: all, or all but first, last and shortcuts"""
+    binarize: Binarize = "body"
+    """which layers a plan decides: body: all but first, last and shortcuts; all; or a list of names
+    of layers, of modules with layers in them, and patterns such as `stage3.*`"""
+    keep_full: list[str] = Field(default_factory=list)
+    """names and patterns of layers that stay in full precision, whatever `binarize` says"""
     precision: Literal["fp32", "bf16"] = "fp32"
     """precision of training; bf16 is mixed precision, evaluation is always fp32"""
     keep: Literal["last", "best"] = "last"
@@ -70,6 +76,8 @@ class Task(Strict):
     """seed of the split into training and validation part"""
     data_dir: str | None = None
     """where datasets are; else --data-dir or BITFRONT_DATA"""
+    code_dir: str | None = None
+    """where code of your own is looked for; default: the folder of the YAML"""
 
     @model_validator(mode="before")
     @classmethod
@@ -80,6 +88,16 @@ class Task(Strict):
         if isinstance(data, dict) and type(data.get("pretrain")) is int:
             data["pretrain"] = {"epochs": data["pretrain"]}
         return data
+
+    @model_validator(mode="after")
+    def _code_is_looked_for(self) -> Self:
+        """Code of the user's own is found, and run if it is trusted, wherever the task is used."""
+        if self.code_dir is not None:
+            try:
+                look_in(self.code_dir)
+            except UserError as error:
+                raise ValueError(f"code_dir: {error.message}") from None
+        return self
 
     @property
     def pretraining_settings(self) -> dict[str, Any]:
@@ -128,10 +146,11 @@ class TrialSpec(Strict):
 
     def fingerprint(self, search: str = "", length: int = 8) -> str:
         """The trial's id: a short hash of the search's name, the parameters and the seed. The paths
-        of the data and of a checkpoint are not part of it. Keys that were added after version 0.1
+        of data, code and a checkpoint are not part of it. Keys that were added after version 0.1
         enter it only where they are used, so that older ids stay the same."""
         content = self.canonical().model_dump(mode="json")
         content["task"].pop("data_dir")
+        content["task"].pop("code_dir")
         for holder in (content["task"], content["task"]["pretrain"]):
             if holder["optimizer"] is not None and not holder["optimizer"]["nesterov"]:
                 del holder["optimizer"]["nesterov"]
@@ -140,6 +159,8 @@ class TrialSpec(Strict):
             del content["task"]["normalize"]
         if content["task"]["keep"] == "last":
             del content["task"]["keep"]
+        if not content["task"]["keep_full"]:
+            del content["task"]["keep_full"]
         if not self.task.attack.active and self.adversary == "none":
             del content["task"]["attack"]
         content["task"]["loss"] |= _whom_it_learns_from(content["task"]["loss"].pop("distill"))

@@ -44,7 +44,7 @@ def load(
     name."""
     source = read(path)
     source.data.setdefault("name", path.stem)
-    return _loaded(source, assignments, name)
+    return _loaded(source, assignments, name, path.parent)
 
 
 def load_text(
@@ -57,7 +57,7 @@ def load_text(
 
 
 def _loaded(
-    source: Source, assignments: Sequence[str], name: str | None
+    source: Source, assignments: Sequence[str], name: str | None, folder: Path | None = None
 ) -> tuple[SearchConfig, Space]:
     override(source, assignments)
     check_format(source.data.get("bitfront_search"), SEARCH_FORMAT, f"{source.name}: the search")
@@ -71,7 +71,7 @@ def _loaded(
     except ValidationError as error:
         raise ConfigError(messages(error, source)) from None
     problems = Problems()
-    config = settled(config, problems)
+    config = settled(config, problems, folder)
     check_config(config, problems)
     check_model(config.task, problems)
     _refuse(problems, source)

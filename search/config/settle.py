@@ -11,6 +11,7 @@ from bitfront.search.config.known import attacks
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.urls import canonical
 from bitfront.spaces.ready_made import teacher_file
+from bitfront.trainables import own_code
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.task import Task
 from bitfront.trainables.text_files import whole_path
@@ -26,10 +27,11 @@ def is_file(checkpoint: str | None) -> bool:
     return checkpoint is not None and not checkpoint.startswith(MLFLOW_RUN)
 
 
-def settled(config: SearchConfig, problems: Problems) -> SearchConfig:
+def settled(config: SearchConfig, problems: Problems, folder: Path | None = None) -> SearchConfig:
     """The configuration as trials get it; a part that cannot be settled is noted in `problems` and
-    stays as it is."""
-    task = _with_whole_paths(config.task, problems)
+    stays as it is. `folder`: that of the YAML, where code of the user's own is looked for."""
+    task = _with_own_code(config.task, problems, folder)
+    task = _with_whole_paths(task, problems)
     task = _with_counted_data(task, problems)
     task = _with_measured_attacks(task, config)
     pretrain = task.pretrain
@@ -39,6 +41,19 @@ def settled(config: SearchConfig, problems: Problems) -> SearchConfig:
     tracking = config.tracking.model_copy(update={"uri": uri and canonical(uri)})
     places = {"tracking": tracking, "storage": storage and canonical(storage)}
     return config.model_copy(update={"task": task, **places})
+
+
+def _with_own_code(task: Task, problems: Problems, folder: Path | None) -> Task:
+    """The task with the hash of the user's own code in the name of its model, and the folder where
+    that code is looked for."""
+    name = task.model.name
+    if not own_code.is_reference(name):
+        return task
+    with problems.at("task", "model", "name"):
+        place = whole_path(task.code_dir or folder or Path.cwd())
+        model = task.model.model_copy(update={"name": own_code.settle(name, place)})
+        return task.model_copy(update={"model": model, "code_dir": str(place)})
+    return task
 
 
 def _with_whole_paths(task: Task, problems: Problems) -> Task:

@@ -15,6 +15,7 @@ from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.models import MODELS
+from bitfront.trainables.own_code import is_reference
 
 # In points of percent: networks whose costs differ by more are shown without a difference.
 SAME_COST = 5.0
@@ -151,7 +152,10 @@ def trial_value(entry: Entry, key: str) -> Any:
         return entry.drawn[key]
     owner, _, name = key.rpartition(".")
     if owner == "model":
-        return MODELS.get(spec.task.model.name).resolve(spec.task.model.params).get(name)
+        given = spec.task.model.params
+        if is_reference(spec.task.model.name):  # looking at a search runs no code
+            return given.get(name)
+        return MODELS.get(spec.task.model.name).resolve(given).get(name)
     if owner == spec.method:
         return spec.params.get(name)
     found: Any = spec.task.model_dump()

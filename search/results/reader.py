@@ -19,6 +19,7 @@ from bitfront.search.results.stored import stored_config
 from bitfront.search.results.view import Axis, Budget, HypervolumeStep, SearchView, TrialView
 from bitfront.search.session.early_stopping import rung_epoch
 from bitfront.trainables.metrics import Metric
+from bitfront.trainables.own_code import shown
 
 
 class SearchReader:
@@ -88,7 +89,7 @@ def _view(
         name=config.name,
         description=config.description,
         dataset=config.task.dataset,
-        model=config.task.model.name,
+        model=shown(config.task.model.name),
         state=results.state,
         trials=trials,
         points=front_points(results),

@@ -40,6 +40,7 @@ MAY_CHANGE = (
     "tracking",
     "description",
     "task.data_dir",
+    "task.code_dir",
     "task.pretrain.checkpoint",
     "task.loss.distill.teacher",
     "paper",

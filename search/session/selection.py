@@ -18,6 +18,7 @@ from bitfront.spaces.space import Space, middle, recorded
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.methods import METHODS
+from bitfront.trainables.own_code import shown
 from bitfront.trainables.parameters import Domain
 from bitfront.trainables.progress import report, reporting_to
 from bitfront.trainables.selectors import Selection, SelectionSpec, select
@@ -164,6 +165,6 @@ def write_selection(selection: Selection, folder: Path, pictures: Pictures = NO_
     if (folder / f"{stem}.png").exists():
         return
     rows = selection_rows(selection)
-    title = f"{spec.selector}: {spec.task.model.name} on {spec.task.dataset}"
+    title = f"{spec.selector}: {shown(spec.task.model.name)} on {spec.task.dataset}"
     write_atomically(folder / f"{stem}.json", selection.model_dump_json(indent=1))
     pictures.of_selection(rows, title, selection.score, folder / stem)

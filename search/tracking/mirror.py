@@ -27,6 +27,7 @@ from bitfront.search.tracking.notes import FRONT, RUN, note_of
 from bitfront.search.tracking.runs import end_tags, experiment_name, flat_params, role_of, run_name
 from bitfront.search.tracking.store import find_runs, keeps_artifacts
 from bitfront.search.urls import sqlite_for_mlflow, sqlite_path
+from bitfront.trainables.own_code import shown
 
 # Trials of the front whose pictures are logged, a few ten kilobytes each.
 MOST_PICTURES = 40
@@ -156,7 +157,7 @@ class Mirror:
         config = self.config
         params = {
             "dataset": config.task.dataset,
-            "model": config.task.model.name,
+            "model": shown(config.task.model.name),
             "epochs": config.task.epochs,
             "sampler": config.search.sampler,
             "trials": config.search.trials,
