@@ -21,6 +21,7 @@ from bitfront.search.urls import redacted
 from bitfront.terminal.next_commands import TOUR
 from bitfront.terminal.tables import filled
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code.trusted import trust_all
 
 # A disk that is full, or that cannot be written any more.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -72,7 +73,7 @@ def _call(action: Callable[[argparse.Namespace], int], args: argparse.Namespace)
     error."""
     settle()
     try:
-        _trust_servers(args)
+        _note_trust(args)
         code = action(args)
         sys.stdout.flush()
         return code
@@ -99,8 +100,10 @@ def _call(action: Callable[[argparse.Namespace], int], args: argparse.Namespace)
         return 1
 
 
-def _trust_servers(args: argparse.Namespace) -> None:
-    """Note the servers that the user names by an option (`verbs.options.trusted`)."""
+def _note_trust(args: argparse.Namespace) -> None:
+    """Note the servers that the user names by an option (`verbs.options.trusted`), and whether they
+    trust code that others named (`verbs.options.trust`)."""
+    trust_all(getattr(args, "trust", False))
     for kind in getattr(args, "trusted", ()):
         url = getattr(args, kind)
         if url:

@@ -14,6 +14,7 @@ from typing import Any
 
 from bitfront.trainables.cost import CostTable, task_cost_table
 from bitfront.trainables.data import DATASETS
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Choice, Domain, Int, Value
 from bitfront.trainables.plan import check_plan, expand, with_real_inputs
@@ -109,6 +110,8 @@ class Selecting:
         if not self.trained_on:
             return task
         changed = with_overrides(task, dict(self.trained_on))
+        if DATASETS.runs_code(changed.dataset):  # looking at a search must run none
+            raise UserError(f"{changed.dataset}: a selector is trained on data that have a name")
         dataset = DATASETS.settle(changed.dataset, changed.data_dir)
         return changed.model_copy(update={"dataset": dataset})
 

@@ -62,7 +62,8 @@ def _nothing_named(tmp_path, monkeypatch):
     for place in ("named._now", "urls._known"):
         monkeypatch.setattr(f"bitfront.search.{place}", set())
     monkeypatch.setattr("bitfront.search.named._given", {})
-    monkeypatch.setattr("bitfront.trainables.own_code.trusted._now", set())
+    monkeypatch.setattr("bitfront.trainables.own_code.trusted._now", {})
+    monkeypatch.setattr("bitfront.trainables.own_code.trusted._all", False)
     monkeypatch.setattr("bitfront.trainables.own_code.places._folders", [])
 
 

@@ -29,6 +29,10 @@ class UnknownNameError(UserError):
     """A name that no registry entry, key or layer has."""
 
 
+class CodeError(UserError):
+    """Code of the user's own that is not there, has changed, or is not trusted."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The tail of an error message: the nearest valid word, or the list when nothing is near."""
     names = sorted(set(known))

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,33 +18,46 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from bitfront.trainables.cost import task_plan_layers
 from bitfront.trainables.data import DATASETS
-from bitfront.trainables.errors import UserError, first_line, quoted
+from bitfront.trainables.errors import CodeError, UserError, first_line, quoted
 from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixed
+from bitfront.trainables.layers.binary import BinaryLayer
 from bitfront.trainables.layers.inputs import SignInput, quantize_input
 from bitfront.trainables.layers.pruning import as_bitmap
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
-from bitfront.trainables.own_code import is_reference, look_in
-from bitfront.trainables.own_code.loading import load_object
-from bitfront.trainables.plan import BINARY_INPUTS, binary_layers, check_plan
+from bitfront.trainables.own_code import places, references_in, shown
+from bitfront.trainables.plan import (
+    BINARY_INPUTS,
+    PlanLayer,
+    binary_layers,
+    check_plan,
+    plan_layers,
+)
 from bitfront.trainables.structure.attention import open_attentions
 from bitfront.trainables.structure.counting import COUNTERS
 from bitfront.trainables.structure.kinds import as_outputs, as_stored, groups_of
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tensor_files import write_tensors
 from bitfront.trainables.text_files import check_format, parse_json
-from bitfront.trainables.training.network import Network, laid_out, layout_of
+from bitfront.trainables.training.network import laid_out, layout_of
 
 FORMAT = "bitfront-packed"
 VERSION = 1
 # The tensors that the file may hold for a binary or pruned weight.
 PARTS = ("bits", "scale", "mask", "index", "values")
-# The note on the folder in which code of the user's own was.
-CODE_NOTE = "where the code was"
 # The dtypes in which everything that is not binary may be stored.
 RESTS = {"float32": torch.float32, "float16": torch.float16}
+
+
+class Planned(Protocol):
+    """A model with its plan applied: a `Network`, or one that was made binary without a search."""
+
+    @property
+    def model(self) -> nn.Module: ...
+
+    @property
+    def binary(self) -> Sequence[BinaryLayer]: ...
 
 
 def pack_bits(signs: Tensor) -> Tensor:
@@ -64,7 +77,7 @@ def unpack_bits(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 @torch.no_grad()
-def round_rest(network: Network, rest: str) -> None:
+def round_rest(network: Planned, rest: str) -> None:
     """Round everything that is not binary to the values it will have in the file, in place, so that
     metrics are measured on the network that is stored."""
     for key, value in _rest(network).items():
@@ -74,13 +87,13 @@ def round_rest(network: Network, rest: str) -> None:
         value.copy_(rounded)
 
 
-def _rest(network: Network) -> dict[str, Tensor]:
+def _rest(network: Planned) -> dict[str, Tensor]:
     """What is neither a weight of a planned layer nor integers, by name; a tensor that has several
     names under the first one."""
     return {key: value for key, value in _stored(network).items() if value.is_floating_point()}
 
 
-def _stored(network: Network) -> dict[str, Tensor]:
+def _stored(network: Planned) -> dict[str, Tensor]:
     """All tensors but the weights of planned layers and counters of batch norms."""
     model = network.model
     planned = {id(layer.latent) for layer in network.binary}
@@ -98,7 +111,7 @@ def _stored(network: Network) -> dict[str, Tensor]:
     return {key: state[key] for key in known.values()}
 
 
-def packed_tensors(network: Network, rest: str = "float32") -> dict[str, Tensor]:
+def packed_tensors(network: Planned, rest: str = "float32") -> dict[str, Tensor]:
     """The tensors of the file, by name; with float32 their size is the `bytes` cost."""
     binary = {layer.name: layer for layer in network.binary}
     tensors: dict[str, Tensor] = {}
@@ -150,7 +163,7 @@ def payload_bytes(tensors: dict[str, Tensor]) -> int:
 
 
 def save(
-    network: Network, spec: TrialSpec, path: Path, notes: dict[str, Any], rest: str = "float32"
+    network: Planned, spec: TrialSpec, path: Path, notes: dict[str, Any], rest: str = "float32"
 ) -> int:
     """Write the packed network; returns the bytes its tensors take. With another `rest` than
     float32, the caller must have called `round_rest`."""
@@ -160,67 +173,71 @@ def save(
         "version": str(VERSION),
         "rest": rest,
         "spec": spec.model_copy(
-            update={"task": spec.task.model_copy(update={"data_dir": None, "code_dir": None})}
+            update={"task": spec.task.model_copy(update={"data_dir": None})}
         ).model_dump_json(),
-        "notes": json.dumps(notes | _where_the_code_was(spec)),
+        "notes": json.dumps(notes),
     }
+    layers = _binary_layers(network)
+    if layers:
+        metadata["layers"] = json.dumps(layers)
+    code = places.origins(references_in(spec.model_dump(mode="json")))
+    if code:
+        metadata["code"] = json.dumps(code)
     metadata["sha256"] = _digest(tensors, metadata)
     write_tensors(tensors, path, metadata)
     return payload_bytes(tensors)
 
 
-def _where_the_code_was(spec: TrialSpec) -> dict[str, str]:
-    """A note on the folder of the user's own code; {} where the network is none of theirs."""
-    folder = spec.task.code_dir
-    return {CODE_NOTE: folder} if folder and is_reference(spec.task.model.name) else {}
+def _binary_layers(network: Planned) -> list[list[Any]]:
+    """[name, level, names of the layers that share its weight] of every layer that is not F, so
+    that loading needs no plan of a network that may be the user's own."""
+    names = {id(module): name for name, module in network.model.named_modules()}
+    return [
+        [layer.name, layer.level, [names[id(module)] for module in layer.tied]]
+        for layer in network.binary
+    ]
 
 
-def load(path: Path) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
-    """(model in evaluation mode, its spec, notes); a UserError for damaged and other files."""
+def load(path: Path, own: nn.Module | None = None) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
+    """(model in evaluation mode, its spec, notes); a UserError for damaged and other files. `own`:
+    a new network of the same class, to be filled; without it one is built as the spec says."""
     metadata = _metadata(path)
     with _opened(path) as file:
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     if metadata.pop("sha256", None) != _digest(tensors, metadata):
         raise UserError(f"{path}: damaged: its checksum does not match")
     tensors = {k: t.float() if t.is_floating_point() else t for k, t in tensors.items()}
-    with _fitting(path):
-        spec = TrialSpec.model_validate_json(metadata["spec"])
-        notes = parse_json(metadata["notes"], "notes")
-    if not isinstance(notes, dict):
-        raise UserError(f"{path}: damaged: its notes")
-    _find_code(path, spec, notes)
-    with _fitting(path):
-        model = _rebuild(spec, tensors)
-    return model, spec, notes
-
-
-@contextmanager
-def _fitting(path: Path) -> Iterator[None]:
-    """Inside, what goes wrong is a fault of the file."""
     try:
-        yield
+        spec = TrialSpec.model_validate_json(metadata["spec"])
+        code = _look_for_code(metadata, path)
+        model = own if own is not None else _built(spec)
+        _fill(model, spec, tensors, _planned(model, spec, metadata.get("layers")))
+        notes = parse_json(metadata["notes"], "notes")
+    except CodeError as error:
+        were = "; ".join(f"{shown(text)} was {place}" for text, place in code.items())
+        hint = "; ".join(filter(None, (error.hint, were)))
+        raise CodeError(f"{path}: its network is made by {error.message}", hint) from None
     except UserError as error:
         raise UserError(f"{path}: damaged: {error.message}") from None
     except Exception as error:  # torch and numpy raise many types for tensors that do not fit
         reason = first_line(error)
         raise UserError(f"{path}: its tensors do not fit its own description: {reason}") from None
+    if not isinstance(notes, dict):
+        raise UserError(f"{path}: damaged: its notes")
+    return model, spec, notes
 
 
-def _find_code(path: Path, spec: TrialSpec, notes: dict[str, Any]) -> None:
-    """Raise a UserError unless the code of a network of the user's own is found and trusted; it is
-    looked for beside the file and where it was."""
-    name, was = spec.task.model.name, notes.get(CODE_NOTE)
-    if not is_reference(name):
-        return
-    for folder in (was, path.parent):
-        if isinstance(folder, str | Path):
-            look_in(folder)
-    try:
-        load_object(name)
-    except UserError as error:
-        place = f"its code was in {was}" if was else "its code is not in the file"
-        hint = f"{error.hint}; {place}" if error.hint else place
-        raise UserError(f"{path}: {error.message}", hint) from None
+def _look_for_code(metadata: Mapping[str, str], path: Path) -> dict[str, str]:
+    """Look for code of the user's own where it was when the file was written, and beside the file;
+    returns the places by reference."""
+    stored = parse_json(metadata.get("code", "{}"), "code")
+    if not isinstance(stored, dict):
+        raise UserError("its code")
+    code = {str(text): str(place) for text, place in stored.items()}
+    places.look_where(code)
+    if code:
+        places.look_in(path.absolute().parent)
+    return code
 
 
 def describe(path: Path) -> TrialSpec:
@@ -261,17 +278,30 @@ def _opened(path: Path) -> Iterator[Any]:
         raise UserError(f"{path}: not a packed checkpoint, or damaged: {error}") from None
 
 
-def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
-    info = DATASETS.get(spec.task.dataset)
-    model = build_model(spec.task.model.name, spec.task.model.params, info.shape, info.classes)
-    layers = task_plan_layers(spec.task, model)
-    check_plan(spec.plan, layers)
-    planned = binary_layers(spec.plan, layers)
+def _planned(model: nn.Module, spec: TrialSpec, stored: str | None) -> list[tuple[PlanLayer, str]]:
+    """(layer, letter) of every layer that is not F: as stored; in files of version 0.1, which did
+    not store them, as the network has them."""
+    if stored is None:
+        layers = plan_layers(model, spec.task.binarize, spec.task.keep_full)
+        return binary_layers(check_plan(spec.plan, layers), layers)
+    found = [(name, level, tuple(tied)) for name, level, tied in parse_json(stored, "layers")]
+    if [level for _, level, _ in found] != [letter for letter in spec.plan if letter != "F"]:
+        raise UserError("its layers are not those of its plan")
+    return [(PlanLayer(name, name, name, tied=tied), level) for name, level, tied in found]
+
+
+def _fill(
+    model: nn.Module,
+    spec: TrialSpec,
+    tensors: dict[str, Tensor],
+    planned: list[tuple[PlanLayer, str]],
+) -> None:
+    """Load the tensors of a packed file into a new network, and make its binary layers what they
+    were, in place."""
     open_attentions(model, {layer.name for layer, _ in planned})
     modules = dict(model.named_modules())
-    method = build_method(spec.method, dict(spec.params))
-    own = (*(f".weight.{part}" for part in PARTS), ".input_quantizer.shift")
-    state = {key: t for key, t in tensors.items() if not key.endswith(own)}
+    parts = (*(f".weight.{part}" for part in PARTS), ".input_quantizer.shift")
+    state = {key: t for key, t in tensors.items() if not key.endswith(parts)}
     quantizers: dict[str, SignInput] = {}
     for layer, level in planned:
         weight: Tensor = modules[layer.name].weight
@@ -280,6 +310,8 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
         scale = tensors.get(f"{layer.name}.weight.scale")
         for name in (layer.name, *layer.tied):
             if level == "A":
+                # Not for other levels: they need no code of a method, which may be the user's own.
+                method = build_method(spec.method, dict(spec.params))
                 bits, slope = int(method.values["acc_bits"]), float(method.values["acc_slope"])
                 accumulate_fixed(modules[name], Accumulator(bits, slope), scale)
             if level in BINARY_INPUTS:
@@ -299,7 +331,12 @@ def _rebuild(spec: TrialSpec, tensors: dict[str, Tensor]) -> nn.Module:
     ]
     if missing or unexpected:
         raise KeyError(f"missing {missing}, unexpected {unexpected}")
-    return laid_out(model, layout_of(spec.task.model.name, model)).eval()
+    laid_out(model, layout_of(spec.task.model.name, model)).eval()
+
+
+def _built(spec: TrialSpec) -> nn.Module:
+    info = DATASETS.get(spec.task.dataset)
+    return build_model(spec.task.model.name, spec.task.model.params, info.shape, info.classes)
 
 
 def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:

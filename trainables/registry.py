@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from bitfront.trainables.errors import UnknownNameError, did_you_mean
 from bitfront.trainables.own_code import is_reference, load_object, parse
+from bitfront.trainables.own_code.entry_points import reference_of
 
 T = TypeVar("T")
 
@@ -86,14 +87,26 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """The item of that name or alias; an UnknownNameError with the nearest name for others."""
-        if self._adopt is not None and is_reference(name):
-            return self.adopted(name)
-        try:
-            found = self.find()
-            return found[self._aliases.get(name, name)]
-        except KeyError:
-            hint = did_you_mean(name, self._items)
-            raise UnknownNameError(f"unknown {self.kind} '{name}', {hint}") from None
+        found = self.find()
+        known = self._aliases.get(name, name)
+        if known in found:
+            return found[known]
+        reference = self.reference(name)
+        if reference is not None:
+            return self.adopted(reference)
+        raise UnknownNameError(f"unknown {self.kind} '{name}', {did_you_mean(name, self._items)}")
+
+    def reference(self, name: str) -> str | None:
+        """The reference to code that a name stands for: it is one itself, or an installed package
+        declares it; None for registered and unknown names."""
+        if name in self.find() or name in self._aliases or self._adopt is None:
+            return None
+        return name if is_reference(name) else reference_of(self.kind, name)
+
+    def adopts(self, adopt: Callable[[Any, str], T]) -> Callable[[Any, str], T]:
+        """A decorator for what the constructor calls `adopt`, in a module of the package."""
+        self._adopt = adopt
+        return adopt
 
     def adopted(self, reference: str) -> T:
         """The item made of the user's own object that a reference names, such as
@@ -114,7 +127,8 @@ class Registry(Generic[T]):
         return sorted(self.find().items())
 
     def __contains__(self, name: object) -> bool:
-        return name in self.find() or name in self._aliases
+        found = name in self.find() or name in self._aliases
+        return found or (isinstance(name, str) and self.reference(name) is not None)
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(self.find()))

@@ -6,13 +6,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
-from bitfront.trainables.own_code import look_in
 from bitfront.trainables.parameters import Value
 from bitfront.trainables.settings import (
     PRETRAINING_KEYS,
@@ -35,8 +33,10 @@ class Task(Strict):
     """Dataset + model + epochs + loss: what a trial trains."""
 
     dataset: str
-    """one of `bitfront datasets`, images of your own (`folder:NAME:SIZE`) or image sequences to
-    track (`sequences:NAME`)"""
+    """one of `bitfront datasets`, data of your own (`my_data.py:load`, `folder:NAME:SIZE`,
+    `hf:PATH`, `arrays:FILE`) or image sequences to track (`sequences:NAME`)"""
+    data: dict[str, Value] = Field(default_factory=dict)
+    """arguments of the function that returns data of your own"""
     model: ModelSpec
     """the network; `model: cresnet20` is short for its name alone"""
     epochs: Annotated[int, Field(ge=1)] = 10
@@ -76,8 +76,6 @@ class Task(Strict):
     """seed of the split into training and validation part"""
     data_dir: str | None = None
     """where datasets are; else --data-dir or BITFRONT_DATA"""
-    code_dir: str | None = None
-    """where code of your own is looked for; default: the folder of the YAML"""
 
     @model_validator(mode="before")
     @classmethod
@@ -88,16 +86,6 @@ class Task(Strict):
         if isinstance(data, dict) and type(data.get("pretrain")) is int:
             data["pretrain"] = {"epochs": data["pretrain"]}
         return data
-
-    @model_validator(mode="after")
-    def _code_is_looked_for(self) -> Self:
-        """Code of the user's own is found, and run if it is trusted, wherever the task is used."""
-        if self.code_dir is not None:
-            try:
-                look_in(self.code_dir)
-            except UserError as error:
-                raise ValueError(f"code_dir: {error.message}") from None
-        return self
 
     @property
     def pretraining_settings(self) -> dict[str, Any]:
@@ -146,11 +134,11 @@ class TrialSpec(Strict):
 
     def fingerprint(self, search: str = "", length: int = 8) -> str:
         """The trial's id: a short hash of the search's name, the parameters and the seed. The paths
-        of data, code and a checkpoint are not part of it. Keys that were added after version 0.1
+        of the data and of a checkpoint are not part of it. Keys that were added after version 0.1
         enter it only where they are used, so that older ids stay the same."""
         content = self.canonical().model_dump(mode="json")
         content["task"].pop("data_dir")
-        content["task"].pop("code_dir")
+        content["task"].pop("data")  # they are in the name of the dataset
         for holder in (content["task"], content["task"]["pretrain"]):
             if holder["optimizer"] is not None and not holder["optimizer"]["nesterov"]:
                 del holder["optimizer"]["nesterov"]

@@ -12,22 +12,24 @@ def result_text(recipe: Recipe, result: FinalResult) -> str:
     """A row per seed, and the mean over them beside what the search measured."""
     quality = recipe.quality
     measured = {name for seed in result.seeds for name in seed.metrics}
-    metrics = [m for m in recipe.kind.metrics if m.share and f"test_{m.bare}" in measured]
+    part, words = recipe.tested_on, recipe.part_in_words
+    shown = [m for m in recipe.kind.metrics if m.share or m == quality]
+    metrics = [m for m in shown if f"{part}_{m.bare}" in measured]
     rows = [
         [
             str(s.seed),
-            *(m.number(s.metrics[f"test_{m.bare}"]) for m in metrics),
+            *(m.number(s.metrics[f"{part}_{m.bare}"]) for m in metrics),
             count(s.bytes),
             s.checkpoint,
         ]
         for s in result.seeds
     ]
-    heads = ["seed", *(f"test {short(m)}" for m in metrics), "bytes", "packed checkpoint"]
+    heads = ["seed", *(f"{words} {short(m)}" for m in metrics), "bytes", "packed checkpoint"]
     spread = f" ± {quality.number(result.spread)}" if len(result.seeds) > 1 else ""
     expected = quality.text(recipe.expected.get(quality.name))
     known = f" (validation {quality.label} in the search: {expected})" if expected != "-" else ""
     sentence = (
-        f"test {quality.label} {quality.number(result.mean)}{spread}{quality.unit} over "
+        f"{words} {quality.label} {quality.number(result.mean)}{spread}{quality.unit} over "
         f"{several(len(result.seeds), 'seed')}, {several(result.epochs, 'epoch')} on "
         f"{result.train_examples} examples{known}"
     )

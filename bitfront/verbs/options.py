@@ -63,6 +63,7 @@ def search_yaml(parser: ArgumentParser) -> None:
     parser.add_argument("--name", help="name of the search (default: the YAML's)")
     parser.add_argument("--trials", type=positive, help="short for --set search.trials=N")
     data_dir(parser)
+    trust(parser)
 
 
 def running(parser: ArgumentParser) -> None:
@@ -88,6 +89,15 @@ def served(parser: ArgumentParser, default_port: int) -> None:
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
     # What one of the verbs called it in version 0.1.
     parser.add_argument("--no-open", dest="no_browser", action="store_true", help=argparse.SUPPRESS)
+
+
+def trust(parser: ArgumentParser) -> None:
+    """The option by which the user trusts code that only a file they were given names."""
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="run code that only the file or search names, not you (said once)",
+    )
 
 
 def trusted(parser: ArgumentParser, *places: str) -> None:

@@ -29,9 +29,10 @@ from bitfront.search.config.schema import ResourceSpec, SearchConfig
 from bitfront.search.ledger.writing import LedgerLostError
 from bitfront.search.session.interrupts import handlers_restored
 from bitfront.search.session.session import Session
-from bitfront.trainables.data import stored_arrays
+from bitfront.trainables.data import PartName, stored_arrays
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import discard
+from bitfront.trainables.own_code import Bundle, bundle, references_in, unpack
 from bitfront.trainables.worker.worker import Worker
 
 # How long deleting on other nodes may take: a node without an idle worker starts one.
@@ -60,9 +61,10 @@ def run_tasks(
         need = needs(resources, gpus)
         there.check(need)
         own = {name: n for name, n in need.items() if name not in ("CPU", "GPU")}
-        remote = ray.remote(num_cpus=resources.cpus, num_gpus=gpus, resources=own)(function)
+        code = _code(config)
+        remote = ray.remote(num_cpus=resources.cpus, num_gpus=gpus, resources=own)(with_code)
         with connection.quiet_ray():
-            asked = [remote.remote(*call) for call in calls]
+            asked = [remote.remote(code, function, *call) for call in calls]
             if called is not None:
                 called()
             return ray.get(asked)
@@ -88,7 +90,9 @@ def run_trials(session: Session, address: str | None = None) -> None:
         discard(storage)
         tuner = tune.Tuner(
             tune.with_resources(
-                tune.with_parameters(Worker, lent=_lent(session.config)),
+                tune.with_parameters(
+                    Worker, lent=_lent(session.config), code=_code(session.config)
+                ),
                 partial(_request, resources),
             ),
             tune_config=tune.TuneConfig(
@@ -167,15 +171,27 @@ def _settle(session: Session) -> None:
             session.progress.say(warning)
 
 
-def _lent(config: SearchConfig) -> dict[str, list[Any]]:
-    """The training examples as a reference to Ray's object store, which copies them to every node
-    once, for all its workers. Datasets that are streamed, or larger than half a node's store, are
-    read by the workers themselves. The reference is in a list: Ray would fetch a bare one."""
+def _lent(config: SearchConfig) -> dict[str, dict[PartName, list[Any]]]:
+    """The training and validation examples, each as a reference to Ray's object store, which copies
+    them to every node once, for all its workers. Datasets that are streamed, or larger than half a
+    node's store, are read by the workers themselves. A reference is in a list: Ray would fetch a
+    bare one."""
     arrays = stored_arrays(config.task.dataset, config.task.data_dir)
     store = min(node.get("object_store_memory", 0.0) for node in connection.look().nodes)
-    if arrays is None or sum(array.nbytes for array in arrays) > store / 2:
+    if arrays is None or sum(x.nbytes + y.nbytes for x, y in arrays.values()) > store / 2:
         return {}
-    return {config.task.dataset: [ray.put(arrays)]}
+    return {config.task.dataset: {part: [ray.put(pair)] for part, pair in arrays.items()}}
+
+
+def _code(config: SearchConfig) -> Bundle:
+    """The code of the user's own that the trials of a search run, for workers on any machine."""
+    return bundle(references_in(config.open_data()))
+
+
+def with_code(code: Bundle, function: Callable[..., Any], *args: Any) -> Any:
+    """Call the function where this code can be loaded; for a worker."""
+    unpack(code)
+    return function(*args)
 
 
 def _request(resources: ResourceSpec, config: dict[str, Any]) -> tune.PlacementGroupFactory:

@@ -5,22 +5,35 @@ from __future__ import annotations
 
 from bitfront.search.config.schema import SearchConfig
 from bitfront.spaces.space import FreePlan, Space
-from bitfront.trainables.data import missing_test, train_examples
+from bitfront.trainables.data import DATASETS, dataset_title, missing_test, train_examples
+from bitfront.trainables.data.own.look import looked_at
 
 
 def cautions(config: SearchConfig, space: Space) -> list[str]:
     """A sentence for each thing that the user may not have meant."""
-    return [*_test_part(config), *_subset(config), *_one_level(space)]
+    return [*_data(config), *_test_part(config), *_subset(config), *_one_level(space)]
 
 
 def _test_part(config: SearchConfig) -> list[str]:
     missing = missing_test(config.task.dataset, config.task.data_dir)
     if missing is None:
         return []
+    if DATASETS.get(config.task.dataset).own is not None:
+        name = dataset_title(config.task.dataset)
+        return [
+            f"{name} has no test part: bitfront train will report the validation part only; to add "
+            "one, return (train, test) or (train, val, test)"
+        ]
     return [
         f"{config.task.dataset} has no test part: {missing}. The search does without it, "
         "bitfront train will not"
     ]
+
+
+def _data(config: SearchConfig) -> list[str]:
+    """What was noticed when data of the user's own were looked at."""
+    found = looked_at(config.task.dataset)
+    return [] if found is None else list(found.notes)
 
 
 def _subset(config: SearchConfig) -> list[str]:
@@ -30,9 +43,9 @@ def _subset(config: SearchConfig) -> list[str]:
     there = train_examples(config.task.dataset, config.task.data_dir)
     if there is None or wanted <= there:
         return []
+    name = dataset_title(config.task.dataset)
     return [
-        f"task.subset: {wanted:,} examples of {config.task.dataset}, which has {there:,}: "
-        "all of them are used"
+        f"task.subset: {wanted:,} examples of {name}, which has {there:,}: all of them are used"
     ]
 
 

@@ -30,16 +30,24 @@ def default_quality(dataset: str) -> Metric:
         return KINDS.get("classification").quality
 
 
+def default_objectives(dataset: str) -> dict[str, str]:
+    """The objectives of a search on the dataset that names none."""
+    quality = default_quality(dataset)
+    return {quality.name: "max" if quality.maximize else "min", "flops": "min"}
+
+
 def shares() -> set[str]:
     """The names of the metrics that are fractions in [0, 1]."""
     return {m.name for _, kind in KINDS.items() for m in kind.metrics if m.share}
 
 
-def direction(objective: str) -> str:
-    """Whether more ("max") or less ("min") of a metric or cost is better."""
+def direction(objective: str, kind: Kind | None = None) -> str:
+    """Whether more ("max") or less ("min") of a metric or cost is better. Metrics of the user's own
+    are known to their `kind` only."""
     if objective in COSTS:
         return "min"
-    known = [m for _, kind in KINDS.items() for m in kind.metrics if m.name == objective]
+    kinds = [*([kind] if kind is not None else []), *(each for _, each in KINDS.items())]
+    known = [m for each in kinds for m in each.metrics if m.name == objective]
     return "max" if known and known[0].maximize else "min"
 
 
@@ -56,6 +64,11 @@ def measured_at_end() -> set[str]:
 def samplers() -> list[str]:
     """The names of all samplers."""
     return SAMPLERS.names()
+
+
+def is_sampler(name: str) -> bool:
+    """Whether this is the name of a sampler, or of code of the user's own."""
+    return name in SAMPLERS
 
 
 def adds_layer_costs(sampler: str) -> bool:

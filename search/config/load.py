@@ -4,7 +4,7 @@ word."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -17,13 +17,15 @@ from bitfront.search.config.checks.space import check_space
 from bitfront.search.config.checks.task import check_data, check_model
 from bitfront.search.config.errors import ConfigError, KeyPath, Problems
 from bitfront.search.config.mistakes import mistakes
+from bitfront.search.config.own import with_code
 from bitfront.search.config.schema import SEARCH_FORMAT, Limit, SearchConfig
 from bitfront.search.config.settle import settled, with_hashes
 from bitfront.search.config.source import Source, override, parse, read
 from bitfront.search.config.space import build_space
 from bitfront.search.urls import know, with_secrets
 from bitfront.spaces.space import Space
-from bitfront.trainables.text_files import check_format
+from bitfront.trainables import own_code
+from bitfront.trainables.text_files import check_format, dump_yaml
 
 # Sections that may be written as a single value, and what that is; `*` is the name of a limit.
 _SHORT = {
@@ -44,7 +46,8 @@ def load(
     name."""
     source = read(path)
     source.data.setdefault("name", path.stem)
-    return _loaded(source, assignments, name, path.parent)
+    own_code.look_in(path.absolute().parent)
+    return _loaded(source, assignments, name)
 
 
 def load_text(
@@ -56,8 +59,15 @@ def load_text(
     return _loaded(source, assignments, name)
 
 
+def load_data(data: Mapping[str, Any], called: str) -> tuple[SearchConfig, Space]:
+    """The search of data as a YAML has them; messages name them `called`."""
+    source = parse(dump_yaml(dict(data)), called)
+    source.lines.clear()  # nobody has seen that text
+    return _loaded(source, (), None)
+
+
 def _loaded(
-    source: Source, assignments: Sequence[str], name: str | None, folder: Path | None = None
+    source: Source, assignments: Sequence[str], name: str | None
 ) -> tuple[SearchConfig, Space]:
     override(source, assignments)
     check_format(source.data.get("bitfront_search"), SEARCH_FORMAT, f"{source.name}: the search")
@@ -71,7 +81,11 @@ def _loaded(
     except ValidationError as error:
         raise ConfigError(messages(error, source)) from None
     problems = Problems()
-    config = settled(config, problems, folder)
+    config, written = with_code(config, problems)
+    for key, before in written.items():
+        if ("space", before) in source.lines:
+            source.lines["space", key] = source.lines["space", before]
+    config = settled(config, problems)
     check_config(config, problems)
     check_model(config.task, problems)
     _refuse(problems, source)
@@ -118,7 +132,7 @@ def messages(error: ValidationError, source: Source) -> list[str]:
 
 def _line(source: Source, path: KeyPath, message: str) -> str:
     dotted = ".".join(str(p) for p in path)
-    return f"{source.where(path)} {dotted}: {message}"
+    return f"{source.where(path)} {own_code.shown(f'{dotted}: {message}')}"
 
 
 def _keys_at(path: KeyPath) -> list[str]:

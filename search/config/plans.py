@@ -69,7 +69,7 @@ class SelectingSpec(Strict):
     """Selectors and how they are asked for a plan."""
 
     selector: str | list[str]
-    """one or several of `bitfront selectors`"""
+    """one or several of `bitfront selectors`, or code of your own (`my_selector.py:choose`)"""
     rule: str = "at_least"
     """`at_least`: stop before the flops fall below the budget; `nearest`: as near as it gets"""
     level: str = "B"

@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from bitfront.search.config.known import COSTS, default_quality, samplers
+from bitfront.search.config.known import COSTS, default_objectives, is_sampler, samplers
 from bitfront.search.config.plans import StartSpec
 from bitfront.search.front import Objective
 from bitfront.search.urls import without_secrets
+from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError, did_you_mean, quoted
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.parameters import Value
@@ -67,7 +68,7 @@ class SearchSpec(Strict):
     """How the space is explored."""
 
     sampler: str = "free-cost"
-    """the algorithm that proposes points"""
+    """the algorithm that proposes points; or code of your own (`my_sampler.py:MySampler`)"""
     trials: Annotated[int, Field(ge=1)] = 50
     """how many; failed and stopped ones count"""
     seed: Annotated[int, Field(ge=0)] = 0
@@ -82,8 +83,8 @@ class SearchSpec(Strict):
     @field_validator("sampler")
     @classmethod
     def _known_sampler(cls, name: str) -> str:
-        """A name from the registry of samplers."""
-        if name not in samplers():
+        """A name from the registry of samplers, or code of the user's own."""
+        if not is_sampler(name):
             raise ValueError(f"{quoted(name)} is not known, {did_you_mean(name, samplers())}")
         return name
 
@@ -248,9 +249,9 @@ class SearchConfig(Strict):
         if isinstance(data, dict) and "objectives" not in data:
             task = data.get("task")
             dataset = task.get("dataset") if isinstance(task, dict) else None
-            quality = default_quality(str(dataset))
-            mode = "max" if quality.maximize else "min"
-            data = {**data, "objectives": {quality.name: mode, "flops": "min"}}
+            # Data of the user's own are looked at later, when the configuration is settled.
+            if not DATASETS.runs_code(str(dataset)):
+                data = {**data, "objectives": default_objectives(str(dataset))}
         return data
 
     @model_validator(mode="after")

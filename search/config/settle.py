@@ -7,12 +7,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from bitfront.search.config.errors import Problems
-from bitfront.search.config.known import attacks
+from bitfront.search.config.known import attacks, default_objectives
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.urls import canonical
 from bitfront.spaces.ready_made import teacher_file
-from bitfront.trainables import own_code
 from bitfront.trainables.data import DATASETS
+from bitfront.trainables.data.own.declaration import is_settled, with_arguments
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Task
 from bitfront.trainables.text_files import whole_path
 
@@ -27,12 +28,12 @@ def is_file(checkpoint: str | None) -> bool:
     return checkpoint is not None and not checkpoint.startswith(MLFLOW_RUN)
 
 
-def settled(config: SearchConfig, problems: Problems, folder: Path | None = None) -> SearchConfig:
+def settled(config: SearchConfig, problems: Problems) -> SearchConfig:
     """The configuration as trials get it; a part that cannot be settled is noted in `problems` and
-    stays as it is. `folder`: that of the YAML, where code of the user's own is looked for."""
-    task = _with_own_code(config.task, problems, folder)
-    task = _with_whole_paths(task, problems)
+    stays as it is."""
+    task = _with_whole_paths(config.task, problems)
     task = _with_counted_data(task, problems)
+    config = _with_objectives(config, task)
     task = _with_measured_attacks(task, config)
     pretrain = task.pretrain
     if pretrain.epochs or pretrain.binary_epochs or PRETRAINING & set(config.space):
@@ -43,17 +44,12 @@ def settled(config: SearchConfig, problems: Problems, folder: Path | None = None
     return config.model_copy(update={"task": task, **places})
 
 
-def _with_own_code(task: Task, problems: Problems, folder: Path | None) -> Task:
-    """The task with the hash of the user's own code in the name of its model, and the folder where
-    that code is looked for."""
-    name = task.model.name
-    if not own_code.is_reference(name):
-        return task
-    with problems.at("task", "model", "name"):
-        place = whole_path(task.code_dir or folder or Path.cwd())
-        model = task.model.model_copy(update={"name": own_code.settle(name, place)})
-        return task.model_copy(update={"model": model, "code_dir": str(place)})
-    return task
+def _with_objectives(config: SearchConfig, task: Task) -> SearchConfig:
+    """The configuration with the default objectives, where they depend on data that had to be
+    looked at first."""
+    if config.objectives or not DATASETS.runs_code(config.task.dataset):
+        return config
+    return config.model_copy(update={"objectives": default_objectives(task.dataset)})
 
 
 def _with_whole_paths(task: Task, problems: Problems) -> Task:
@@ -75,7 +71,7 @@ def _with_counted_data(task: Task, problems: Problems) -> Task:
     """The task with the number of classes in the names of the user's own datasets, counted here
     once."""
     with problems.at("task", "dataset"):
-        dataset = _counted(task.dataset, task.data_dir)
+        dataset = _counted(_with_arguments(task), task.data_dir)
         task = task.model_copy(update={"dataset": dataset})
     other = task.pretrain.binary_dataset
     if other is not None:
@@ -84,6 +80,15 @@ def _with_counted_data(task: Task, problems: Problems) -> Task:
             pretrain = task.pretrain.model_copy(update={"binary_dataset": counted})
             task = task.model_copy(update={"pretrain": pretrain})
     return task
+
+
+def _with_arguments(task: Task) -> str:
+    """The dataset with the arguments of `task.data`, which only data of the user's own have."""
+    if not task.data or is_settled(task.dataset):
+        return task.dataset
+    if not DATASETS.runs_code(task.dataset):
+        raise UserError(f"{task.dataset} takes no arguments: task.data is for data of your own")
+    return with_arguments(task.dataset, task.data)
 
 
 def _counted(dataset: str, data_dir: str | None) -> str:

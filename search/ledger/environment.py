@@ -4,6 +4,7 @@ Versions on the nodes of a cluster are checked in `search.cluster.node_checks`."
 from __future__ import annotations
 
 import platform
+from functools import cache
 from importlib import metadata
 
 PACKAGES = ("bitfront", "torch", "ray", "optuna", "mlflow")
@@ -15,6 +16,7 @@ def environment() -> dict[str, str]:
     return {"python": platform.python_version(), "platform": platform.platform(), **versions}
 
 
+@cache
 def version_of(package: str) -> str:
     """The installed version of a package, or "unknown"."""
     try:

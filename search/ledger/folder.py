@@ -34,7 +34,7 @@ DEFAULT_HOME = "bitfront-runs"
 LEDGER = "BITFRONT_LEDGER"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # Other files and folders of a home: no search may have one of these names.
-HOME_FILES = ("mlartifacts", "mlflow.db", "pretrained", "selections")
+HOME_FILES = ("code", "data", "mlartifacts", "mlflow.db", "pretrained", "selections")
 
 
 def is_name(text: str) -> bool:
@@ -52,6 +52,16 @@ def home(given: str | os.PathLike[str] | None = None) -> Path:
 def stages_folder(root: Path) -> Path:
     """The folder of pretrained networks, which all searches of a home share."""
     return within(root, root / "pretrained")
+
+
+def code_folder(root: Path) -> Path:
+    """The folder of classes and functions that were passed in Python and have no file."""
+    return within(root, root / "code")
+
+
+def data_folder(root: Path) -> Path:
+    """The folder of data that were passed in Python."""
+    return within(root, root / "data")
 
 
 def selections_folder(root: Path) -> Path:

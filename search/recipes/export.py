@@ -3,11 +3,13 @@ is in recipe.py."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import time
 from pathlib import Path
 from typing import Any
 
+from bitfront.search import kept_code
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.environment import version_of
 from bitfront.search.ledger.states import TrialState
@@ -20,6 +22,7 @@ from bitfront.search.recipes.recipe import (
 )
 from bitfront.search.results.results import Results
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import places, references_in
 
 
 def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[int]) -> Recipe:
@@ -43,7 +46,26 @@ def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[in
             bitfront=version_of("bitfront"),
             exported=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         ),
+        code=_code(results, entry),
     )
+
+
+def _code(results: Results, entry: Entry) -> dict[str, str]:
+    """Where the code of the user's own is that the network of a trial needs, by reference. It is
+    not run."""
+    wanted = references_in(entry.spec.model_dump(mode="json"))
+    found = _places(wanted)
+    kept_code.look(results.folder.path)
+    return dict.fromkeys(wanted, "") | _places(wanted) | found
+
+
+def _places(references: list[str]) -> dict[str, str]:
+    """The files of those references that are found now."""
+    found: dict[str, str] = {}
+    for text in references:
+        with contextlib.suppress(UserError):
+            found |= places.origins([text])
+    return found
 
 
 def may_save(recipe: Recipe, path: Path) -> bool:
@@ -60,6 +82,7 @@ def may_save(recipe: Recipe, path: Path) -> bool:
 def _lasting(recipe: Recipe) -> dict[str, Any]:
     """The content of a recipe but for the time and the version it was written with."""
     content = recipe.model_dump(mode="json")
+    content["code"] = sorted(content["code"])
     for key in ("exported", "bitfront"):
         (content["provenance"] or {}).pop(key, None)
     return content

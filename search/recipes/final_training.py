@@ -20,12 +20,13 @@ from bitfront.search.recipes.final_folder import (
 from bitfront.search.recipes.recipe import Recipe
 from bitfront.search.recipes.seed_training import SeedJob, SeedResult, train_seed
 from bitfront.search.recipes.training_progress import Lines, TrainingView
-from bitfront.trainables.data import missing_test
+from bitfront.trainables.data import dataset_title, missing_test
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.task import Task
 from bitfront.trainables.text_files import whole_path
 from bitfront.trainables.training.distillation import check_teacher
+from bitfront.trainables.training.parts import has_test_part
 from bitfront.trainables.training.pretraining import check_checkpoint
 
 Note = Callable[[str], None]
@@ -70,7 +71,7 @@ def check_test_part(recipe: Recipe, data_dir: str | None) -> None:
     """Raise where the dataset has no test part: before hours of training, not after."""
     task = recipe.spec.task
     missing = missing_test(task.dataset, data_dir or task.data_dir)
-    if missing is not None:
+    if missing is not None and has_test_part(task):
         raise UserError(f"final training needs a test part: {missing}")
 
 
@@ -129,7 +130,12 @@ def train_recipe(
 
 
 def _check_start(task: Task, note: Note) -> None:
-    """Check what the training starts from, and say what that is."""
+    """Check what the training starts from, and say what that is and what is missing."""
+    if not has_test_part(task):
+        note(
+            f"{dataset_title(task.dataset)} has no test part: the validation part is left out of "
+            "training and reported; its accuracy helped to choose this network"
+        )
     check_teacher(task)
     if task.pretrain.checkpoint is not None:
         note(check_checkpoint(task).text())
@@ -147,12 +153,12 @@ def _unfinished(jobs: list[SeedJob], note: Note) -> list[SeedJob]:
             waiting.append(job)
         else:
             reached = quality.text(result.metrics[job.tested])
-            note(f"seed {job.spec.seed}: already trained, {reached} test")
+            note(f"seed {job.spec.seed}: already trained, {reached} {job.recipe.part_in_words}")
     return waiting
 
 
 def _result(recipe: Recipe, seeds: list[SeedResult], examples: int) -> FinalResult:
-    tested = f"test_{recipe.quality.bare}"
+    tested = f"{recipe.tested_on}_{recipe.quality.bare}"
     return FinalResult(recipe.name, tested, recipe.final.epochs, examples, seeds)
 
 

@@ -15,10 +15,12 @@ from bitfront.search.ledger.folder import NAME
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.metrics import Metric
+from bitfront.trainables.own_code import places
 from bitfront.trainables.settings import Strict
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tasks import Kind, kind_of
 from bitfront.trainables.text_files import check_format, dump_yaml
+from bitfront.trainables.training.parts import has_test_part
 
 RECIPE_FORMAT = 1
 
@@ -53,10 +55,22 @@ class Recipe(Strict):
     final: FinalSettings
     expected: dict[str, float] = Field(default_factory=dict)
     provenance: Provenance | None = None
+    code: dict[str, str] = Field(default_factory=dict)
+    """where code of the user's own was, by reference"""
 
     @property
     def kind(self) -> Kind:
         return kind_of(self.spec.task.dataset)
+
+    @property
+    def tested_on(self) -> str:
+        """The part that the final network is measured on, as metrics begin: `test`, or `val` for
+        data of the user's own that have no test part."""
+        return "test" if has_test_part(self.spec.task) else "val"
+
+    @property
+    def part_in_words(self) -> str:
+        return "test" if self.tested_on == "test" else "validation"
 
     @property
     def quality(self) -> Metric:
@@ -73,7 +87,10 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
         f"{recipe.expected['flops']:,.0f} FLOPs (MixBin convention).\n"
         f"# Final training: bitfront train {path.name}\n"
     )
-    write_atomically(path, head + dump_yaml(recipe.model_dump(mode="json")))
+    data = recipe.model_dump(mode="json")
+    if not recipe.code:
+        del data["code"]
+    write_atomically(path, head + dump_yaml(data))
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -86,11 +103,14 @@ def load_recipe(path: Path) -> Recipe:
     check_format(source.data["bitfront_recipe"], RECIPE_FORMAT, f"{path}: the recipe")
     _mend_trial(source)
     try:
-        return Recipe.model_validate(source.data)
+        recipe = Recipe.model_validate(source.data)
     except ValidationError as error:
         wrong, mistake = first_mistake(error, source.data)
         key = ".".join(map(str, wrong))
         raise UserError(f"{source.where(wrong)} {key}: {mistake}") from None
+    places.look_where(recipe.code)
+    places.look_in(path.absolute().parent)
+    return recipe
 
 
 def _mend_trial(source: Source) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from bitfront.search import kept_code
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import list_searches, stages_folder
 from bitfront.search.ledger.states import TrialState
@@ -98,6 +99,7 @@ def replay_trial(
     """Train a complete trial again, as the search did, and compare every epoch's metrics."""
     if entry.state != TrialState.COMPLETE:
         raise UserError(f"trial {entry.id} is {entry.state}: only a complete one can be replayed")
+    kept_code.look(results.folder.path)
     threads = max(1, int(results.config.resources.cpus))
     torch.set_num_threads(threads)
     spec = entry.spec

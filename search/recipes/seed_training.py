@@ -18,7 +18,6 @@ from bitfront.search.recipes.final_folder import seed_identity
 from bitfront.search.recipes.recipe import Recipe
 from bitfront.search.recipes.training_progress import EpochReport, SeedView
 from bitfront.trainables import packed
-from bitfront.trainables.data import load_test, load_train
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.task import TrialSpec
@@ -27,6 +26,7 @@ from bitfront.trainables.text_files import read_json
 from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.network import device_from_resources
+from bitfront.trainables.training.parts import final_data
 from bitfront.trainables.training.peers import Peers
 from bitfront.trainables.training.pretraining import PretrainedCache
 
@@ -68,7 +68,7 @@ class SeedJob:
     @property
     def tested(self) -> str:
         """The name of the quality on the test set."""
-        return f"test_{self.recipe.quality.bare}"
+        return f"{self.recipe.tested_on}_{self.recipe.quality.bare}"
 
     @property
     def state(self) -> Path:
@@ -123,8 +123,7 @@ def train_seed(
     if job.threads is not None:
         torch.set_num_threads(job.threads)
     task = job.spec.task
-    train = load_train(task.dataset, job.data_dir, task.normalize)
-    test = load_test(task.dataset, job.data_dir, task.normalize)
+    train, test = final_data(task, job.data_dir)
     started = time.perf_counter()
     training = Training(
         job.spec,
@@ -162,7 +161,8 @@ def train_seed(
     quality, mean = job.recipe.quality, measured.get(f"{job.tested}_draws")
     drawn = f", {quality.text(mean)} for the mean over draws" if mean is not None else ""
     reached = quality.text(measured[job.tested])
-    view.note(f"seed {job.spec.seed}: {reached} test {quality.label}{drawn}")
+    part = job.recipe.part_in_words
+    view.note(f"seed {job.spec.seed}: {reached} {part} {quality.label}{drawn}")
 
 
 def _train_epochs(job: SeedJob, training: Training, view: SeedView, saved: Saved | None) -> None:
@@ -190,12 +190,12 @@ def _test(job: SeedJob, training: Training) -> dict[str, float]:
     if rest != "float32":
         packed.round_rest(training.network, rest)
         last = training.evaluate()
-    return _tested(job.recipe.kind, last)
+    return _tested(job.recipe.kind, last, job.recipe.tested_on)
 
 
-def _tested(kind: Kind, last: dict[str, float]) -> dict[str, float]:
-    """The last evaluation under the names of test metrics. `_draws` is the mean over draws of the
-    weights; `_mean` in a result is that over seeds."""
-    metrics = {f"test_{m.bare}": last[m.name] for m in kind.metrics if m.name in last}
+def _tested(kind: Kind, last: dict[str, float], part: str) -> dict[str, float]:
+    """The last evaluation under the names of test metrics, which begin with `part`. `_draws` is the
+    mean over draws of the weights; `_mean` in a result is that over seeds."""
+    metrics = {f"{part}_{m.bare}": last[m.name] for m in kind.metrics if m.name in last}
     drawn = {m: last.get(f"{m.name}_mean") for m in kind.metrics}
-    return metrics | {f"test_{m.bare}_draws": v for m, v in drawn.items() if v is not None}
+    return metrics | {f"{part}_{m.bare}_draws": v for m, v in drawn.items() if v is not None}

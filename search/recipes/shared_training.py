@@ -24,6 +24,7 @@ from bitfront.search.recipes.seed_training import SeedJob, train_seed
 from bitfront.search.recipes.training_progress import EpochReport, SeedView
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
+from bitfront.trainables.own_code import bundle, references_in, unpack
 from bitfront.trainables.training.peers import Peers, check_shareable
 from bitfront.trainables.worker.log import LOG_MB, limit_log
 
@@ -98,7 +99,12 @@ def _train(job: SeedJob, workers: int, need: dict[str, float], view: SeedView) -
     try:
         TorchTrainer(
             _worker,
-            train_loop_config={"job": job, "keeper": keeper, "gpus": need.get("GPU", 0.0)},
+            train_loop_config={
+                "job": job,
+                "keeper": keeper,
+                "gpus": need.get("GPU", 0.0),
+                "code": bundle(references_in(job.spec.model_dump(mode="json"))),
+            },
             scaling_config=ScalingConfig(
                 num_workers=workers, use_gpu="GPU" in need, resources_per_worker=need
             ),
@@ -143,6 +149,7 @@ def _pass_on(keeper: Any, view: SeedView, ended: threading.Event) -> None:
 def _worker(config: dict[str, Any]) -> None:
     """What every worker does: fetch the last state, train, and send the files it writes."""
     limit_log(LOG_MB)
+    unpack(config["code"])
     job, keeper = config["job"], config["keeper"]
     with tempfile.TemporaryDirectory(prefix="bitfront-worker-") as folder:
         mine = replace(job, out=folder)

@@ -15,6 +15,7 @@ from bitfront.search.front import (
 )
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import Results, ideal_point
+from bitfront.trainables.data import dataset_title
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code import shown
 
@@ -83,7 +84,7 @@ class Comparison:
             values = results.front_values
             sides[side] = {
                 "search": results.config.name,
-                "dataset": results.config.task.dataset,
+                "dataset": dataset_title(results.config.task.dataset),
                 "model": shown(results.config.task.model.name),
                 "epochs": results.config.task.epochs,
                 "trials": results.counts()[TrialState.COMPLETE],

@@ -18,6 +18,7 @@ from bitfront.search.results.settings import settings_of
 from bitfront.search.results.stored import stored_config
 from bitfront.search.results.view import Axis, Budget, HypervolumeStep, SearchView, TrialView
 from bitfront.search.session.early_stopping import rung_epoch
+from bitfront.trainables.data import dataset_title
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.own_code import shown
 
@@ -88,7 +89,7 @@ def _view(
     return SearchView(
         name=config.name,
         description=config.description,
-        dataset=config.task.dataset,
+        dataset=dataset_title(config.task.dataset),
         model=shown(config.task.model.name),
         state=results.state,
         trials=trials,

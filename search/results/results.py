@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from bitfront.search.config.known import COSTS, METRICS
+from bitfront.search.config.known import COSTS, metrics_of
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.front import Front, Objective, hypervolume, hypervolume_share
 from bitfront.search.garbage import uncollected
@@ -27,6 +27,7 @@ from bitfront.search.session.repeats import merged, probabilities
 from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.registry import is_count
+from bitfront.trainables.tasks import kind_of
 
 
 def _check_trials(entries: list[Entry], config: SearchConfig) -> None:
@@ -328,12 +329,13 @@ def ideal_point(config: SearchConfig) -> list[float]:
 
 def point_json(entry: Entry) -> dict[str, Any]:
     """A point of the front as `bitfront front --json` prints it."""
+    metrics = metrics_of(kind_of(entry.spec.task.dataset))
     return {
         "trial": entry.id,
         "number": entry.number,
         "method": entry.spec.method,
         "plan": entry.spec.plan,
-        **{k: entry.metrics[k] for k in METRICS if k in entry.metrics},
+        **{k: entry.metrics[k] for k in metrics if k in entry.metrics},
         **entry.costs,
         "params": entry.drawn,
         "model": entry.spec.task.model.model_dump(),

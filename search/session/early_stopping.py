@@ -13,6 +13,7 @@ from bitfront.search.front import Objective, layers
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
 from bitfront.trainables.methods import METHODS
+from bitfront.trainables.own_code import is_reference, shown
 
 Row = Mapping[str, float]
 
@@ -96,7 +97,9 @@ def rung_epoch(share: float, epochs: int) -> int:
 
 
 def family(entry: Entry) -> str:
-    """The family of the trial's method."""
+    """The family of the trial's method. Code of the user's own is not run for it."""
+    if is_reference(entry.spec.method):
+        return shown(entry.spec.method)
     return METHODS.get(entry.spec.method).family
 
 

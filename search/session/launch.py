@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from bitfront.search import kept_code
 from bitfront.search.cluster import head
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.disks import network_disk
@@ -18,7 +19,12 @@ from bitfront.search.results.results import Results
 from bitfront.search.results.stored import stored_config
 from bitfront.search.session.beginning import Beginning, forget_former
 from bitfront.search.session.interrupts import asked_to_end, ending_gently
-from bitfront.search.session.preparation import check_places, check_same, differences
+from bitfront.search.session.preparation import (
+    check_places,
+    check_same,
+    code_changes,
+    differences,
+)
 from bitfront.search.session.preview import quick_estimate
 from bitfront.search.session.progress import Progress
 from bitfront.search.session.selection import settle, start_points
@@ -29,6 +35,7 @@ from bitfront.search.tracking.notes import SMALL_FRONT, note_of
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.spaces.space import Space
 from bitfront.trainables.files import write_atomically
+from bitfront.trainables.own_code import references_in
 from bitfront.trainables.training.pretraining import check_checkpoint
 
 # From this many trials on that MLflow lacks when a search ends, the user is told: fewer are
@@ -77,9 +84,10 @@ def launch(
             check_same(config, folder)  # another driver may have had its turn since
             if not beginning.begun and folder.exists:
                 former = stored_config(folder)
-                if differences(former, config):
+                if differences(former, config) or code_changes(former, config, folder):
                     forget_former(former, folder)
             with writing(folder.path):
+                kept_code.keep(folder.path, references_in(config.open_data()))
                 write_atomically(folder.config_file, config.dump())
                 (folder.path / "exhausted").unlink(missing_ok=True)
             with head.concluding(partial(_end_without_ray, folder, shown)):

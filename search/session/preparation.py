@@ -4,11 +4,12 @@ are there, that the search is still the same, its folder. The turn itself is in 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bitfront.search import named
+from bitfront.search import kept_code, named
 from bitfront.search.cluster.resources import check_here
 from bitfront.search.config.load import load_text
 from bitfront.search.config.schema import SearchConfig
@@ -28,8 +29,9 @@ from bitfront.search.session.status_line import StatusLine
 from bitfront.search.tracking.store import fetch_artifact, tracking_uri
 from bitfront.search.urls import canonical, redacted, with_whole_path, without_secrets
 from bitfront.spaces.space import Space
-from bitfront.trainables.data import DATASETS, load_train
+from bitfront.trainables.data import DATASETS, dataset_title, load_train
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import parse, references_in, shown
 
 # Settings that may differ between two turns at the same search: the number of trials, where they
 # run and how they are shown. A checkpoint is identified by its hash, not by its path.
@@ -40,7 +42,6 @@ MAY_CHANGE = (
     "tracking",
     "description",
     "task.data_dir",
-    "task.code_dir",
     "task.pretrain.checkpoint",
     "task.loss.distill.teacher",
     "paper",
@@ -97,7 +98,7 @@ def check_same(config: SearchConfig, folder: SearchFolder) -> None:
     if not folder.exists:
         return
     stored = stored_config(folder)
-    changed = differences(stored, config)
+    changed = [*differences(stored, config), *code_changes(stored, config, folder)]
     if not changed:
         # Another order of the objectives is no other search: the stored order is kept.
         config.objectives = {name: config.objectives[name] for name in stored.objectives}
@@ -113,14 +114,44 @@ def check_same(config: SearchConfig, folder: SearchFolder) -> None:
 
 
 def differences(old: SearchConfig, new: SearchConfig) -> list[str]:
-    """`key: old -> new` for every setting that makes another search of it."""
-    before, after = (_flat(c.open_data()) for c in (old, new))
+    """`key: old -> new` for every setting that makes another search of it; what has changed in code
+    of the user's own is in `code_changes`."""
+    same = _renewed(old, new)
+    before = _flat(_with_references(old.open_data(), same))
+    after = _flat(new.open_data())
     found = []
     for key in sorted({*before, *after}):
         free = any(key == k or key.startswith(k + ".") for k in MAY_CHANGE)
         if not free and before.get(key) != after.get(key):
-            found.append(f"{key}: {before.get(key)} -> {after.get(key)}")
+            found.append(shown(f"{key}: {before.get(key)} -> {after.get(key)}"))
     return found
+
+
+def code_changes(old: SearchConfig, new: SearchConfig, folder: SearchFolder) -> list[str]:
+    """A sentence for all code that both searches name and that has changed."""
+    return [
+        kept_code.change(folder.path, parse(before), parse(after))
+        for before, after in _renewed(old, new).items()
+    ]
+
+
+def _renewed(old: SearchConfig, new: SearchConfig) -> dict[str, str]:
+    """New references by old ones, of code that has the same name and another hash."""
+    after = {shown(text): text for text in references_in(new.open_data())}
+    before = references_in(old.open_data())
+    return {t: after[shown(t)] for t in before if after.get(shown(t), t) != t}
+
+
+def _with_references(data: Any, renewed: Mapping[str, str]) -> Any:
+    """The data with references replaced."""
+    if isinstance(data, Mapping):
+        return {_with_references(k, renewed): _with_references(v, renewed) for k, v in data.items()}
+    if isinstance(data, list):
+        return [_with_references(each, renewed) for each in data]
+    if isinstance(data, str):
+        for before, after in renewed.items():
+            data = data.replace(before, after)
+    return data
 
 
 def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
@@ -137,7 +168,7 @@ def check_start(config: SearchConfig, address: str | None, line: StatusLine) -> 
     checked before anything is made: data, resources of this machine, the storage of checkpoints."""
     if address is None:
         check_here(config.resources)
-    line.wait(f"reading {config.task.dataset}")
+    line.wait(f"reading {dataset_title(config.task.dataset)}")
     if not DATASETS.get(config.task.dataset).embedded:
         load_train(config.task.dataset, config.task.data_dir, config.task.normalize)
     if config.storage is not None:

@@ -16,6 +16,7 @@ from bitfront.search.pictures import NO_PICTURES, Pictures
 from bitfront.search.session.status_line import StatusLine, duration
 from bitfront.spaces.space import Space, middle, recorded
 from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.data import dataset_title
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.own_code import shown
@@ -91,7 +92,8 @@ def start_points(space: Space) -> list[dict[str, Any]]:
 def intentions(specs: Sequence[SelectionSpec]) -> list[str]:
     """Sentences about what will be trained."""
     return [
-        f"{spec.selector}: trains on {spec.task.dataset} ({spec.task.epochs} epochs a network) and "
+        f"{shown(spec.selector)}: trains on {dataset_title(spec.task.dataset)} "
+        f"({spec.task.epochs} epochs a network) and "
         "scores its layers first; kept for the next time"
         for spec in specs
     ]
@@ -138,7 +140,7 @@ def _select(
     import torch
 
     torch.set_num_threads(threads)
-    name = str(spec["selector"])
+    name = shown(str(spec["selector"]))
     with reporting_to(lambda text: board.write(name, f"{name}: {text}")):
         found = select(
             SelectionSpec.model_validate(spec), pretrained=Path(stages), gpus=gpus, note=report
@@ -161,10 +163,13 @@ def selection_rows(selection: Selection) -> list[dict[str, Any]]:
 def write_selection(selection: Selection, folder: Path, pictures: Pictures = NO_PICTURES) -> None:
     """Write selection-NAME-HASH.json into the search's folder, and what `pictures` makes of it."""
     spec = selection.spec
-    stem = f"selection-{spec.selector}-{spec.fingerprint()[:6]}"
+    stem = f"selection-{spec.file_name}-{spec.fingerprint()[:6]}"
     if (folder / f"{stem}.png").exists():
         return
     rows = selection_rows(selection)
-    title = f"{spec.selector}: {shown(spec.task.model.name)} on {spec.task.dataset}"
+    title = (
+        shown(f"{spec.selector}: {spec.task.model.name}")
+        + f" on {dataset_title(spec.task.dataset)}"
+    )
     write_atomically(folder / f"{stem}.json", selection.model_dump_json(indent=1))
     pictures.of_selection(rows, title, selection.score, folder / stem)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import secrets
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -21,12 +20,13 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.pictures import TrialPicture
 from bitfront.search.session.repeats import merged
+from bitfront.search.tracking.database import make_database
 from bitfront.search.tracking.extra_runs import log_extras
 from bitfront.search.tracking.extras import extras_of
 from bitfront.search.tracking.notes import FRONT, RUN, note_of
 from bitfront.search.tracking.runs import end_tags, experiment_name, flat_params, role_of, run_name
 from bitfront.search.tracking.store import find_runs, keeps_artifacts
-from bitfront.search.urls import sqlite_for_mlflow, sqlite_path
+from bitfront.search.urls import sqlite_path
 from bitfront.trainables.own_code import shown
 
 # Trials of the front whose pictures are logged, a few ten kilobytes each.
@@ -71,7 +71,9 @@ class Mirror:
         self.home = home
         self.uri = uri
         client = _quiet_client()
-        self._make_database(client)
+        file = sqlite_path(uri)
+        if file is not None and not file.exists():
+            make_database(client, file)
         self.client = client(uri)
         self.experiment_id = self._experiment()
         self.parent_id = self._parent()
@@ -84,24 +86,6 @@ class Mirror:
         """Whether MLflow has the complete run of a trial."""
         child = self.children.get(trial_id)
         return child is not None and child.ended
-
-    def _make_database(self, client: Any) -> None:
-        """Make a new SQLite store, whole or not at all: MLflow creates its tables in many steps,
-        and a driver killed between two of them would leave a file that nothing can open."""
-        path = sqlite_path(self.uri)
-        if path is None or path.exists():
-            return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Another name at every attempt: a disk that is full leaves some of the tables, and MLflow
-        # remembers by its name that it has made them.
-        part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
-        try:
-            client(sqlite_for_mlflow(part)).search_experiments(max_results=1)
-            if not path.exists():
-                part.rename(path)
-        finally:
-            for left in path.parent.glob(f"{part.name}*"):
-                left.unlink(missing_ok=True)
 
     def _experiment(self) -> str:
         name = experiment_name(self.config)

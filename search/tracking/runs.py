@@ -6,6 +6,7 @@ from __future__ import annotations
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.results.settings import LONGEST, in_a_line, settings_of
+from bitfront.trainables.data import dataset_title
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.own_code import shown
 from bitfront.trainables.tasks import kind_of
@@ -13,7 +14,8 @@ from bitfront.trainables.tasks import kind_of
 
 def experiment_name(config: SearchConfig) -> str:
     """The experiment that holds the runs of a search."""
-    return config.tracking.experiment or f"{config.task.dataset} {shown(config.task.model.name)}"
+    named = f"{dataset_title(config.task.dataset)} {shown(config.task.model.name)}"
+    return config.tracking.experiment or named
 
 
 def run_name(entry: Entry) -> str:

@@ -3,6 +3,7 @@ one, else the one Playwright keeps. Tests that want it skip with the reason wher
 
 import os
 import shutil
+from contextlib import contextmanager
 
 import pytest
 
@@ -42,9 +43,8 @@ class Watched:
         return [url for url in self.requests if not url.startswith(own)]
 
 
-@pytest.fixture
-def open_page(browser):
-    """Opens an address in a fresh window: `open_page(url, width=400, dark=True)`."""
+@contextmanager
+def _windows(browser):
     contexts = []
 
     def open_(url, width=1100, height=800, dark=False):
@@ -60,6 +60,20 @@ def open_page(browser):
     yield open_
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Opens an address in a fresh window: `open_page(url, width=400, dark=True)`."""
+    with _windows(browser) as open_:
+        yield open_
+
+
+@pytest.fixture(scope="module")
+def open_for_module(browser):
+    """As `open_page`, for windows that the tests of a file share."""
+    with _windows(browser) as open_:
+        yield open_
 
 
 def _example_view(name="example", shift=0.0, **changes):
@@ -119,6 +133,6 @@ def _example_view(name="example", shift=0.0, **changes):
     return SearchView(**{**given, **changes})
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_view():
     return _example_view

@@ -6,19 +6,19 @@ from bitfront.trainables.data.augmentations import AUGMENTATIONS
 from bitfront.trainables.data.batches import Batches, Visit, in_order
 from bitfront.trainables.data.datasets import (
     DATASETS,
-    Arrays,
     DatasetInfo,
-    Part,
-    TaskRow,
+    PartName,
     lend,
+    load_search,
     load_test,
     load_train,
     missing_test,
     pixel_statistics,
-    split,
     stored_arrays,
     train_examples,
 )
+from bitfront.trainables.data.own.declaration import dataset_title
+from bitfront.trainables.data.parts import Arrays, Part, TaskRow, split
 from bitfront.trainables.data.streams import Streamed
 
 __all__ = [
@@ -28,11 +28,14 @@ __all__ = [
     "Batches",
     "DatasetInfo",
     "Part",
+    "PartName",
     "Streamed",
     "TaskRow",
     "Visit",
+    "dataset_title",
     "in_order",
     "lend",
+    "load_search",
     "load_test",
     "load_train",
     "missing_test",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bitfront.trainables.data.augmentations import AUGMENTATIONS, crop_flip_index, cut_out, unmoved
-from bitfront.trainables.data.datasets import Arrays, Part
+from bitfront.trainables.data.parts import Arrays, Part
 from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:

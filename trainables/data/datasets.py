@@ -1,20 +1,22 @@
-"""The declaration of a dataset, its parts in memory, and the split into training and validation
-part. The family modules read the files; batches are made in `batches`."""
+"""The declaration of a dataset, and how its parts are loaded. The family modules read the files;
+what a part is is in `parts`, batches are made in `batches`."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bitfront.trainables.data.augmentations import AUGMENTATIONS
+from bitfront.trainables.data.own.declaration import Declared, base_of
+from bitfront.trainables.data.parts import Arrays, TaskRow
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import is_reference
 from bitfront.trainables.registry import Registry
 from bitfront.trainables.text_files import whole_path
 
@@ -25,11 +27,9 @@ if TYPE_CHECKING:
 # values in [0, 1] (or in the range of `mean` and `std`) and int64 labels; or a `Part` that is not
 # held in one array.
 Read = Callable[[Path | None], Any]
+PartName = Literal["train", "val", "test"]
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-
-# Numbers of random streams: the uses of one seed must not draw the same numbers.
-_SPLIT, _TAKE, _ORDER = 0, 1, 3
 
 
 def _complete(_data_dir: Path) -> str | None:
@@ -62,6 +62,10 @@ class DatasetInfo:
     find_test: Callable[[Path], str | None] = _complete
     # (data directory) -> number of training examples, for datasets without `train_size`.
     count_train: Callable[[Path], int] | None = None
+    # A validation part of its own; without one, it is split off the training part.
+    read_val: Read | None = None
+    # What the name of data of the user's own declares.
+    own: Declared | None = None
 
     def is_there(self, data_dir: Path | str | None) -> bool:
         """Whether the dataset is in `data_dir`, judged by its folder alone."""
@@ -90,6 +94,8 @@ class Datasets(Registry[DatasetInfo]):
     def __init__(self) -> None:
         super().__init__("dataset", package=__package__)
         self.families: dict[str, Family] = {}
+        # Data that a function of the user's own returns, by reference.
+        self.references: Family | None = None
 
     def get(self, name: str) -> DatasetInfo:
         family = self._family(name)
@@ -97,7 +103,14 @@ class Datasets(Registry[DatasetInfo]):
 
     def _family(self, name: str) -> Family | None:
         self.find()
-        return self.families.get(name.partition(":")[0]) if ":" in name else None
+        if ":" not in name:
+            return None
+        family = self.families.get(name.partition(":")[0])
+        return self.references if family is None and is_reference(base_of(name)) else family
+
+    def runs_code(self, name: str) -> bool:
+        """Whether settling the name runs code of the user's own."""
+        return self._family(name) is self.references is not None and ";" not in name
 
     def settle(self, name: str, data_dir: Path | str | None) -> str:
         """The name as a search stores it: complete, so that it means the same on other machines."""
@@ -108,155 +121,20 @@ class Datasets(Registry[DatasetInfo]):
 DATASETS = Datasets()
 
 
-class Part:
-    """One part of a dataset."""
-
-    y: torch.Tensor
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def to(self, device: torch.device | str) -> Self:
-        raise NotImplementedError
-
-    def laid_out(self, layout: torch.memory_format) -> Self:
-        """The part with its images in this memory format, so that no batch has to be converted."""
-        return self
-
-    def subset(self, indices: np.ndarray | torch.Tensor) -> Self:
-        raise NotImplementedError
-
-    def first(self, count: int) -> Self:
-        """At most `count` examples, the ones at the beginning."""
-        return self if len(self) <= count else self.subset(np.arange(count))
-
-    def batches(
-        self,
-        groups: Sequence[torch.Tensor],
-        augmentation: str = "none",
-        generator: torch.Generator | None = None,
-    ) -> Iterator[tuple[Any, torch.Tensor]]:
-        """A batch (x, y) for every group of indices. Augmentation draws from the generator; without
-        a generator nothing is augmented."""
-        raise NotImplementedError
-
-    def take(self, n: int, seed: int) -> Self:
-        """n examples drawn with the same proportions of classes, for searches on part of the
-        data."""
-        if not 0 < n <= len(self):
-            raise UserError(f"cannot take {n} examples of {len(self)}")
-        if n == len(self):
-            return self
-        return self.subset(stratified(_strata(self.y), n, (seed, _TAKE)))
-
-
-@dataclass(frozen=True, eq=False)
-class Arrays(Part):
-    """A part whose examples and labels are in memory, on one device."""
-
-    x: torch.Tensor
-    y: torch.Tensor
-
-    @property
-    def device(self) -> torch.device:
-        return self.x.device
-
-    def to(self, device: torch.device | str) -> Arrays:
-        return replace(self, x=self.x.to(device), y=self.y.to(device))
-
-    def subset(self, indices: np.ndarray | torch.Tensor) -> Arrays:
-        import torch
-
-        index = torch.as_tensor(indices, dtype=torch.int64, device=self.device)
-        x, y = self.x.index_select(0, index), self.y.index_select(0, index)
-        return replace(self, x=x, y=y)
-
-    def first(self, count: int) -> Arrays:
-        return replace(self, x=self.x[:count], y=self.y[:count])  # views, nothing is copied
-
-    def laid_out(self, layout: torch.memory_format) -> Arrays:
-        import torch
-
-        if self.x.dim() != 4 or layout is torch.preserve_format:
-            return self
-        return replace(self, x=self.x.contiguous(memory_format=layout))
-
-    def batches(
-        self,
-        groups: Sequence[torch.Tensor],
-        augmentation: str = "none",
-        generator: torch.Generator | None = None,
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        augment = AUGMENTATIONS.get(augmentation)
-        for group in groups:
-            index = group.to(self.device)
-            x = self.x.index_select(0, index)
-            yield (x if generator is None else augment(x, generator)), self.y.index_select(0, index)
-
-
-@dataclass(frozen=True, eq=False)
-class TaskRow(Arrays):
-    """The tasks of continual learning: each has the same examples, with its own fixed permutation
-    of the pixels. `seen` of them have begun."""
-
-    tasks: int = 1
-    seen: int = 1
-
-    def up_to(self, task: int) -> TaskRow:
-        """The tasks 0 to `task`, which are evaluated while `task` is learned."""
-        return replace(self, seen=task + 1)
-
-    def of_task(self, task: int) -> Arrays:
-        import torch
-
-        flat = self.x.flatten(1)
-        # The seed of a task's permutation is part of the dataset.
-        order = np.argsort(np.random.PCG64((task, _ORDER)).random_raw(flat.shape[1]), kind="stable")
-        index = torch.as_tensor(order, device=self.device)
-        return Arrays(flat.index_select(1, index).view(self.x.shape), self.y)
-
-
-def _strata(y: torch.Tensor) -> np.ndarray:
-    """The classes that a stratified draw keeps in proportion: the labels, or one class for targets
-    of regression."""
-    labels = y.cpu().numpy()
-    return np.zeros(len(labels), dtype=int) if y.is_floating_point() else labels
-
-
-def stratified(labels: np.ndarray, n: int, seed: tuple[int, ...]) -> np.ndarray:
-    """Sorted indices of n examples drawn at random, with the proportions of the classes kept to
-    within one example."""
-    # The order is that of raw draws: of numpy's random API only the raw stream of a bit generator
-    # is guaranteed to be the same in all versions and on all machines (NEP 19).
-    order = np.argsort(np.random.PCG64(seed).random_raw(len(labels)), kind="stable")
-    classes, sizes = np.unique(labels, return_counts=True)
-    quota, remainder = np.divmod(sizes * n, len(labels))
-    quota[np.argsort(-remainder, kind="stable")[: n - int(quota.sum())]] += 1
-    shuffled = labels[order]
-    chosen = [order[shuffled == c][:k] for c, k in zip(classes, quota, strict=True)]
-    return np.sort(np.concatenate(chosen))
-
-
-P = TypeVar("P", bound=Part)
-
-
-def split(arrays: P, val_fraction: float, seed: int) -> tuple[P, P]:
-    """(training part, validation part): a stratified partition of the examples, the same on every
-    machine."""
-    n = round(len(arrays) * val_fraction)
-    if not 0 < n < len(arrays):
-        raise UserError(
-            f"val_fraction {val_fraction} of {len(arrays)} examples leaves an empty part",
-            "a fraction strictly between 0 and 1, for example 0.1",
-        )
-    is_val = np.zeros(len(arrays), dtype=bool)
-    is_val[stratified(_strata(arrays.y), n, (seed, _SPLIT))] = True
-    return arrays.subset(np.flatnonzero(~is_val)), arrays.subset(np.flatnonzero(is_val))
-
-
 def load_train(name: str, data_dir: Path | str | None = None, normalize: str = "dataset") -> Any:
     """Training and validation examples together, normalised, on the CPU. Reads no test file."""
-    return _load(name, "train", data_dir, normalize)
+    train, validation = load_search(name, data_dir, normalize)
+    return train if validation is None else train.joined(validation)
+
+
+def load_search(
+    name: str, data_dir: Path | str | None = None, normalize: str = "dataset"
+) -> tuple[Any, Any]:
+    """(training examples, validation examples or None where they are to be split off), normalised,
+    on the CPU. Reads no test file."""
+    train = _load(name, "train", data_dir, normalize)
+    given = DATASETS.get(name).read_val is not None
+    return train, _load(name, "val", data_dir, normalize) if given else None
 
 
 def load_test(name: str, data_dir: Path | str | None = None, normalize: str = "dataset") -> Any:
@@ -268,6 +146,8 @@ def missing_test(name: str, data_dir: Path | str | None = None) -> str | None:
     """What is missing of the test part, which only final training needs; None: nothing, or the
     whole dataset."""
     info = DATASETS.get(name)
+    if info.own is not None:
+        return info.find_test(Path())
     where = _known_dir(data_dir)
     if info.embedded or where is None or not info.is_there(where):
         return None
@@ -311,9 +191,7 @@ def pixel_statistics(
     return IMAGENET_MEAN, IMAGENET_STD
 
 
-def _load(
-    name: str, part: Literal["train", "test"], data_dir: Path | str | None, normalize: str
-) -> Any:
+def _load(name: str, part: PartName, data_dir: Path | str | None, normalize: str) -> Any:
     info = DATASETS.get(name)
     mean, std = pixel_statistics(info, normalize)
     info = replace(info, mean=mean, std=std)
@@ -329,23 +207,26 @@ def _load(
 
 # A function that returns training examples (x, y) which another process has read from disk.
 Fetch = Callable[[], tuple[np.ndarray, np.ndarray]]
-_lent: dict[str, Fetch] = {}
+_lent: dict[tuple[str, str], Fetch] = {}
+Stored = dict[PartName, tuple[np.ndarray, np.ndarray]]
 
 
-def lend(name: str, fetch: Fetch) -> None:
-    """Make `fetch` the source of a dataset's training examples in their stored form. The arrays may
-    be memory shared with other processes: they are only read, and normalising copies them."""
-    _lent[name] = fetch
+def lend(name: str, part: PartName, fetch: Fetch) -> None:
+    """Make `fetch` the source of a dataset's examples in their stored form. The arrays may be
+    memory shared with other processes: they are only read, and normalising copies them."""
+    _lent[name, part] = fetch
 
 
-def stored_arrays(
-    name: str, data_dir: Path | str | None = None
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """The training examples as they are stored, if they are arrays; None otherwise."""
+def stored_arrays(name: str, data_dir: Path | str | None = None) -> Stored | None:
+    """The training examples, and those of a validation part of its own, as they are stored, if they
+    are arrays; None otherwise."""
     info = DATASETS.get(name)
     where = None if info.embedded else resolve_data_dir(info.name, info.how_to_get(), data_dir)
-    stored = _read(info.name, "train", where)
-    return (stored[0].numpy(), stored[1].numpy()) if isinstance(stored, tuple) else None
+    parts: tuple[PartName, ...] = ("train",) if info.read_val is None else ("train", "val")
+    stored = {part: _read(info.name, part, where) for part in parts}
+    if not all(isinstance(arrays, tuple) for arrays in stored.values()):
+        return None
+    return {part: (x.numpy(), y.numpy()) for part, (x, y) in stored.items()}
 
 
 def _borrowed(fetch: Fetch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -361,11 +242,13 @@ def _borrowed(fetch: Fetch) -> tuple[torch.Tensor, torch.Tensor]:
 # Cached for a Ray actor, which runs many trials; in the stored form, since uint8 takes a quarter of
 # the memory of float32.
 @lru_cache(maxsize=4)
-def _read(name: str, part: Literal["train", "test"], data_dir: Path | None) -> Any:
-    if part == "train" and name in _lent:
-        return _borrowed(_lent[name])
+def _read(name: str, part: PartName, data_dir: Path | None) -> Any:
+    if (name, part) in _lent:
+        return _borrowed(_lent[name, part])
     info = DATASETS.get(name)
-    return info.read_train(data_dir) if part == "train" else info.read_test(data_dir)
+    read = {"train": info.read_train, "val": info.read_val, "test": info.read_test}[part]
+    assert read is not None
+    return read(data_dir)
 
 
 def normalise(x: torch.Tensor, info: DatasetInfo) -> torch.Tensor:

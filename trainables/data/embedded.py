@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bitfront.trainables.data.datasets import DATASETS, DatasetInfo, stratified
+from bitfront.trainables.data.datasets import DATASETS, DatasetInfo
+from bitfront.trainables.data.parts import stratified
 
 if TYPE_CHECKING:
     import torch

@@ -22,9 +22,9 @@ from bitfront.trainables.data.datasets import (
     IMAGENET_STD,
     DatasetInfo,
     Family,
-    Part,
     normalise,
 )
+from bitfront.trainables.data.parts import Part
 from bitfront.trainables.data.sequence_files import TRUTH_FILES, Sequence, read_sequences
 from bitfront.trainables.data.streams import stream_workers
 from bitfront.trainables.errors import UserError

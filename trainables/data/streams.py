@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitfront.trainables.data.augmentations import AUGMENTATIONS, crop_boxes
-from bitfront.trainables.data.datasets import DatasetInfo, Part, normalise
+from bitfront.trainables.data.datasets import DatasetInfo, normalise
+from bitfront.trainables.data.parts import Part
 from bitfront.trainables.errors import UserError
 
 if TYPE_CHECKING:

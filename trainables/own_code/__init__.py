@@ -4,19 +4,28 @@ and sent to the workers of a cluster."""
 
 from bitfront.trainables.own_code.bundles import Bundle, bundle, unpack
 from bitfront.trainables.own_code.loading import load_object
-from bitfront.trainables.own_code.places import look_in, settle
-from bitfront.trainables.own_code.reference import Reference, is_reference, parse, shown
-from bitfront.trainables.own_code.trusted import is_trusted, trust
+from bitfront.trainables.own_code.places import find_path, look_in, settle
+from bitfront.trainables.own_code.reference import (
+    Reference,
+    is_reference,
+    parse,
+    references_in,
+    shown,
+)
+from bitfront.trainables.own_code.trusted import is_trusted, received, trust
 
 __all__ = [
     "Bundle",
     "Reference",
     "bundle",
+    "find_path",
     "is_reference",
     "is_trusted",
     "load_object",
     "look_in",
     "parse",
+    "received",
+    "references_in",
     "settle",
     "shown",
     "trust",

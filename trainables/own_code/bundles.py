@@ -16,44 +16,60 @@ from bitfront.trainables.own_code.reference import parse
 
 
 @dataclass(frozen=True)
-class Bundle:
-    """The code of several references: (hash, {path: content}) of each source that is sent."""
+class Sent:
+    """The code of one reference: what the user trusts, its folder here where they named it in it,
+    and its files; none where it is installed."""
 
-    sources: tuple[tuple[str, dict[str, bytes]], ...]
+    trusted: str
+    root: str
+    files: dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """The code of several references, each source once."""
+
+    sources: tuple[Sent, ...]
 
     def __bool__(self) -> bool:
         return bool(self.sources)
 
 
 def bundle(references: Iterable[str]) -> Bundle:
-    """The code of these references, each source once."""
+    """The code of these references, which the user must trust."""
     found = {}
     for text in references:
         reference = parse(text)
         source = places.find(reference)
-        if not source.installed:
-            trusted.check(reference, source)
-            found[source.sha256] = dict(source.files)
-    return Bundle(tuple(found.items()))
+        trusted.check(reference, source)
+        key = trusted.key(reference, source)
+        root = str(source.root) if trusted.is_own(reference, source) else ""
+        found[key] = Sent(key, root, {} if source.installed else dict(source.files))
+    return Bundle(tuple(found.values()))
 
 
 def unpack(sent: Bundle) -> None:
     """Write the code of a bundle to a temporary folder of this process, look for code there, and
-    trust it: the driver, whose user trusts it, has sent it."""
-    for sha256, files in sent.sources:
-        if sha256 in _unpacked:
+    trust it: the driver, whose user trusts it, has sent it. Where the folder of the driver is here
+    too and holds the same code, that one is used."""
+    for each in sent.sources:
+        if each.trusted in _unpacked:
+            continue
+        trusted.trust_now(each.trusted, each.root)
+        _unpacked.add(each.trusted)
+        if not each.files:
             continue
         folder = Path(tempfile.mkdtemp(prefix="bitfront-code-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        for name, content in files.items():
+        for name, content in each.files.items():
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
                 raise UserError(f"{name}: code that was sent names a file outside its folder")
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         places.look_in(folder)
-        trusted.trust_now(sha256)
-        _unpacked.add(sha256)
+        if each.root and Path(each.root).is_dir():
+            places.look_in(each.root)
 
 
 _unpacked: set[str] = set()

@@ -4,18 +4,20 @@ wrong in it is an error of one line with the user's file and line."""
 from __future__ import annotations
 
 import importlib
+import importlib.abc
+import importlib.machinery
 import importlib.util
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from types import ModuleType
+from pathlib import PurePosixPath
+from types import CodeType, ModuleType
 from typing import Any
 
 from bitfront.trainables.errors import UserError, did_you_mean, first_line
 from bitfront.trainables.own_code import places, trusted
-from bitfront.trainables.own_code.reference import DIGITS, Reference, parse
+from bitfront.trainables.own_code.reference import DIGITS, MODULE, Reference, parse, shown
 from bitfront.trainables.own_code.sources import Source
 
 # The loaded objects by reference and hash.
@@ -62,6 +64,15 @@ def blamed(text: str, doing: str) -> Iterator[None]:
         raise UserError(f"{place}: {doing}: {first_line(error, typed=True)}") from error
 
 
+@contextmanager
+def about(text: str) -> Iterator[None]:
+    """Let a UserError that is raised inside begin with the reference it is about."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{shown(text)}: {error.message}", error.hint) from error
+
+
 def _loaded(reference: Reference, source: Source) -> Any:
     with blamed(str(reference), "an error when it is imported"):
         if reference.is_pickle:
@@ -82,50 +93,110 @@ def _loaded(reference: Reference, source: Source) -> Any:
 def _module(reference: Reference, source: Source) -> ModuleType:
     """The module of a reference. A file gets a module name of its own, so that it may be called
     like anything that is installed; modules it imports from its folder have their usual names."""
-    _forget_others(source)
-    if not reference.is_file:
-        with _first_on_path(source.root):
+    if source.installed:
+        return importlib.import_module(reference.source)
+    modules = Modules(source, reference)
+    _forget_others(source, modules)
+    with modules.first():
+        if not reference.is_file:
             return importlib.import_module(reference.source)
-    name = f"own_{source.path.stem}_{source.sha256[:DIGITS]}"
-    spec = importlib.util.spec_from_file_location(name, source.path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look for it there
-    try:
-        with _first_on_path(source.root):
-            spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
+        name = f"own_{source.path.stem}_{source.sha256[:DIGITS]}"
+        module = importlib.util.module_from_spec(modules.spec(name, source.main))
+        sys.modules[name] = module  # dataclasses and pickle look for it there
+        try:
+            assert module.__spec__ is not None
+            assert module.__spec__.loader is not None
+            module.__spec__.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
     return module
 
 
-@contextmanager
-def _first_on_path(root: Path) -> Iterator[None]:
-    """Inside, modules are looked for in `root` first; afterwards last, for imports inside functions
-    that run later."""
-    place = str(root)
-    sys.path.insert(0, place)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.remove(place)
-        if place not in sys.path:
-            sys.path.append(place)
+class _Content(importlib.machinery.SourceFileLoader):
+    """Runs the content that was hashed: not a file that has changed since, and no compiled file,
+    which may hold other code than the file it lies beside."""
+
+    def __init__(self, name: str, path: str, content: bytes) -> None:
+        super().__init__(name, path)
+        self.content = content
+
+    def get_code(self, fullname: str) -> CodeType:
+        code: CodeType = self.source_to_code(self.content, self.path)
+        return code
 
 
-def _forget_others(source: Source) -> None:
+class Modules(importlib.abc.MetaPathFinder):
+    """Finds the modules of one source by their usual names. Other files of its folder are not
+    found, since they are not part of the hash that was trusted; where the user wrote the reference
+    themselves they are, behind everything that is installed."""
+
+    def __init__(self, source: Source, reference: Reference) -> None:
+        self.source = source
+        self.files: dict[str, str] = {}
+        self.folders: dict[str, str] = {}
+        self.own = trusted.is_own(reference, source)
+        for file in source.files:
+            parts = PurePosixPath(file).with_suffix("").parts
+            parts = parts[:-1] if parts[-1] == "__init__" else parts
+            if file.endswith(MODULE) and parts and not self._is_shadow(reference, file):
+                self.files[".".join(parts)] = file
+            for depth in range(1, len(parts)):
+                self.folders[".".join(parts[:depth])] = "/".join(parts[:depth])
+
+    def _is_shadow(self, reference: Reference, file: str) -> bool:
+        """Whether this is the file of the reference and called like a module of Python's."""
+        main = reference.is_file and file == self.source.main
+        return main and self.source.path.stem in sys.stdlib_module_names
+
+    def find_spec(
+        self, fullname: str, path: object = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname in self.files:
+            return self.spec(fullname, self.files[fullname])
+        if fullname not in self.folders:
+            return None
+        spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
+        spec.submodule_search_locations = self._inside(self.folders[fullname])
+        return spec
+
+    def spec(self, name: str, file: str) -> importlib.machinery.ModuleSpec:
+        """The specification of the module `name`, whose code is that of `file`."""
+        path = str(self.source.root / file)
+        package = file.endswith("/__init__.py")
+        found = importlib.util.spec_from_file_location(
+            name,
+            path,
+            loader=_Content(name, path, self.source.files[file]),
+            submodule_search_locations=self._inside(str(PurePosixPath(file).parent))
+            if package
+            else None,
+        )
+        assert found is not None
+        return found
+
+    def _inside(self, folder: str) -> list[str]:
+        return [str(self.source.root / folder)] if self.own else []
+
+    @contextmanager
+    def first(self) -> Iterator[None]:
+        """Inside, these modules are found before all others; afterwards behind them, for imports
+        inside functions that run later."""
+        sys.meta_path.insert(0, self)
+        if self.own and str(self.source.root) not in sys.path:
+            sys.path.append(str(self.source.root))
+        importlib.invalidate_caches()
+        try:
+            yield
+        finally:
+            sys.meta_path.remove(self)
+            sys.meta_path.append(self)
+
+
+def _forget_others(source: Source, modules: Modules) -> None:
     """Forget modules that were imported from an earlier state of the same files, or from other
     files of the same names in another folder of code."""
-    if source.installed:
-        return
-    names = {
-        name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        for name in source.files
-        if name.endswith(".py")
-    }
+    names = {*modules.files, *modules.folders}
     for name in names & set(sys.modules):
         if (source.sha256, name) not in _imported and name != "__main__":
             del sys.modules[name]

@@ -5,12 +5,12 @@ where Python finds them."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import CodeError
 from bitfront.trainables.own_code import trusted
-from bitfront.trainables.own_code.reference import Reference, parse
+from bitfront.trainables.own_code.reference import Reference, is_reference, parse
 from bitfront.trainables.own_code.sources import Source, module_file, read_source
 from bitfront.trainables.text_files import whole_path
 
@@ -26,21 +26,31 @@ def look_in(folder: Path | str) -> None:
 
 
 def settle(text: str, folder: Path | str | None = None) -> str:
-    """The reference with the hash of the code it stands for now, which the user is taken to trust:
-    for references that the user wrote. `folder`: that of their YAML."""
+    """The reference with the hash of the code it stands for now. The user is taken to trust a
+    reference they wrote, without a hash; one that was received must be trusted already. `folder`:
+    that of their YAML."""
     if folder is not None:
         look_in(folder)
     reference = parse(text)
-    if reference.digest:
-        find(reference)
-        return text
     source = find(reference)
-    trusted.trust(source.sha256)
+    if trusted.is_received():
+        trusted.check(reference, source)
+    elif not reference.digest:
+        trusted.trust(trusted.key(reference, source), source.root)
     return str(reference.with_digest(source.sha256))
 
 
+def find_path(text: str, data_dir: Path | str | None = None) -> Path:
+    """The file or folder that a text names in a YAML of the user: below the folder of the YAML, the
+    data directory or the current folder; the last one where it is in none of them."""
+    given = Path(os.path.expanduser(text))
+    folders = [*_folders, *([Path(data_dir)] if data_dir else []), Path.cwd()]
+    found = [folder / given for folder in folders]
+    return whole_path(next((path for path in found if path.exists()), found[-1]))
+
+
 def find(reference: Reference) -> Source:
-    """The code of a reference; a UserError where there is none, or only code that has changed."""
+    """The code of a reference; a CodeError where there is none, or only code that has changed."""
     other = None
     for path in _paths(reference):
         source = _read(reference, path)
@@ -48,14 +58,33 @@ def find(reference: Reference) -> Source:
             return source
         other = other or source
     if other is not None:
-        raise UserError(
+        raise CodeError(
             f"{other.path} has changed: {reference.source} was @{reference.digest}, "
             f"it is @{other.sha256[: len(reference.digest)]} now",
             "bring the old code back, or start a new search with the new one (--name)",
         )
     looked = [*dict.fromkeys((*map(str, _folders), os.getcwd()))]
     hint = f"looked in {', '.join(looked[:4])}"
-    raise UserError(f"{reference.source}: no such {_kind(reference)}", hint)
+    raise CodeError(f"{reference.source}: no such {_kind(reference)}", hint)
+
+
+def origins(references: Iterable[str]) -> dict[str, str]:
+    """The files of these references by reference, for a recipe or packed file that is read
+    elsewhere."""
+    return {text: str(find(parse(text)).path) for text in references}
+
+
+def look_where(stored: Mapping[str, str]) -> None:
+    """Look for code in the folders that `origins` named, behind all others."""
+    for text, path in stored.items():
+        if is_reference(text):
+            up = 1 if parse(text).is_file else parse(text).source.count(".") + 1
+            place = Path(path)
+            up += place.name == "__init__.py"
+            if place.is_absolute() and len(place.parents) >= up:
+                root = place.parents[up - 1]
+                if root not in _folders:
+                    _folders.append(root)
 
 
 def _kind(reference: Reference) -> str:
@@ -74,6 +103,8 @@ def _paths(reference: Reference) -> Iterator[Path]:
     given = Path(os.path.expanduser(reference.source))
     tried = [folder / given for folder in folders]
     tried += [folder / given.name for folder in folders]
+    if reference.is_pickle and reference.digest:
+        tried += [folder / reference.digest / given.name for folder in folders]
     for path in dict.fromkeys(tried):
         if path.is_file():
             yield path.resolve()

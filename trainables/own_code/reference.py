@@ -5,7 +5,9 @@ ids of trials, the ledger, recipes and packed files, and other code of the same 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from bitfront.trainables.errors import UserError, quoted
 
@@ -63,6 +65,19 @@ def parse(text: str) -> Reference:
             "write FILE.py:NAME or PACKAGE.MODULE:NAME, for example my_net.py:MyNet",
         )
     return Reference(found["source"], found["name"], found["digest"] or "")
+
+
+def references_in(data: Any) -> list[str]:
+    """The settled references among the texts of plain data, each once; of datasets and metrics
+    without the declaration that follows the hash."""
+    if isinstance(data, str):
+        text = data.partition(";")[0]
+        return [text] if is_reference(text) and parse(text).digest else []
+    if isinstance(data, Mapping):
+        data = [*data.keys(), *data.values()]
+    if not isinstance(data, list | tuple):
+        return []
+    return list(dict.fromkeys(found for each in data for found in references_in(each)))
 
 
 def shown(text: str) -> str:

@@ -1,6 +1,7 @@
 """The files that a reference stands for, and their hash, found without running any code: the file
-itself and, recursively, the modules it imports from its own folder or package. What is loaded in
-other ways (a text file, an import by a computed name) is not part of it."""
+itself and, recursively, the modules it imports from its own folder or package; of an installed
+package the file alone. What is loaded in other ways (a text file, an import by a computed name) is
+not part of it."""
 
 from __future__ import annotations
 
@@ -50,13 +51,10 @@ class Source:
 
 def read_source(reference: Reference, path: Path) -> Source:
     """The source of a reference whose file, or whose module's file, is `path`."""
+    root = path.parent
     if not reference.is_file:
         root = path.parents[reference.source.count(".") + (path.name == "__init__.py")]
-        inside = reference.source.partition(".")[0]
-    else:
-        root, inside = path.parent, ""
     installed = _is_installed(root)
-    within = inside if installed else ""
     files: dict[str, bytes] = {}
     size = 0
     waiting = [path, *_packages_above(path, root)]
@@ -73,8 +71,8 @@ def read_source(reference: Reference, path: Path) -> Source:
                 f"than {MOST_BYTES // 10**6} MB",
                 "name a module in a package of its own",
             )
-        if file.suffix == MODULE:
-            waiting += _imports(file, files[name], root, within)
+        if file.suffix == MODULE and not installed:
+            waiting += _imports(file, files[name], root)
     return Source(root, path.relative_to(root).as_posix(), files, installed)
 
 
@@ -113,6 +111,8 @@ def _content(file: Path) -> bytes:
     try:
         if file.suffix not in (MODULE, PICKLE) or not file.is_file():
             raise UserError(f"{file}: no such file")
+        if file.stat().st_size > MOST_BYTES:
+            raise UserError(f"{file}: code of more than {MOST_BYTES // 10**6} MB")
         return file.read_bytes()
     except OSError as error:
         raise UserError(f"{file}: cannot be read: {error.strerror}") from None
@@ -127,8 +127,8 @@ def _packages_above(file: Path, root: Path) -> Iterator[Path]:
             yield folder / "__init__.py"
 
 
-def _imports(file: Path, content: bytes, root: Path, within: str) -> list[Path]:
-    """The files below `root` that a module imports; with `within`, only those of that package."""
+def _imports(file: Path, content: bytes, root: Path) -> list[Path]:
+    """The files below `root` that a module imports."""
     try:
         tree = ast.parse(content, str(file))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -138,8 +138,7 @@ def _imports(file: Path, content: bytes, root: Path, within: str) -> list[Path]:
     found: list[Path] = []
     for node in ast.walk(tree):
         for name in _names(node, file, root):
-            if not within or name.partition(".")[0] == within:
-                found += _files_of(name, root)
+            found += _files_of(name, root)
     return found
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from bitfront.trainables.cost import CostTable
+from bitfront.trainables.data import dataset_title
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
+from bitfront.trainables.own_code import shown
 from bitfront.trainables.parameters import Param, Value, resolve
 from bitfront.trainables.registry import Registry
 from bitfront.trainables.settings import Strict
@@ -109,6 +112,11 @@ class SelectionSpec(Strict):
         text = json.dumps([VERSION, content], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
+    @property
+    def file_name(self) -> str:
+        """The name of the selector as part of the name of a file."""
+        return re.sub(r"[^\w.-]+", "-", shown(self.selector))
+
     def build(self) -> Selector:
         return SELECTORS.get(self.selector)(self.params)
 
@@ -133,7 +141,7 @@ class Selection(Strict):
     def plan(self, table: CostTable, budget_pct: float, rule: str, level: str, seed: int) -> str:
         if len(table.plan_layers) != len(self.order):
             raise UserError(
-                f"{self.spec.selector} ranked {len(self.order)} layers, the network has "
+                f"{shown(self.spec.selector)} ranked {len(self.order)} layers, the network has "
                 f"{len(table.plan_layers)}"
             )
         selector = self.spec.build()
@@ -142,7 +150,7 @@ class Selection(Strict):
     def summary(self) -> str:
         """One line about the training, examples and time the selection took."""
         return (
-            f"{self.spec.selector} on {self.spec.task.dataset}: "
+            f"{shown(self.spec.selector)} on {dataset_title(self.spec.task.dataset)}: "
             f"{self.training_epochs:g} epochs of training, {self.scored_examples:,} examples "
             f"scored, {self.seconds:.0f} s"
         )

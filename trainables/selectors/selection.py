@@ -53,4 +53,4 @@ def stored(spec: SelectionSpec, folder: Path) -> Selection | None:
 
 
 def _file(spec: SelectionSpec, folder: Path) -> Path:
-    return folder / f"{spec.selector}-{spec.fingerprint()}.json"
+    return folder / f"{spec.file_name}-{spec.fingerprint()}.json"

@@ -21,12 +21,16 @@ class Kind(ABC):
     called with x."""
 
     name: ClassVar[str]
-    metrics: ClassVar[tuple[Metric, ...]]
+    metrics: tuple[Metric, ...]
     """the first one is the quality a search optimizes unless it says otherwise"""
     networks: ClassVar[str] = "classification"
     """the `kind` of the models it takes; models for classification have one output per class"""
     aliases: ClassVar[tuple[str, ...]] = ()
     """former names"""
+
+    def of(self, info: DatasetInfo) -> Kind:
+        """The kind of the task on this dataset, where data of the user's own change it."""
+        return self
 
     @property
     def quality(self) -> Metric:
@@ -67,4 +71,5 @@ def metric_names() -> tuple[str, ...]:
 
 def kind_of(dataset: str) -> Kind:
     """The kind of task that a dataset declares."""
-    return KINDS.get(DATASETS.get(dataset).kind)
+    info = DATASETS.get(dataset)
+    return KINDS.get(info.kind).of(info)

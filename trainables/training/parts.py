@@ -1,10 +1,19 @@
-"""The training and validation parts of a task's dataset, the only data that a search uses."""
+"""The parts of a task's dataset: training and validation part, the only data that a search uses,
+and those of final training."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 
-from bitfront.trainables.data import Part, load_train, split
+from bitfront.trainables.data import (
+    DATASETS,
+    Part,
+    load_search,
+    load_test,
+    load_train,
+    missing_test,
+    split,
+)
 from bitfront.trainables.task import Task
 
 
@@ -20,6 +29,22 @@ def search_data(task: Task) -> tuple[Part, Part]:
     )
 
 
+def has_test_part(task: Task) -> bool:
+    """Whether final training is tested. Data of the user's own may have no test part; of others a
+    missing one is an error."""
+    own = DATASETS.get(task.dataset).own is not None
+    return not own or missing_test(task.dataset, task.data_dir) is None
+
+
+def final_data(task: Task, data_dir: str | None) -> tuple[Part, Part]:
+    """(training part, part that the network is measured on) of final training: training and
+    validation examples together and the test part or, without a test part, as in the search."""
+    if has_test_part(task):
+        train = load_train(task.dataset, data_dir, task.normalize)
+        return train, load_test(task.dataset, data_dir, task.normalize)
+    return search_data(task.model_copy(update={"subset": None, "data_dir": data_dir}))
+
+
 # A worker trains many trials on the same data; two entries cover a change of the task in between.
 @lru_cache(maxsize=2)
 def _search_data(
@@ -30,7 +55,7 @@ def _search_data(
     val_fraction: float,
     seed: int,
 ) -> tuple[Part, Part]:
-    arrays = load_train(dataset, data_dir, normalize)
-    if subset is not None and subset < len(arrays):
-        arrays = arrays.take(subset, seed)
-    return split(arrays, val_fraction, seed)
+    train, validation = load_search(dataset, data_dir, normalize)
+    if subset is not None and subset < len(train):
+        train = train.take(subset, seed)
+    return split(train, val_fraction, seed) if validation is None else (train, validation)

@@ -21,9 +21,10 @@ import ray
 from ray import tune
 
 from bitfront.trainables import training
-from bitfront.trainables.data import lend
+from bitfront.trainables.data import PartName, lend
 from bitfront.trainables.errors import first_line
 from bitfront.trainables.files import write_atomically
+from bitfront.trainables.own_code import Bundle, unpack
 from bitfront.trainables.progress import reporting_to
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.worker import gpu, storage
@@ -33,6 +34,8 @@ from bitfront.trainables.worker.memory import limit_memory
 STATE_FILE = "state.pt"
 # How long a trial waits at its start for the storage of checkpoints.
 FETCH_SECONDS = 60.0
+# By name of a dataset and of its part, a list with one reference.
+Lent = dict[str, dict[PartName, list[Any]]]
 
 
 class Worker(tune.Trainable):
@@ -42,11 +45,20 @@ class Worker(tune.Trainable):
     the next one would import torch again, which takes seconds. Only a process that dies is an error
     to Ray."""
 
-    def setup(self, config: dict[str, Any], lent: dict[str, list[Any]] | None = None) -> None:
+    def setup(
+        self,
+        config: dict[str, Any],
+        lent: Lent | None = None,
+        code: Bundle | None = None,
+    ) -> None:
         """Prepare the first trial. `lent`: references to datasets in Ray's object store, where a
-        node holds them once for all its workers; they are fetched when a trial first needs them."""
-        for name, references in (lent or {}).items():
-            lend(name, partial(_arrays, references[0]))
+        node holds them once for all its workers; they are fetched when a trial first needs them.
+        `code`: code of the user's own that trials run."""
+        if code is not None:
+            unpack(code)
+        for name, parts in (lent or {}).items():
+            for part, references in parts.items():
+                lend(name, part, partial(_arrays, references[0]))
         self._begin(config)
         if self._stored is not None:
             forget_dead(self._state.parent.parent)

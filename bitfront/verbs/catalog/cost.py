@@ -58,10 +58,11 @@ def options(parser: ArgumentParser) -> None:
         "--prune", type=float, metavar="R", help="pruning rate of the planned layers"
     )
     parser.add_argument("--exponent", type=float, default=1.0, metavar="P", help="p of --prune")
+    shared.trust(parser)
 
 
 def action(args: Namespace) -> int:
-    info = DATASETS.get(args.dataset) if args.dataset else None
+    info = DATASETS.get(DATASETS.settle(args.dataset, None)) if args.dataset else None
     shape = _shape(args.shape) if args.shape else (info.shape if info else (3, 32, 32))
     own = own_code.is_reference(args.model)
     args.model = own_code.settle(args.model) if own else args.model

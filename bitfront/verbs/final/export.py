@@ -12,11 +12,13 @@ from bitfront.search.recipes.choice import (
     knee_of,
 )
 from bitfront.search.recipes.export import may_save, recipe_of, save_beside
+from bitfront.search.recipes.recipe import Recipe
 from bitfront.search.results.results import Results
 from bitfront.search.results.settings import in_a_line, settings_of
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.next_commands import after_export
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import parse, shown
 from bitfront.verbs import options as shared
 from bitfront.verbs.opening import results_of
 
@@ -73,6 +75,7 @@ def _export_all(results: Results, args: Namespace) -> None:
         if path != usual:
             terminal.say(f"{usual} has other content and stays as it is: wrote {path}")
     terminal.show(f"{len(results.front)} recipes in {out}")
+    _tell_code(recipe)
 
 
 def _export_one(results: Results, entry: Entry, args: Namespace) -> None:
@@ -87,7 +90,7 @@ def _export_one(results: Results, entry: Entry, args: Namespace) -> None:
     if path != usual:
         terminal.show(f"{usual} has other content and stays as it is")
     settings = in_a_line(settings_of(entry))
-    chosen = " ".join(filter(None, (entry.spec.method, settings, entry.spec.plan)))
+    chosen = " ".join(filter(None, (shown(entry.spec.method), settings, entry.spec.plan)))
     terminal.say(
         f"{path}: trial {entry.id}, {chosen}\n"
         f"  {terminal.expectation(entry, results.config.quality, results.seed_noise)}\n"
@@ -95,6 +98,14 @@ def _export_one(results: Results, entry: Entry, args: Namespace) -> None:
         f"({entry.costs['flops_pct']:.1f} % of the dearest network in full precision)\n"
         f"  {after_export(path)}"
     )
+    _tell_code(recipe)
+
+
+def _tell_code(recipe: Recipe) -> None:
+    """Say which code of the user's own a recipe needs."""
+    for text, place in recipe.code.items():
+        where = f"; it is in {place}" if place else ", which is not here"
+        terminal.say(f"  the recipe needs {shown(text)} (@{parse(text).digest}){where}")
 
 
 def _chosen(results: Results, args: Namespace) -> Entry:

@@ -17,6 +17,7 @@ def options(parser: ArgumentParser) -> None:
     )
     shared.data_dir(parser)
     shared.trusted(parser, "ledger")
+    shared.trust(parser)
 
 
 def action(args: Namespace) -> int:

@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from bitfront.search import kept_code
 from bitfront.search.cluster.head import INTERRUPTED
 from bitfront.search.ledger.folder import home, stages_folder
 from bitfront.search.recipes.final_folder import folder_for, refuse_other
@@ -47,6 +48,7 @@ def options(parser: ArgumentParser) -> None:
         "-o", "--output", metavar="DIR", help="default: RECIPE-trained/, or a folder beside it"
     )
     shared.trusted(parser, "tracking")
+    shared.trust(parser)
 
 
 def action(args: Namespace) -> int:
@@ -90,6 +92,9 @@ def action(args: Namespace) -> int:
 def _recipe(args: Namespace, path: Path) -> Recipe:
     """The recipe with what the options change in it."""
     recipe = load_recipe(path)
+    origin = search_of(recipe, home(args.home))
+    if origin is not None:
+        kept_code.look(origin.path)
     if args.epochs is not None:
         recipe.final.epochs = args.epochs
     if args.seeds is not None:

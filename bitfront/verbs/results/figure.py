@@ -27,6 +27,7 @@ def options(parser: ArgumentParser) -> None:
     parser.add_argument("--title", help="instead of the search's name; '' for none")
     parser.add_argument("-o", "--output", metavar="FILE", help=".pdf, .svg or .png; KIND.pdf")
     shared.trusted(parser, "ledger")
+    shared.trust(parser)
 
 
 def action(args: Namespace) -> int:

@@ -16,6 +16,7 @@ def options(parser: ArgumentParser) -> None:
     parser.add_argument("checkpoint", help="a packed checkpoint of `bitfront train`")
     parser.add_argument("--layer", help="its name (default: list the layers and what they keep)")
     parser.add_argument("-o", "--output", metavar="PNG", help="default: LAYER.png")
+    shared.trust(parser)
 
 
 def action(args: Namespace) -> int:

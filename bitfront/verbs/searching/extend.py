@@ -17,6 +17,7 @@ def options(parser: ArgumentParser) -> None:
     parser.add_argument("--trials", required=True, metavar="+N", help="+N more, or a new total")
     shared.running(parser)
     shared.trusted(parser, "ledger", "tracking", "storage")
+    shared.trust(parser)
 
 
 def action(args: Namespace) -> int:

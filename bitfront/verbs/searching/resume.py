@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
+from bitfront.search import kept_code
 from bitfront.search.cluster.ray_client import is_client, run_there
 from bitfront.search.config.load import load_text
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import config_to_continue
 from bitfront.search.session.status_line import StatusLine
+from bitfront.trainables.own_code import received
 from bitfront.verbs import options as shared
 from bitfront.verbs.opening import folder_of, status_line
 
@@ -20,6 +22,7 @@ def options(parser: ArgumentParser) -> None:
     shared.search_name(parser)
     shared.running(parser)
     shared.trusted(parser, "ledger", "tracking", "storage")
+    shared.trust(parser)
 
 
 def action(args: Namespace) -> int:
@@ -36,7 +39,9 @@ def resumed(config: SearchConfig, folder: SearchFolder, args: Namespace, line: S
     from bitfront.search.session.preparation import check_places, check_start  # torch
     from bitfront.verbs.launch import launch
 
-    config, space = load_text(config.dump())
+    kept_code.look(folder.path)
+    with received():  # the folder may have come from somebody else
+        config, space = load_text(config.dump())
     check_places(config, folder)
     check_start(config, args.address, line)
     return launch(config, space, folder, args.address, args.quiet, line=line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from bitfront.terminal import tables as terminal
+from bitfront.terminal.own_data import data_text
 from bitfront.verbs import options as shared
 from bitfront.verbs.opening import search_of
 
@@ -17,6 +18,9 @@ def options(parser: ArgumentParser) -> None:
 
 def action(args: Namespace) -> int:
     config, _ = search_of(args)
+    seen = "" if args.json else data_text(config.task)
+    if seen:
+        terminal.say(seen)
     if args.json:
         terminal.show_json({"valid": True, "config": config.open_data()})
     elif args.search is None:

@@ -3,6 +3,8 @@ of a paper. The task is checked in `checks.task`, the space in `checks.space`.""
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from bitfront.search.config.errors import Problems
 from bitfront.search.config.known import (
     COSTS,
@@ -16,6 +18,7 @@ from bitfront.search.config.known import (
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import HOME_FILES, is_name
 from bitfront.trainables.errors import UserError, did_you_mean
+from bitfront.trainables.tasks import Kind
 
 # Parameters that a plan draws once per trial; rows of a paper may ask for their values.
 PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
@@ -24,11 +27,11 @@ PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
 def check_config(config: SearchConfig, problems: Problems) -> None:
     """Note in `problems` everything that is wrong with the configuration by itself."""
     _check_name(config.name, problems)
-    try:
-        metrics = metrics_of(config.kind)
-    except UserError:  # the dataset is unknown, which is reported with the task
-        metrics = METRICS
-    _check_objectives(config, metrics, problems)
+    kind: Kind | None = None
+    with suppress(UserError):  # an unknown dataset is reported with the task
+        kind = config.kind
+    metrics = METRICS if kind is None else metrics_of(kind)
+    _check_objectives(config, kind, metrics, problems)
     _check_limits(config, problems)
     _check_paper(config, metrics, problems)
 
@@ -41,14 +44,16 @@ def _check_name(name: str, problems: Problems) -> None:
         problems.add(("name",), message)
 
 
-def _check_objectives(config: SearchConfig, metrics: tuple[str, ...], problems: Problems) -> None:
+def _check_objectives(
+    config: SearchConfig, kind: Kind | None, metrics: tuple[str, ...], problems: Problems
+) -> None:
     given = config.objectives
     unknown = [key for key in given if key not in (*metrics, *COSTS)]
     for key in unknown:
         hint = did_you_mean(key, (*metrics, *COSTS))
         problems.add(("objectives", key), f"unknown key, {hint}")
     for key, mode in given.items():
-        wanted = direction(key)
+        wanted = direction(key, kind)
         if key not in unknown and mode != wanted:
             message = f"{mode} looks for the worst networks, write {wanted}"
             problems.add(("objectives", key), message)

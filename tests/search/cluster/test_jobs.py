@@ -30,6 +30,18 @@ search: {trials: 500, sampler: random}
 tracking: {enabled: false}
 """
 BIN = Path(sys.executable).parent
+# Commands one after another, so that Ray is imported once: a line of words in, a line out with the
+# exit code and what was printed.
+TERMINAL = """
+import contextlib, io, json, sys
+from bitfront.cli import main
+
+for line in sys.stdin:
+    said, wrong = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(wrong):
+        code = main(json.loads(line))
+    print(json.dumps([code, said.getvalue(), wrong.getvalue()]), flush=True)
+"""
 
 
 def free_port():
@@ -66,19 +78,29 @@ class Head:
             env=self.env | {"BITFRONT_HOME": str(self.home)},
         )
         (folder / "away.yaml").write_text(YAML)
+        self.terminal = subprocess.Popen(
+            [sys.executable, "-c", TERMINAL],
+            env=self.env | {"BITFRONT_HOME": str(self.folder / "here"), "PYTHONPATH": os.getcwd()},
+            cwd=self.folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # what commands write there comes in the line
+            text=True,
+        )
 
     def call(self, *words, code=0):
         """A bitfront command from outside, where no search is."""
-        done = subprocess.run(
-            [sys.executable, "-m", "bitfront.cli", *words],
-            env=self.env | {"BITFRONT_HOME": str(self.folder / "here")},
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=280,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stdout if code == 0 else done.stdout + done.stderr
+        self.terminal.stdin.write(json.dumps(words) + "\n")
+        self.terminal.stdin.flush()
+        ended, said, wrong = json.loads(self.terminal.stdout.readline())
+        assert ended == code, said + wrong
+        return said if code == 0 else said + wrong
+
+    def stop(self):
+        self.terminal.communicate(timeout=60)
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        shutil.rmtree(self.files, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
@@ -92,9 +114,7 @@ def head(tmp_path_factory):
                 break
         time.sleep(0.2)
     yield head
-    os.killpg(head.process.pid, signal.SIGKILL)
-    head.process.wait()
-    shutil.rmtree(head.files, ignore_errors=True)
+    head.stop()
 
 
 @pytest.mark.timeout(900)
@@ -115,8 +135,6 @@ def test_a_submitted_search_is_watched_stopped_and_read_from_outside(head):
     log = head.call("logs", "away", "--address", head.http)
     assert "Interrupted: running trials keep their last checkpoint." in log
     assert "Traceback" not in log
-    front = json.loads(head.call("front", "away", "--address", head.http, "--json"))
-    assert front["points"]
     assert "unknown search 'nope'" in head.call("front", "nope", "--address", head.http, code=2)
     assert not (head.folder / "here").exists(), "nothing of it is kept here"
 
@@ -129,9 +147,24 @@ def test_through_rays_client_the_whole_driver_runs_on_the_head(head):
     assert results.counts()["complete"] == 2
     assert not (head.folder / "here").exists()
     assert "task.epochs" in head.call(*words, "--set", "task.epochs=0", code=2)
-    dry = ["run", "away.yaml", "--name", "dry", "--dry-run", "--address", head.client]
-    assert "points" in head.call(*dry)
-    assert not (head.home / "dry").exists()
+
+
+def test_flags_go_to_the_head_through_rays_client_too(tmp_path, monkeypatch):
+    from bitfront import cli
+    from bitfront.search.cluster import ray_client
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "away.yaml").write_text(YAML)
+    sent = []
+    actor = SimpleNamespace(remote=lambda *given: sent.append(given))
+    monkeypatch.setattr(ray_client, "_connect", lambda address, code: None)
+    monkeypatch.setattr(ray_client, "_follow", lambda actor: 0)
+    monkeypatch.setattr("ray.remote", lambda **options: lambda there: actor)
+    monkeypatch.setattr("ray.shutdown", lambda: None)
+    flags = ["--quiet", "--dry-run", "--json"]
+    given = ["run", "away.yaml", *flags, "--home", "there", "--address", "ray://there:10001"]
+    assert ray_client.run_there(cli.build_parser().parse_args(given)) == 0
+    assert sent == [(["run", "away.yaml", *flags, "--home", "there"], ("away.yaml", YAML))]
 
 
 @pytest.mark.timeout(600)
@@ -143,20 +176,16 @@ def test_doctor_asks_every_node_what_it_shares(head, tmp_path):
     assert {found[name]["verdict"] for name in wanted} == {"PASS"}
     assert "1 node with 1 CPU" in found["resources"]["found"]
     assert not list(tmp_path.glob("bitfront-doctor*")), "nothing is left behind"
-    # What is in the memory of one process is shared with no other.
-    alone = ["--storage", "memory://place", "--json"]
-    checks = json.loads(head.call("doctor", "--address", head.http, *alone, code=1))
-    found = {check["name"]: check for check in checks}
-    assert found["storage"]["verdict"] == "FAIL"
-    assert "not shared" in found["storage"]["found"]
 
 
-def test_addresses_of_the_wrong_kind_say_what_is_wanted(tmp_path):
+def test_addresses_of_the_wrong_kind_say_what_is_wanted(tmp_path, monkeypatch, capsys):
+    from bitfront import cli
+
+    monkeypatch.chdir(tmp_path)
+
     def said(*words):
-        command = [sys.executable, "-m", "bitfront.cli", *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
-        assert done.returncode == 2, done.stdout
-        return done.stderr
+        assert cli.main(list(words)) == 2
+        return capsys.readouterr().err
 
     (tmp_path / "away.yaml").write_text(YAML)
     assert "http://HEAD:8265" in said("submit", "away.yaml", "--address", "auto")
@@ -223,7 +252,8 @@ def test_the_job_that_runs_is_the_one_that_is_meant():
 
     jobs = [job("FAILED", 1), job("RUNNING", 2), job("FAILED", 3)]
     head = Head.__new__(Head)
-    head.client = SimpleNamespace(list_jobs=lambda: jobs)
+    head.address, head.client = "http://there", SimpleNamespace(list_jobs=lambda: jobs)
     assert head.job_of("x") is jobs[1]
     del jobs[1]
     assert head.job_of("x") is jobs[1]
+    assert head.home_of("nope") is None

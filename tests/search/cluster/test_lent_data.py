@@ -26,12 +26,12 @@ def own_lending(monkeypatch):
 
 def test_lent_arrays_are_used_and_never_written(own_lending):
     before = load_train("digits")
-    x, y = (array.copy() for array in stored_arrays("digits"))
+    x, y = (array.copy() for array in stored_arrays("digits")["train"])
     kept = x.copy(), y.copy()
     x.flags.writeable = y.flags.writeable = False
     datasets._read.cache_clear()
     asked = []
-    lend("digits", lambda: (asked.append(1), (x, y))[1])
+    lend("digits", "train", lambda: (asked.append(1), (x, y))[1])
     after = load_train("digits")
     after.x.add_(1.0)
     after.y.zero_()

@@ -1,6 +1,7 @@
 """The verdicts about a cluster, on answers nodes may give."""
 
 import sqlite3
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,6 +57,23 @@ def test_storage_that_cannot_be_written_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     assert check_storage(str(tmp_path / "file" / "in"), []).verdict == "FAIL"
     assert check_storage(f"file://{tmp_path}/made", []).verdict == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [("None", "does not see what the driver wrote"), ("b''", "what it wrote is not seen here")],
+)
+def test_a_node_with_a_disk_of_its_own_does_not_share(read, told, tmp_path, monkeypatch):
+    """Whether it finds nothing of ours there, or writes to where we do not look."""
+    source = f"def read(path): return {read}\ndef write(path, content): pass"
+    asked = SimpleNamespace(remote=NodeProbe(source).shares)
+    there = Node("10.0.0.8", SimpleNamespace(shares=asked), facts={})
+    monkeypatch.setattr("ray.get", lambda answer, timeout: answer)
+    check = check_storage(str(tmp_path), [there])
+    assert check.verdict == "FAIL"
+    assert f"10.0.0.8 {told}" in check.found
+    assert check.found.endswith("not shared")
+    assert list(tmp_path.iterdir()) == [], "nothing is left behind"
 
 
 def test_a_ledger_must_answer_and_no_password_is_shown(tmp_path):

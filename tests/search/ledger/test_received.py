@@ -37,6 +37,8 @@ WRITTEN = (
     "report.html",
 )
 TRIALS = 4
+# Files beside the ledger as long as somebody has it open.
+OF_READERS = shutil.ignore_patterns("*-wal", "*-shm")
 
 
 def contents(folder):
@@ -54,27 +56,27 @@ def contents(folder):
 class Received:
     """A search of four trials in a home of its own, and a folder outside that stays as it is."""
 
-    def __init__(self, tmp_path, make_config):
+    def __init__(self, tmp_path, make_config, sent):
         self.make_config = make_config
         self.root = tmp_path / "received"
         self.outside = tmp_path / "outside"
         self.outside.mkdir()
-        self.folder = self.search("tiny")
-        self.search("other")
+        for name in ("tiny", "other"):
+            if not (sent / name).exists():
+                self.search(sent / name)
+            shutil.copytree(sent / name, self.root / name, ignore=OF_READERS)
+        self.folder = SearchFolder(self.root / "tiny")
         self.before = None
 
-    def search(self, name, *assignments):
-        config = self.make_config(
-            f"name={name}", f"search.trials={TRIALS}", "task.epochs=1", *assignments
-        )
-        folder = SearchFolder(self.root / name)
+    def search(self, path):
+        config = self.make_config(f"name={path.name}", f"search.trials={TRIALS}", "task.epochs=1")
+        folder = SearchFolder(path)
         write_atomically(folder.config_file, config.dump())
         session = Session(config, build_space(config), folder, None)
         for _ in range(TRIALS):
             end(session)
         with closing(sqlite3.connect(folder.path / "ledger.db")) as ledger:
             ledger.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # all of it is in the one file
-        return folder
 
     def change(self, **keys):
         data = yaml.safe_load(self.folder.config_file.read_text()) | keys
@@ -112,10 +114,16 @@ def end(session):
     session.finish(entry.id, {**row, "history": [row]})
 
 
+@pytest.fixture(scope="module")
+def sent(tmp_path_factory):
+    """Where the searches are, of which every test gets a copy."""
+    return tmp_path_factory.mktemp("sent")
+
+
 @pytest.fixture
-def received(tmp_path, make_config, monkeypatch):
+def received(tmp_path, make_config, sent, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made = Received(tmp_path, make_config)
+    made = Received(tmp_path, make_config, sent)
     monkeypatch.setattr("bitfront.search.cluster.tuner.run_trials", trained_here)
     return made
 

@@ -16,6 +16,7 @@ from bitfront.search.tracking import tracker as tracking
 from bitfront.search.tracking.mirror import Mirror
 from bitfront.search.tracking.tracker import Tracker
 from testbed.rig import free_port, listens, tracking_server, wait_for
+from testbed.stores import copy_store
 
 pytestmark = pytest.mark.slow
 
@@ -101,6 +102,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def proxy(tmp_path_factory):
     folder, port = tmp_path_factory.mktemp("server"), free_port()
+    copy_store(None, folder / "server.db")
     with tracking_server(folder, port) as process:
         wait_for(lambda: listens(port), 200, "the MLflow server", process)
         server = Proxy(port)

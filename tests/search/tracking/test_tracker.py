@@ -9,12 +9,14 @@ from mlflow import MlflowClient
 from bitfront.dashboards.search_files import PICTURES
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
+from bitfront.search.tracking.database import make_database
 from bitfront.search.tracking.extra_runs import log_extras
 from bitfront.search.tracking.extras import Extra
 from bitfront.search.tracking.mirror import Mirror
 from bitfront.search.tracking.runs import flat_params, run_name
 from bitfront.search.tracking.store import tracking_uri
 from bitfront.search.tracking.tracker import Tracker
+from testbed.stores import copy_store
 
 pytestmark = pytest.mark.slow
 
@@ -161,7 +163,7 @@ def test_a_server_that_is_away_neither_stops_the_search_nor_loses_a_run(
     for _ in range(3):
         train(session, session.ask())
     with monkeypatch.context() as patch:
-        patch.setattr("bitfront.search.tracking.tracker.CLOSE_SECONDS", 4)
+        patch.setattr("bitfront.search.tracking.tracker.CLOSE_SECONDS", 1)
         assert tracker.close("interrupted", {}, "")
     session, tracker = begin(make_space, folder)  # it is back, at the default address
     assert tracker.close("complete", {}, "") is None
@@ -186,8 +188,8 @@ def away_for(monkeypatch, tries):
 
 
 def test_a_finished_search_waits_for_a_server_that_is_away_a_while(make_space, folder, monkeypatch):
-    monkeypatch.setattr("bitfront.search.tracking.tracker.CLOSE_SECONDS", 2)
-    monkeypatch.setattr("bitfront.search.tracking.tracker.RETRY_SECONDS", 1.0)
+    monkeypatch.setattr("bitfront.search.tracking.tracker.CLOSE_SECONDS", 0.8)
+    monkeypatch.setattr("bitfront.search.tracking.tracker.RETRY_SECONDS", 0.3)
     left = away_for(monkeypatch, 5)
     session, tracker = begin(make_space, folder, "tracking.uri=http://127.0.0.1:9")
     train(session, session.ask())
@@ -247,7 +249,7 @@ def test_a_run_that_mlflow_refuses_does_not_hold_up_the_others(make_space, folde
     deadline = time.monotonic() + 200
     while tracker.behind > 1 and time.monotonic() < deadline:
         time.sleep(0.05)
-    monkeypatch.setattr("bitfront.search.tracking.tracker.CLOSE_SECONDS", 4)
+    monkeypatch.setattr("bitfront.search.tracking.tracker.CLOSE_SECONDS", 1)
     assert "refused" in tracker.close("complete", {}, "")
     _, children = runs_of(tracker)
     assert len(children) == 1
@@ -281,7 +283,7 @@ def test_trials_can_start_from_a_file_of_an_mlflow_run(make_space, tmp_path):
     from bitfront.trainables.models import build_model
 
     home = tmp_path / "home"
-    home.mkdir()
+    copy_store(None, home / "mlflow.db")
     client = MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
     experiment = client.create_experiment("weights", str(tmp_path / "artifacts"))
     run = client.create_run(experiment).info.run_id
@@ -346,6 +348,7 @@ def test_a_disk_that_was_full_when_the_store_was_made_spoils_nothing(
     """What was made of the tables is left behind, and the next attempt begins anew."""
     import sqlite3
 
+    monkeypatch.setattr("bitfront.search.tracking.mirror.make_database", make_database)
     session, tracker = begin(make_space, folder, thread=False)
     train(session, session.ask())
     usual, made = MlflowClient.search_experiments, []

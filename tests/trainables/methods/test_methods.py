@@ -301,7 +301,11 @@ def test_verifying_does_not_change_the_mode(make_spec, start) -> None:
 # --- interrupted runs ---------------------------------------------------------------------------
 
 DROPOUT = {"model": {"name": "mlp", "depth": 3, "width": 24, "dropout": 0.3}}
-IMAGES = {"model": {"name": "cresnet", "depth": 8, "width": 8}, "augmentation": "crop-flip"}
+IMAGES = {
+    "model": {"name": "cresnet", "depth": 8, "width": 8},
+    "augmentation": "crop-flip",
+    "subset": 100,
+}
 
 
 INTERRUPTED = [

@@ -1,0 +1,156 @@
+"""`bf.load`, `bf.save`, `bf.cost` and `bf.select`: networks without a search."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bitfront.api.binarizing import handle_of
+from bitfront.api.by_value import importable
+from bitfront.trainables import packed
+from bitfront.trainables.cost import trace
+from bitfront.trainables.data import DATASETS, DatasetInfo
+from bitfront.trainables.data.datasets import normalise, pixel_statistics
+from bitfront.trainables.data.no_data import input_name
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import is_reference, look_in, parse, settle
+from bitfront.trainables.own_code import trust as trust_hash
+from bitfront.trainables.own_code.places import find
+from bitfront.trainables.plan import check_plan
+from bitfront.trainables.task import Task, TrialSpec
+
+
+class LoadedNetwork(nn.Module):
+    """A packed network: called like any module; `network` is the module itself."""
+
+    def __init__(self, network: nn.Module, spec: TrialSpec, notes: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.network = network
+        self.spec = spec
+        """what was trained: task, method, plan and seed"""
+        self.notes = dict(notes)
+        """what final training measured"""
+        self.eval()
+
+    @property
+    def plan(self) -> str:
+        """The letters of its layers."""
+        return self.spec.plan
+
+    @property
+    def dataset(self) -> DatasetInfo:
+        """What it was trained on: shape, classes, mean and deviation of pixels."""
+        return DATASETS.get(self.spec.task.dataset)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.network(x)
+        return out
+
+    def preprocess(self, image: Any) -> Tensor:
+        """A batch of one made of a PIL image, an array (height, width, channels) or a tensor
+        (channels, height, width): resized and normalised as the training data were."""
+        return _preprocessed(image, self.dataset, self.spec.task.normalize)
+
+
+def load(
+    path: str | os.PathLike[str], model: nn.Module | None = None, trust: bool = False
+) -> LoadedNetwork:
+    """The packed network in this file, in evaluation mode; it computes the same logits, bit for
+    bit, as the one that was saved. `model`: a new network of the same class, for files that do not
+    say how theirs is made; `trust`: run the code that the file names although you have not run it
+    before."""
+    file = Path(path)
+    if trust:
+        _trust_code_of(file)
+    look_in(file.parent)
+    return LoadedNetwork(*packed.load(file, model))
+
+
+def save(model: nn.Module, path: str | os.PathLike[str], rest: str = "float32") -> int:
+    """Write a network that `bf.binarize` made binary, with one bit per binary weight; returns the
+    bytes of its tensors. Its class is stored by name: a class with arguments, or one of a notebook,
+    is passed again when the file is loaded, `bf.load(path, model=MyNet(...))`."""
+    handle = handle_of(model)
+    handle.finish()
+    if handle.shapes is None:
+        raise UserError("save: the network was never called", "call it once with an example")
+    shape, out = handle.shapes
+    described = {"name": _class_name(model)}
+    task = Task.model_validate(
+        {
+            "dataset": input_name(shape, math.prod(out)),
+            "model": described,
+            "binarize": handle.scope,
+        }
+    )
+    spec = TrialSpec(
+        task=task, method=handle.method.name, params=handle.method.values, plan=handle.plan
+    )
+    if rest != "float32":
+        packed.round_rest(handle, rest)
+    return packed.save(handle, spec, Path(path), {"saved": "bf.save"}, rest)
+
+
+def _class_name(model: nn.Module) -> str:
+    """The reference of a network's class where another process can import it, else its name. A
+    class of torch itself, such as Sequential, does not say what is in it."""
+    found = None if type(model).__module__.startswith("torch.nn.") else importable(type(model))
+    return type(model).__qualname__ if found is None else settle(found)
+
+
+def _trust_code_of(file: Path) -> None:
+    look_in(file.parent)
+    name = packed.describe(file).task.model.name
+    if is_reference(name):
+        trust_hash(find(parse(name)).sha256)
+
+
+def cost(
+    model: nn.Module, plan: str, shape: tuple[int, ...], scope: str = "body"
+) -> dict[str, float]:
+    """The costs of a planned network for inputs of `shape` (without the batch), by name, exact and
+    known before training; one letter stands for all layers."""
+    import copy
+
+    try:
+        table = trace(copy.deepcopy(model).to("meta"), tuple(shape), scope)
+    except (NotImplementedError, RuntimeError) as error:
+        raise UserError(f"cost: the network cannot be traced: {error}") from None
+    layers = table.plan_layers
+    letters = plan * len(layers) if len(plan) == 1 else plan
+    return table.costs(check_plan(letters, layers))
+
+
+def _preprocessed(image: Any, info: DatasetInfo, normalize: str) -> Tensor:
+    import numpy as np
+    from torchvision.transforms.functional import resize
+
+    if isinstance(image, Tensor):
+        x = image
+    else:
+        array = np.asarray(image)
+        if array.ndim == 2:
+            array = array[:, :, None]
+        x = torch.from_numpy(array.copy()).permute(2, 0, 1)
+    if x.dim() != len(info.shape):
+        raise UserError(f"preprocess: an image has {len(info.shape)} dimensions, not {x.dim()}")
+    channels = info.shape[0]
+    if x.shape[0] != channels:
+        if channels == 3 and x.shape[0] == 1:
+            x = x.expand(3, -1, -1)
+        elif channels == 1 and x.shape[0] == 3:
+            x = x.float().mean(0, keepdim=True).to(x.dtype)
+        else:
+            raise UserError(f"preprocess: {x.shape[0]} channels, the network takes {channels}")
+    if tuple(x.shape) != info.shape and len(info.shape) == 3:
+        x = resize(x, list(info.shape[1:]), antialias=True)
+    mean, std = pixel_statistics(info, normalize)
+    from dataclasses import replace
+
+    return normalise(x[None], replace(info, mean=mean, std=std))

@@ -1,0 +1,263 @@
+"""`bf.open`: a search that was run, or runs, as tables and figures, and what can be done with it.
+Everything is read anew when it is asked for: a search may be running."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bitfront.search.ledger.folder import SearchFolder, code_folder, find, home, stages_folder
+from bitfront.search.recipes.choice import best_within, cheapest_with, knee_of
+from bitfront.search.recipes.export import recipe_of, save_beside
+from bitfront.search.recipes.recipe import Recipe, load_recipe
+from bitfront.search.results.results import Results, config_to_continue
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import look_in
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from plotly.graph_objects import Figure
+
+    from bitfront.search.ledger.entry import Entry
+    from bitfront.search.recipes.final_training import FinalResult
+
+
+class OpenedSearch:
+    """A search in a home: its trials, its front, its recipes."""
+
+    def __init__(self, folder: SearchFolder) -> None:
+        self.folder = folder
+        look_in(code_folder(folder.path.parent))
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def path(self) -> Path:
+        """The folder of the search."""
+        return self.folder.path
+
+    @property
+    def results(self) -> Results:
+        """All that was found so far, as objects of bitfront's own."""
+        return Results.of(self.folder)
+
+    @property
+    def state(self) -> str:
+        """running, interrupted or complete."""
+        return self.results.state
+
+    @property
+    def trials(self) -> pd.DataFrame:
+        """A row per trial: its settings, state, metrics and costs."""
+        import pandas as pd
+
+        results = self.results
+        rows = [_row(entry) for entry in results.entries]
+        return pd.DataFrame(rows).set_index("trial") if rows else pd.DataFrame()
+
+    @property
+    def front(self) -> pd.DataFrame:
+        """A row per point of the front, with means over its seeds, the dearest first."""
+        import pandas as pd
+
+        rows = [_row(entry) for entry in self.results.front]
+        if not rows:
+            return pd.DataFrame()
+        table = pd.DataFrame(rows).drop(columns=["state", "failure"], errors="ignore")
+        return table.set_index("trial").dropna(axis="columns", how="all")
+
+    def figure(self, kind: str = "front") -> Figure:
+        """An interactive figure of the search; it shows inline in a notebook."""
+        from bitfront.api.figures import interactive
+
+        return interactive(self.folder, kind)
+
+    def export(
+        self,
+        budget: str | None = None,
+        min_accuracy: str | float | None = None,
+        trial: str | None = None,
+        epochs: int | None = None,
+        seeds: int = 3,
+        path: str | os.PathLike[str] | None = None,
+    ) -> ExportedRecipe:
+        """A point of the front as a recipe: the best within `budget` ('40%' or a count), the
+        cheapest with `min_accuracy`, a `trial`, or, where none is given, the knee of the front. It
+        is written to `path`, by default beside the current folder's other recipes."""
+        results = self.results
+        if not results.front:
+            raise UserError(f"search '{self.name}' has no complete trial yet")
+        entry = _chosen(results, budget, min_accuracy, trial)
+        recipe = recipe_of(results, entry, epochs, list(range(seeds)))
+        file = Path(path) if path is not None else Path(f"{self.name}-{entry.id}.yaml")
+        return ExportedRecipe(save_beside(recipe, file, force=path is not None), self.path.parent)
+
+    def resume(self, address: str | None = None, quiet: bool = False) -> OpenedSearch:
+        """Run what is left of the search, and return it."""
+        from bitfront.api.turns import continue_turn
+
+        continue_turn(config_to_continue(self.folder), self.folder, address, quiet)
+        return self
+
+    def extend(self, trials: int, address: str | None = None, quiet: bool = False) -> OpenedSearch:
+        """Give the search so many trials more, run them, and return it."""
+        from bitfront.api.turns import continue_turn
+
+        if trials < 1:
+            raise UserError(f"extend: {trials} trials: give how many more, at least 1")
+        config = config_to_continue(self.folder)
+        config.search.trials += trials
+        continue_turn(config, self.folder, address, quiet)
+        return self
+
+    def __repr__(self) -> str:
+        results = self.results
+        ended = sum(results.counts().values())
+        return (
+            f"<search {self.name}: {results.state}, {ended} of {results.config.search.trials} "
+            f"trials, front of {len(results.front)}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The front as a table and a figure, for notebooks."""
+        import html
+
+        text = f"<p>{html.escape(repr(self)[1:-1])}</p>"
+        if not self.results.front:
+            return text
+        figure = self.figure("front").to_html(full_html=False, include_plotlyjs="require")
+        return f"{text}{self.front.to_html()}{figure}"
+
+
+class ExportedRecipe:
+    """A recipe on disk: what `bitfront train` trains."""
+
+    def __init__(self, path: Path, root: Path) -> None:
+        self.path = path
+        self.root = root
+
+    @property
+    def recipe(self) -> Recipe:
+        return load_recipe(self.path)
+
+    def train(
+        self,
+        seeds: int | None = None,
+        epochs: int | None = None,
+        out: str | os.PathLike[str] | None = None,
+        data_dir: str | None = None,
+        quiet: bool = False,
+        workers: int | None = None,
+    ) -> TrainedRecipe:
+        """Final training: train and validation data together, tested on the test part, packed."""
+        import sys
+
+        from bitfront.search.recipes.final_folder import folder_for, refuse_other
+        from bitfront.search.recipes.final_training import check_test_part, train_recipe
+        from bitfront.search.recipes.origin import note_result
+        from bitfront.terminal.training_progress import TrainingProgress
+
+        recipe = self.recipe
+        if seeds is not None:
+            recipe.final.seeds = list(range(seeds))
+        if epochs is not None:
+            recipe.final.epochs = epochs
+        folder = Path(out) if out is not None else folder_for(recipe, self.path)[0]
+        refuse_other(folder, recipe)
+        check_test_part(recipe, data_dir)
+        note = (lambda _text: None) if quiet else print
+        result = train_recipe(
+            recipe,
+            folder,
+            data_dir,
+            note=note,
+            stages=stages_folder(self.root),
+            workers=workers,
+            progress=TrainingProgress(note, None if quiet else sys.stdout, lambda: None),
+        )
+        note_result(recipe, result, self.root)
+        return TrainedRecipe(folder, result)
+
+    def __repr__(self) -> str:
+        return f"<recipe {self.path}>"
+
+
+class TrainedRecipe:
+    """The result of a final training: test metrics over the seeds, and the packed networks."""
+
+    def __init__(self, path: Path, result: FinalResult) -> None:
+        self.path = path
+        self.result = result
+
+    @property
+    def mean(self) -> float:
+        """The quality on the test part, mean over the seeds."""
+        return self.result.mean
+
+    @property
+    def spread(self) -> float:
+        """Its standard deviation over the seeds."""
+        return self.result.spread
+
+    @property
+    def networks(self) -> list[Path]:
+        """The files of the packed networks, one per seed, for `bf.load`."""
+        return [Path(seed.checkpoint) for seed in self.result.seeds]
+
+    @property
+    def seeds(self) -> pd.DataFrame:
+        """A row per seed with its test metrics."""
+        import pandas as pd
+
+        rows = [{"seed": seed.seed, **seed.metrics} for seed in self.result.seeds]
+        return pd.DataFrame(rows).set_index("seed")
+
+    def __repr__(self) -> str:
+        quality = self.result.quality
+        return f"<trained {self.path}: {quality} {self.mean:.4f} +- {self.spread:.4f}>"
+
+
+def open(
+    name: str | os.PathLike[str], home_folder: str | os.PathLike[str] | None = None
+) -> OpenedSearch:
+    """The search of that name in the home, or in this folder; it may be running."""
+    given = Path(name)
+    if given.is_dir() and (given / "search.yaml").is_file():
+        return OpenedSearch(SearchFolder(given.resolve()))
+    return OpenedSearch(find(home(home_folder), str(name)))
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    """One trial as a row of a table."""
+    from bitfront.trainables.own_code import shown
+
+    return {
+        "trial": entry.id,
+        "number": entry.number,
+        "state": str(entry.state),
+        "method": shown(entry.spec.method),
+        "plan": entry.spec.plan,
+        **{f"space.{key}": value for key, value in entry.drawn.items()},
+        **entry.metrics,
+        **entry.costs,
+        "seeds": entry.seeds,
+        "seconds": entry.seconds,
+        "failure": entry.failure,
+    }
+
+
+def _chosen(
+    results: Results, budget: str | None, min_accuracy: str | float | None, trial: str | None
+) -> Entry:
+    if sum(choice is not None for choice in (budget, min_accuracy, trial)) > 1:
+        raise UserError("export: give one of budget, min_accuracy and trial")
+    if trial is not None:
+        return results.find(trial)
+    if budget is not None:
+        return best_within(results, str(budget))
+    if min_accuracy is not None:
+        return cheapest_with(results, str(min_accuracy))
+    return knee_of(results)
