@@ -319,6 +319,8 @@ def _fill(
                 quantizers[name] = SignInput(shift)
         whole = signs if scale is None or level == "A" else signs * scale
         state[f"{layer.name}.weight"] = as_stored(whole, groups)
+        # torch multiplies in another order with a weight that has gradients, even without them.
+        weight.requires_grad_(False)
     missing, unexpected = model.load_state_dict(state, strict=False)
     filled = {id(t) for key, t in model.state_dict(keep_vars=True).items() if key in state}
     for name, quantizer in quantizers.items():

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import nn
 
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.plan import PlanLayer, block_and_stage
@@ -73,7 +73,7 @@ def find_layers(model: nn.Module, flow: Flow) -> Found:
     for role, calls in ((SHORTCUT, shortcuts(flow)), (LAST, last(flow)), (FIRST, first(flow))):
         found |= {flow.calls[c].layer: role for c in calls if flow.calls[c].layer}
     owners, mixed = _shared(model, called)
-    fixed = _not_called(model, called) | mixed
+    fixed = _undecided(model, called) | mixed
     roles = {name: role for name, role in found.items() if name not in fixed}
     return Found(roles, owners, fixed)
 
@@ -146,18 +146,17 @@ def _shared(model: nn.Module, called: list[str]) -> tuple[dict[str, str], dict[s
     return {n: owner for n, owner in owners.items() if n not in mixed}, mixed
 
 
-def _not_called(model: nn.Module, called: list[str]) -> dict[str, str]:
+def _undecided(model: nn.Module, called: list[str]) -> dict[str, str]:
     """Layers that the example did not pass, or whose weight is computed from others."""
-    missed = {}
+    found = {}
     for name, module in model.named_modules():
-        if not isinstance(module, LAYERS) or name in called:
+        if not isinstance(module, LAYERS):
             continue
-        weight: Tensor | None = getattr(module, "weight", None)
-        if weight is not None and not has_weight(module):
-            missed[name] = "has a weight that is computed from other parameters"
-        else:
-            missed[name] = "is not called when an example passes through the network"
-    return missed
+        if not has_weight(module):
+            found[name] = "has a weight that is computed from other parameters"
+        elif name not in called:
+            found[name] = "is not called when an example passes through the network"
+    return found
 
 
 def with_roles(found: Found, planned: Sequence[PlanLayer]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
 from bitfront.trainables.data import in_order
@@ -70,7 +71,8 @@ def hutchinson_traces(
     traces = [0.0] * len(weights)
     for place, (x, y) in enumerate(batches, 1):
         report(f"curvature, batch {place} of {len(batches)}")
-        loss = loss_of(model(x), y) * len(y) / examples
+        with sdpa_kernel(SDPBackend.MATH):  # torch's fast attentions have no second derivatives
+            loss = loss_of(model(x), y) * len(y) / examples
         gradients = torch.autograd.grad(loss, weights, create_graph=True)
         for probe, vs in enumerate(signs):
             products = torch.autograd.grad(gradients, weights, vs, retain_graph=probe + 1 < probes)
