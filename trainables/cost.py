@@ -15,6 +15,7 @@ from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.pruning import BlockCost, block_cost
 from bitfront.trainables.models import MODELS, Shape, unreal_model
+from bitfront.trainables.models.base import REPLACEMENTS
 from bitfront.trainables.own_code import is_reference
 from bitfront.trainables.plan import BY_LETTER, PlanLayer, binary_layers, check_plan, plan_layers
 from bitfront.trainables.structure.scope import Scope
@@ -66,21 +67,38 @@ class CostTable:
         self,
         plan: str,
         scale: str = "none",
-        shifts: bool = False,
+        shifts: int = 0,
         kept: Mapping[str, int] | None = None,
     ) -> list[LayerCost]:
-        """One row per layer. `scale`: how many scales binary layers store; `shifts`: whether layers
-        with binary inputs store one number per input channel; `kept`: how many weights pruned
+        """One row per layer. `scale`: how many scales binary layers store; `shifts`: how many
+        numbers per input channel layers with binary inputs store; `kept`: how many weights pruned
         layers keep, by name."""
+        counted = summed()
+        return [_row(layer, counted) for layer in self._planned(plan, scale, shifts, kept)]
+
+    def _planned(
+        self, plan: str, scale: str, shifts: int, kept: Mapping[str, int] | None
+    ) -> list[PlannedLayer]:
         check_plan(plan, self.plan_layers)
         letters = {layer.name: plan[i] for i, layer in enumerate(self.plan_layers)}
-        left, counted = kept or {}, summed()
+        left = kept or {}
         owners = [layer.tied or layer.name for layer in self.layers]
-        planned = (
+        return [
             PlannedLayer(layer, letters.get(owner, "F"), scale, shifts, left.get(owner))
             for layer, owner in zip(self.layers, owners, strict=True)
-        )
-        return [_row(layer, counted) for layer in planned]
+        ]
+
+    def priced(
+        self,
+        cost: Cost,
+        plan: str,
+        scale: str = "none",
+        shifts: int = 0,
+        kept: Mapping[str, int] | None = None,
+    ) -> list[float]:
+        """One cost of every layer, which need not be registered."""
+        assert cost.of_layer is not None
+        return [cost.of_layer(layer) for layer in self._planned(plan, scale, shifts, kept)]
 
     def training_cost(self, plan: str, kept: Mapping[str, int] | None = None) -> BlockCost:
         """The operations for one image in training and evaluation, as Table 6 of robust pruning
@@ -102,7 +120,7 @@ class CostTable:
         self,
         plan: str,
         scale: str = "none",
-        shifts: bool = False,
+        shifts: int = 0,
         kept: Mapping[str, int] | None = None,
     ) -> dict[str, float]:
         """The costs that depend on the plan, by name, with `flops_pct` in percent of this network
@@ -117,7 +135,7 @@ class CostTable:
         self,
         plan: str,
         scale: str = "none",
-        shifts: bool = False,
+        shifts: int = 0,
         kept: Mapping[str, int] | None = None,
     ) -> dict[str, float]:
         """All costs by name: `totals`, and those that are the same for every plan."""
@@ -129,7 +147,7 @@ class CostTable:
         return self.totals(plan, scale, shifts, kept) | fixed
 
     def _sums(
-        self, plan: str, scale: str, shifts: bool, kept: Mapping[str, int] | None = None
+        self, plan: str, scale: str, shifts: int, kept: Mapping[str, int] | None = None
     ) -> dict[str, float]:
         rows = self.rows(plan, scale, shifts, kept)
         sums = {}
@@ -193,25 +211,34 @@ def cost_table(
     shape: Shape,
     classes: int,
     scope: Scope = "body",
+    activations: str = "keep",
     keep_full: Sequence[str] = (),
 ) -> CostTable:
     """The cost table of a declared model or one of the user's own; cached, since a search needs it
     for every point."""
     values = json.dumps(MODELS.get(name).resolve(params), sort_keys=True)
+    kept = activations if activations in REPLACEMENTS else "keep"
     chosen = scope if isinstance(scope, str) else tuple(scope)
-    return _cached_table(name, values, tuple(shape), classes, chosen, tuple(keep_full))
+    return _cached_table(name, values, tuple(shape), classes, chosen, kept, tuple(keep_full))
 
 
 @lru_cache(maxsize=512)
 def _cached_table(
-    name: str, params: str, shape: Shape, classes: int, scope: Scope, keep_full: tuple[str, ...]
+    name: str,
+    params: str,
+    shape: Shape,
+    classes: int,
+    scope: Scope,
+    activations: str,
+    keep_full: tuple[str, ...],
 ) -> CostTable:
     values = json.loads(params)
     if is_reference(name):
         from bitfront.trainables.models.own import counted_own
 
-        return table_of(counted_own(name, values, shape, classes), scope, keep_full)
-    model = unreal_model(name, values, shape, classes)
+        counted = counted_own(name, values, shape, classes, activations)
+        return table_of(counted, scope, keep_full)
+    model = unreal_model(name, values, shape, classes, activations)
     return trace(model, shape, scope, keep_full)
 
 
@@ -224,6 +251,7 @@ def task_cost_table(task: Task) -> CostTable:
         info.shape,
         info.classes,
         task.binarize,
+        task.settled_activations,
         task.keep_full,
     )
 

@@ -24,8 +24,10 @@ from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixe
 from bitfront.trainables.layers.binary import BinaryLayer
 from bitfront.trainables.layers.inputs import SignInput, quantize_input
 from bitfront.trainables.layers.pruning import as_bitmap
+from bitfront.trainables.layers.treatments import treated
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
+from bitfront.trainables.models.base import with_activations
 from bitfront.trainables.own_code import places, references_in, shown
 from bitfront.trainables.plan import (
     BINARY_INPUTS,
@@ -210,7 +212,7 @@ def load(path: Path, own: nn.Module | None = None) -> tuple[nn.Module, TrialSpec
     try:
         spec = TrialSpec.model_validate_json(metadata["spec"])
         code = _look_for_code(metadata, path)
-        model = own if own is not None else _built(spec)
+        model = _built(spec, own)
         _fill(model, spec, tensors, _planned(model, spec, metadata.get("layers")))
         notes = parse_json(metadata["notes"], "notes")
     except CodeError as error:
@@ -300,9 +302,14 @@ def _fill(
     were, in place."""
     open_attentions(model, {layer.name for layer, _ in planned})
     modules = dict(model.named_modules())
-    parts = (*(f".weight.{part}" for part in PARTS), ".input_quantizer.shift")
-    state = {key: t for key, t in tensors.items() if not key.endswith(parts)}
-    quantizers: dict[str, SignInput] = {}
+    activations = spec.task.settled_activations
+    parts = tuple(f".weight.{part}" for part in PARTS)
+    state = {
+        key: t
+        for key, t in tensors.items()
+        if not key.endswith(parts) and ".input_quantizer." not in key
+    }
+    quantizers: dict[str, nn.Module] = {}
     for layer, level in planned:
         weight: Tensor = modules[layer.name].weight
         groups = groups_of(modules[layer.name])
@@ -315,8 +322,7 @@ def _fill(
                 bits, slope = int(method.values["acc_bits"]), float(method.values["acc_slope"])
                 accumulate_fixed(modules[name], Accumulator(bits, slope), scale)
             if level in BINARY_INPUTS:
-                shift = tensors.get(f"{name}.input_quantizer.shift")
-                quantizers[name] = SignInput(shift)
+                quantizers[name] = _input_quantizer(name, modules[name], activations, tensors)
         whole = signs if scale is None or level == "A" else signs * scale
         state[f"{layer.name}.weight"] = as_stored(whole, groups)
         # torch multiplies in another order with a weight that has gradients, even without them.
@@ -336,9 +342,27 @@ def _fill(
     laid_out(model, layout_of(spec.task.model.name, model)).eval()
 
 
-def _built(spec: TrialSpec) -> nn.Module:
-    info = DATASETS.get(spec.task.dataset)
-    return build_model(spec.task.model.name, spec.task.model.params, info.shape, info.classes)
+def _input_quantizer(
+    name: str, module: nn.Module, activations: str, tensors: dict[str, Tensor]
+) -> nn.Module:
+    """The quantizer of a layer's input, with the tensors of the file."""
+    prefix = f"{name}.input_quantizer."
+    own = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
+    shift = own.get("shift", own.get("quantizer.shift"))
+    quantizer = treated(activations, module, SignInput(shift))
+    missing, unexpected = quantizer.load_state_dict(own, strict=False)
+    missing = [key for key in missing if not key.endswith("num_batches_tracked")]
+    if missing or unexpected:
+        raise KeyError(f"{name}: missing {missing}, unexpected {unexpected}")
+    return quantizer
+
+
+def _built(spec: TrialSpec, own: nn.Module | None) -> nn.Module:
+    """`own`, or a new network, with the activations of the spec."""
+    task, info = spec.task, DATASETS.get(spec.task.dataset)
+    if own is None:
+        own = build_model(task.model.name, task.model.params, info.shape, info.classes)
+    return with_activations(own, task.settled_activations, info.shape, task.model.name)
 
 
 def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:

@@ -17,6 +17,7 @@ from bitfront.spaces.space import Space, ends
 from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.models import MODELS
+from bitfront.trainables.own_code.signatures import is_open
 from bitfront.trainables.parameters import Anything, Choice, Domain, Param
 from bitfront.trainables.settings import (
     AttackSpec,
@@ -35,6 +36,7 @@ MEASURED_ATTACK = ("evaluate", "examples", "memory_mb")
 TASK_KEYS = (
     "batch_size",
     "augmentation",
+    "activations",
     "precision",
     "epochs",
     "pretrain.epochs",
@@ -69,7 +71,8 @@ def build_space(config: SearchConfig) -> Space:
             overrides[key] = _task_parameter(path, key, value, config)
     start = config.search.start_from
     begin = None if start is None else parse_start(start, plan, names)
-    return Space(config.task, method, plan, overrides, method_params, begin)
+    own = tuple(config.costs)
+    return Space(config.task, method, plan, overrides, method_params, begin, own_costs=own)
 
 
 def _check_keys(raw: dict[str, Any], config: SearchConfig) -> None:
@@ -143,6 +146,8 @@ def _declared_domain(path: KeyPath, param: Param, value: Any) -> Domain:
         found = param.search or param.domain
         if isinstance(found, Anything):
             raise KeyProblem(path, "has no range of its own: give the values, for example [8, 16]")
+        if param.search is None and is_open(found):
+            raise KeyProblem(path, "give the range to search: {float: [low, high]}")
         return found
     domain = parse_domain(path, value)
     for end in ends(domain):

@@ -23,7 +23,7 @@ def layer_masks(checkpoint: Path) -> tuple[dict[str, NDArray[np.bool_]], str]:
     for layer, _level in binary_layers(spec.plan, task_plan_layers(spec.task, model)):
         weight: torch.Tensor = model.get_submodule(layer.name).weight  # type: ignore[assignment]
         masks[layer.name] = (weight.detach() != 0).numpy()
-    return masks, f"{shown(spec.task.model.name)}, {spec.method}"
+    return masks, shown(f"{spec.task.model.name}, {spec.method}")
 
 
 def pruned_masks(checkpoint: Path) -> tuple[dict[str, NDArray[np.bool_]], str]:

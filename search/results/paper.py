@@ -151,6 +151,8 @@ def trial_value(entry: Entry, key: str) -> Any:
     if key in entry.drawn:
         return entry.drawn[key]
     owner, _, name = key.rpartition(".")
+    if owner == "model" and is_reference(spec.task.model.name):  # no code is run to look at trials
+        return spec.task.model.params.get(name)
     if owner == "model":
         given = spec.task.model.params
         if is_reference(spec.task.model.name):  # looking at a search runs no code

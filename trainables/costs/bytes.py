@@ -11,7 +11,7 @@ from bitfront.trainables.layers.pruning import mask_bytes
 def stored_bytes(planned: PlannedLayer) -> int:
     """Bytes of a layer in a packed checkpoint."""
     layer, level = planned.layer, planned.level
-    shifts = layer.inputs if planned.shifts and level.input_bits == 1 else 0
+    shifts = planned.shifts * layer.inputs if level.input_bits == 1 else 0
     if layer.tied:  # its weight is stored with the layer it shares it with
         return 4 * shifts
     if level.weight_bits == 1:

@@ -15,6 +15,7 @@ from torch.nn.utils import parametrize
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.inputs import quantize_input
 from bitfront.trainables.layers.quantizers import piecewise_linear
+from bitfront.trainables.layers.treatments import treated
 from bitfront.trainables.plan import BINARY_INPUTS, PlanLayer, binary_layers
 from bitfront.trainables.structure.attention import open_attentions
 from bitfront.trainables.structure.kinds import (
@@ -74,10 +75,15 @@ class BinaryLayer:
 
 
 def apply_plan(
-    model: nn.Module, layers: Sequence[PlanLayer], plan: str, method: Method
+    model: nn.Module,
+    layers: Sequence[PlanLayer],
+    plan: str,
+    method: Method,
+    activations: str = "keep",
 ) -> list[BinaryLayer]:
     """Make the planned layers of `model` binary, in place, and return them. Layers that share a
-    weight share its quantizer; only the first of them is returned."""
+    weight share its quantizer; only the first of them is returned. `activations`: what happens to
+    inputs before they are quantized, a name of `treatments.TREATMENTS`."""
     planned = binary_layers(plan, layers)
     open_attentions(model, {layer.name for layer, _ in planned})
     modules = dict(model.named_modules())
@@ -87,13 +93,14 @@ def apply_plan(
         make = method.sparse_weight if level == "S" else method.weight_quantizer
         quantizer = make(seen(module))
         for name in (layer.name, *layer.tied):
+            each = modules[name]
             if name in layer.tied:
-                seen(modules[name], again=True)
-            parametrize_weight(modules[name], quantizer)
+                seen(each, again=True)
+            parametrize_weight(each, quantizer)
             if level in BINARY_INPUTS:
-                quantize_input(modules[name], method.input_quantizer(modules[name]))
+                quantize_input(each, treated(activations, each, method.input_quantizer(each)))
             if level == "A":
-                method.accumulate(modules[name], quantizer)
+                method.accumulate(each, quantizer)
         tied = tuple(modules[name] for name in layer.tied)
         made.append(BinaryLayer(layer.name, level, module, method.scale, tied))
     method.bind(made)

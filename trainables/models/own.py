@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from bitfront.trainables.errors import UnknownNameError, UserError, did_you_mean
-from bitfront.trainables.models.base import MODELS, ModelInfo, Shape
+from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, build_model
 from bitfront.trainables.own_code import shown
 from bitfront.trainables.own_code.loading import blamed, origin
 from bitfront.trainables.parameters import Anything, Param
@@ -148,21 +148,23 @@ def _filled(info: OwnModel, values: dict[str, Any], shape: Shape, classes: int) 
 # --- one example through it ---------------------------------------------------------------------
 
 
-def counted_own(name: str, params: dict[str, Any], shape: Shape, classes: int) -> Counted:
-    """The network after one example has passed through it: on the meta device, or on the CPU where
-    its code does not run there. A UserError with its file and line where it cannot be made, fails
-    on the example, or returns something else than one output per class."""
-    info = cast(OwnModel, MODELS.get(name))
+def counted_own(
+    name: str, params: dict[str, Any], shape: Shape, classes: int, activations: str = "keep"
+) -> Counted:
+    """The network, with its activations replaced as `task.activations` says, after one example has
+    passed through it: on the meta device, or on the CPU where its code does not run there. A
+    UserError with its file and line where it cannot be made, fails on the example, or returns
+    something else than one output per class."""
     try:
         with torch.device("meta"):
-            network = info.build(shape=shape, classes=classes, **info.resolve(params))
+            network = build_model(name, params, shape, classes, activations)
         tensors = (*network.parameters(), *network.buffers())
         if all(tensor.is_meta for tensor in tensors) and tensors:
             return _passed(network, name, shape, classes)
     except Exception:  # whatever it is, the CPU shows it too
         pass
     with torch.random.fork_rng(devices=[]):
-        network = info.build(shape=shape, classes=classes, **info.resolve(params))
+        network = build_model(name, params, shape, classes, activations)
         return _passed(network, name, shape, classes)
 
 

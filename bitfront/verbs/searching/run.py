@@ -8,7 +8,7 @@ import os
 from argparse import ArgumentParser, Namespace
 
 from bitfront.search.cluster.ray_client import is_client, run_there
-from bitfront.search.ledger.folder import LEDGER, home
+from bitfront.search.ledger.folder import LEDGER, SearchFolder, home
 from bitfront.terminal.own_data import data_text
 from bitfront.terminal.tables import filled
 from bitfront.trainables.errors import UserError
@@ -46,7 +46,7 @@ def action(args: Namespace) -> int:
         from bitfront.verbs.launch import launch
 
         config, space = fetched(config, space, root)
-        check_start(config, args.address, line)
+        check_start(config, space, SearchFolder(root / config.name), args.address, line)
         seen = data_text(config.task)
         if seen:
             line.say("\n".join(map(filled, seen.split("\n"))))

@@ -160,7 +160,7 @@ def folder(tmp_path: Path) -> Path:
 def task_of(name: str, **keys: object) -> Task:
     reference = own_code.settle(f"zoo.py:{name}")
     params = keys.pop("params", {})
-    model = {"name": reference, **params}  # type: ignore[dict-item]
+    model = {"name": reference, **params}
     return Task.model_validate({"dataset": "digits", "model": model, "subset": 60, **keys})
 
 
