@@ -17,7 +17,9 @@ CITATION = re.compile(
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # A path in backticks, as pages write it: `search/front.py`, `trainables/methods/`.
-ROOMS = "bitfront|dashboards|search|spaces|trainables|testbed|benchmarks|tests|docs|clusters|examples"
+ROOMS = (
+    "bitfront|dashboards|search|spaces|trainables|testbed|benchmarks|tests|docs|clusters|examples"
+)
 PATH = re.compile(rf"`((?:{ROOMS})/[\w./-]*)`")
 # Files of the examples in CONTRIBUTING.md, and patterns.
 EXAMPLES = {"spaces/searches/NAME.yaml"}
