@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from bitfront.trainables.errors import UnknownNameError, UserError, did_you_mean
-from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, build_model
+from bitfront.trainables.models.activations import replace_activations
+from bitfront.trainables.models.base import MODELS, REPLACEMENTS, ModelInfo, Shape
 from bitfront.trainables.own_code import shown
 from bitfront.trainables.own_code.loading import blamed, origin
 from bitfront.trainables.parameters import Anything, Param
@@ -52,6 +53,7 @@ class OwnModel(ModelInfo):
         return Param("", Anything()) if self.open else self.params.get(name)
 
 
+@MODELS.adopts
 def adopt(found: Any, reference: str) -> OwnModel:
     """The declaration of a class or function of the user's own, read from its signature."""
     label = shown(reference)
@@ -157,15 +159,25 @@ def counted_own(
     something else than one output per class."""
     try:
         with torch.device("meta"):
-            network = build_model(name, params, shape, classes, activations)
+            network = _replaced(name, params, shape, classes, activations)
         tensors = (*network.parameters(), *network.buffers())
         if all(tensor.is_meta for tensor in tensors) and tensors:
             return _passed(network, name, shape, classes)
     except Exception:  # whatever it is, the CPU shows it too
         pass
     with torch.random.fork_rng(devices=[]):
-        network = build_model(name, params, shape, classes, activations)
+        network = _replaced(name, params, shape, classes, activations)
         return _passed(network, name, shape, classes)
+
+
+def _replaced(
+    name: str, params: dict[str, Any], shape: Shape, classes: int, activations: str
+) -> nn.Module:
+    info = MODELS.get(name)
+    network = info.build(shape=shape, classes=classes, **info.resolve(params))
+    if activations in REPLACEMENTS:
+        replace_activations(network, activations, shape, name)
+    return network
 
 
 def _passed(network: nn.Module, name: str, shape: Shape, classes: int) -> Counted:
