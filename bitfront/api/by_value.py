@@ -13,6 +13,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from bitfront.search.ledger.folder import code_folder, data_folder
+from bitfront.trainables.data.own.opened import Goal
 from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.own_code import look_in, trust
@@ -39,9 +40,36 @@ def dataset_of(data: Any, root: Path) -> str:
     reference, examples by the file they are written to in the home."""
     if isinstance(data, str) or (callable(data) and hasattr(data, "__qualname__")):
         return reference_to(data, "data", root)
-    from bitfront.trainables.data.own.arrays import write_arrays
+    from bitfront.trainables.data.own.arrays import read_parts, write_arrays
+    from bitfront.trainables.data.own.handed import handed_over
 
-    return write_arrays(data, data_folder(root))
+    given = handed_over(data, "data")
+    name = write_arrays(given.parts, data_folder(root))
+    goal = {key: value for key, value in vars(given.goal).items() if value}
+    if not goal:
+        return name
+    settings = _settings(given.goal)
+
+    def load() -> dict[str, Any]:
+        return {**read_parts(name), **settings}
+
+    functions = [value for value in (given.goal.loss, *given.goal.metrics.values()) if value]
+    texts = [_source(function) for function in functions]
+    plain = {key: value for key, value in settings.items() if key not in ("loss", "metric")}
+    known = None if None in texts else "\n".join([name, repr(plain), *map(str, texts)])
+    return _by_value(load, "data", root, known)
+
+
+def _settings(goal: Goal) -> dict[str, Any]:
+    """The goal as the dict of a function that loads data has it."""
+    directions = {key: "max" if up else "min" for key, up in goal.maximize.items()}
+    return {
+        "metric": dict(goal.metrics),
+        "loss": goal.loss,
+        "direction": directions,
+        "kind": goal.kind,
+        "outputs": goal.outputs,
+    }
 
 
 def importable(thing: Callable[..., Any]) -> str | None:
@@ -60,14 +88,14 @@ def importable(thing: Callable[..., Any]) -> str | None:
     return f"{thing.__module__}:{name}"
 
 
-def _by_value(thing: Callable[..., Any], key: str, root: Path) -> str:
+def _by_value(thing: Callable[..., Any], key: str, root: Path, known: str | None = None) -> str:
     """The reference of an object that is pickled by value and kept in the home. Where the same
-    source text was kept before, that pickle is used: the bytes of two pickles differ although the
-    code is the same."""
+    source text (`known`, or that of its code) was kept before, that pickle is used: the bytes of
+    two pickles differ although the code is the same."""
     import cloudpickle
 
     name = thing.__name__ if thing.__name__.isidentifier() else "made"
-    text = _source(thing)
+    text = known or _source(thing)
     folder = code_folder(root)
     kept = _kept(folder, name, text)
     if kept is None:

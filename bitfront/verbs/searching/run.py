@@ -6,9 +6,14 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 from bitfront.search.cluster.ray_client import is_client, run_there
-from bitfront.search.ledger.folder import LEDGER, home
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.ledger.folder import LEDGER, SearchFolder, home
+from bitfront.search.results.results import Results
+from bitfront.search.session.status_line import StatusLine
+from bitfront.spaces.space import Space
 from bitfront.terminal.own_data import data_text
 from bitfront.terminal.tables import filled
 from bitfront.trainables.errors import UserError
@@ -41,14 +46,31 @@ def action(args: Namespace) -> int:
             raise UserError(f"search '{warm.config.name}' has no front to start from")
         if warm is not None and warm.folder.path == root / config.name:
             raise UserError(f"--warm-start {args.warm_start}: a search cannot start from itself")
-        # A mistake so far is found before torch is imported.
-        from bitfront.search.session.preparation import check_start, fetched, prepare  # torch
-        from bitfront.verbs.launch import launch
+        ledger = args.ledger or os.environ.get(LEDGER) or None
+        code, _ = started(config, space, root, line, args.address, args.quiet, ledger, warm)
+        return code
 
-        config, space = fetched(config, space, root)
-        check_start(config, args.address, line)
-        seen = data_text(config.task)
-        if seen:
-            line.say("\n".join(map(filled, seen.split("\n"))))
-        folder = prepare(config, root, args.ledger or os.environ.get(LEDGER) or None)
-        return launch(config, space, folder, args.address, args.quiet, warm, line)
+
+def started(
+    config: SearchConfig,
+    space: Space,
+    root: Path,
+    line: StatusLine,
+    address: str | None,
+    quiet: bool,
+    ledger: str | None,
+    warm: Results | None = None,
+) -> tuple[int, SearchFolder]:
+    """Check what the first trial needs, run the trials that are left of a search, and return the
+    exit code and the folder of the search."""
+    # A mistake so far is found before torch is imported.
+    from bitfront.search.session.preparation import check_start, fetched, prepare  # torch
+    from bitfront.verbs.launch import launch
+
+    config, space = fetched(config, space, root)
+    check_start(config, address, line)
+    seen = data_text(config.task)
+    if seen:
+        line.say("\n".join(map(filled, seen.split("\n"))))
+    folder = prepare(config, root, ledger)
+    return launch(config, space, folder, address, quiet, warm, line), folder

@@ -22,11 +22,13 @@ def write_arrays(parts: Mapping[str, tuple[Any, Any]], folder: Path | str) -> st
     import torch
     from safetensors.torch import save_file
 
-    tensors = {
-        f"{part}.{axis}": torch.as_tensor(array).detach().cpu().contiguous()
-        for part, pair in parts.items()
-        for axis, array in zip("xy", pair, strict=True)
-    }
+    tensors: dict[str, torch.Tensor] = {}
+    for part, pair in parts.items():
+        for axis, array in zip("xy", pair, strict=True):
+            tensor = torch.as_tensor(array).detach().cpu().contiguous()
+            known = {each.untyped_storage().data_ptr() for each in tensors.values()}
+            shared = tensor.untyped_storage().data_ptr() in known  # the file must hold it twice
+            tensors[f"{part}.{axis}"] = tensor.clone() if shared else tensor
     digest = hashlib.sha256()
     for key in sorted(tensors):
         tensor = tensors[key]

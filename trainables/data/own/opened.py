@@ -12,7 +12,7 @@ from typing import Any
 
 from bitfront.trainables.data.own import arrays, hugging_face
 from bitfront.trainables.data.own.declaration import arguments_of, base_of
-from bitfront.trainables.errors import UserError, did_you_mean, quoted
+from bitfront.trainables.errors import UserError, did_you_mean, first_line, quoted
 from bitfront.trainables.own_code import is_reference, load_object, shown
 from bitfront.trainables.own_code.loading import blamed
 
@@ -63,6 +63,14 @@ def blame(name: str, doing: str) -> Iterator[None]:
     if name.partition(":")[0] in READERS:
         yield
         return
+    if not is_reference(base_of(name)):  # handed over in Python
+        try:
+            yield
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(f"{name}: {doing}: {first_line(error, typed=True)}") from error
+        return
     with blamed(base_of(name), doing):
         yield
 
@@ -73,14 +81,14 @@ def opened(name: str) -> Opened:
     """What the data of this name consist of. Runs the user's function."""
     family = name.partition(":")[0]
     if family in READERS:
-        return _taken_apart(READERS[family](base_of(name)), name, Goal())
+        return taken_apart(READERS[family](base_of(name)), name, Goal())
     load = load_object(base_of(name))
     returned = load
     if callable(load):
         arguments = _arguments(load, name)
         with blame(name, "an error when the data are loaded"):
             returned = load(**arguments)
-    return _taken_apart(returned, name, _goal(_attributes(load), name))
+    return taken_apart(returned, name, _goal(_attributes(load), name))
 
 
 def goal_of(name: str) -> Goal:
@@ -121,8 +129,9 @@ def _arguments(load: Any, name: str) -> dict[str, Any]:
     return arguments
 
 
-def _taken_apart(returned: Any, name: str, goal: Goal) -> Opened:
-    """The parts of what was returned, by name."""
+def taken_apart(returned: Any, name: str, goal: Goal) -> Opened:
+    """The parts of what was returned, or passed in Python, by name; the goal where they bring none
+    is `goal`."""
     if isinstance(returned, Mapping):
         settings = {key: returned[key] for key in returned if key in _SETTINGS}
         parts = {_ALSO.get(key, key): returned[key] for key in returned if key not in settings}
