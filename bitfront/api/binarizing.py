@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, Self
 
 import torch
@@ -16,12 +18,15 @@ from bitfront.trainables.methods import build_method
 from bitfront.trainables.methods.base import Method
 from bitfront.trainables.plan import LEVELS, check_plan, plan_layers, with_real_inputs
 from bitfront.trainables.training.network import laid_out
+from bitfront.trainables.training.norms import RECALIBRATION_EXAMPLES, recalibrate_on
 from bitfront.trainables.training.schedules import phases
 
 # The attribute in which a network that was made binary here keeps its handle, for `bf.save`.
 HANDLE = "_bitfront_handle"
 # Phases are shares of the training: of so many epochs.
 EPOCHS = 1000
+# Inputs of the last steps that are kept for the statistics of batch norms, at most.
+KEPT_BYTES = 64 * 2**20
 
 
 class Binarized:
@@ -62,6 +67,7 @@ class Binarized:
         self._open = False
         self.shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
         """of an input and of its output, without the batch; None before the first call"""
+        self._inputs: deque[Tensor] = deque(maxlen=RECALIBRATION_EXAMPLES)
         laid_out(model)
         model.register_forward_hook(self._note_shapes)
 
@@ -73,6 +79,10 @@ class Binarized:
     def _note_shapes(self, _model: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor):
             self.shapes = (tuple(inputs[0].shape[1:]), tuple(output.shape[1:]))
+            if self.model.training and self.method.soft:
+                self._inputs.append(inputs[0].detach())
+                while len(self._inputs) > 1 and sum(x.nbytes for x in self._inputs) > KEPT_BYTES:
+                    self._inputs.popleft()
 
     def parameters(self) -> list[nn.Parameter]:
         """The parameters for your optimizer: all but those that the method updates itself."""
@@ -172,12 +182,18 @@ class Binarized:
         found = self.method.penalty()
         return torch.zeros(()) if found is None else found
 
-    def finish(self) -> Self:
+    def finish(self, batches: Iterable[Any] | None = None) -> Self:
         """End the training: the network is in evaluation mode, and every planned layer is checked
-        to hold what its level promises."""
+        to hold what its level promises. Where the method trains with soft weights, the statistics
+        of batch norms are estimated anew for the hard ones: from `batches`, such as a DataLoader of
+        training data without augmentation, else from the last inputs of the training."""
         self._close_step()
         self.method.before_evaluation()
         self.model.eval()
+        if self.method.soft and self.layers:
+            inputs = list(self._inputs) if batches is None else (_input(b) for b in batches)
+            self._estimate_norms(inputs)
+        self._inputs.clear()
         try:
             verify_binary(self.model, self.layers)
         except NotBinaryError as error:
@@ -185,6 +201,14 @@ class Binarized:
                 f"finish: {error}", "call handle.before_step(fraction) before every step, up to 1"
             ) from None
         return self
+
+    def _estimate_norms(self, inputs: Iterable[Any]) -> None:
+        given = iter(inputs)
+        first = next(given, None)
+        if first is not None:
+            device = next(self.model.parameters()).device
+            moved = (x.to(device) for x in chain([first], given))
+            recalibrate_on(self.model, moved, len(first))
 
     def _after_update(self) -> None:
         if self.own_optimizer is not None:
@@ -236,3 +260,8 @@ def _for_all(plan: str, count: int, layers: Sequence[Any]) -> str:
     if len(plan) == 1 and plan in LEVELS and count != 1:
         return with_real_inputs(plan * count, layers)
     return plan
+
+
+def _input(batch: Any) -> Any:
+    """The inputs of a batch: the first of (x, y), or the batch itself."""
+    return batch[0] if isinstance(batch, list | tuple) else batch

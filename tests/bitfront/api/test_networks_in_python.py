@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import bitfront as bf
-from bitfront.trainables.data import Batches
+from bitfront.trainables.data import Batches, in_order
 from bitfront.trainables.models import build_model
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.training import Training, search_data
@@ -133,11 +133,23 @@ def test_the_loop_of_a_trial_written_by_hand_gives_the_same_bits():
             nn.functional.cross_entropy(model(x), y).backward()
             optimizer.step()
             step += 1
-    handle.finish()
+    handle.finish(in_order(train, 50))
 
     ours, theirs = trial.model.state_dict(), model.state_dict()
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[key], theirs[key]) for key in ours)
+
+
+def test_finish_estimates_norms_for_the_hard_weights_from_the_last_inputs(examples):
+    model = small()
+    handle = bf.binarize(model, method="bnn++", mu_end=2)
+    optimizer = torch.optim.Adam(handle.parameters(), 3e-3)
+    fit(model, handle, optimizer, examples)
+    means = [model[7].running_mean.clone()]
+    handle.finish([examples])
+    means.append(model[7].running_mean)
+    assert torch.allclose(*means, atol=1e-6)
+    assert not handle._inputs
 
 
 def test_a_saved_network_computes_the_same_when_it_is_loaded_into_a_new_one(tmp_path, examples):
