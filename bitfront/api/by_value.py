@@ -13,6 +13,8 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from bitfront.search.ledger.folder import code_folder, data_folder
+from bitfront.trainables.data.own.arrays import read_parts, write_arrays
+from bitfront.trainables.data.own.handed import handed_over
 from bitfront.trainables.data.own.opened import Goal
 from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.files import write_atomically
@@ -40,9 +42,6 @@ def dataset_of(data: Any, root: Path) -> str:
     reference, examples by the file they are written to in the home."""
     if isinstance(data, str) or (callable(data) and hasattr(data, "__qualname__")):
         return reference_to(data, "data", root)
-    from bitfront.trainables.data.own.arrays import read_parts, write_arrays
-    from bitfront.trainables.data.own.handed import handed_over
-
     given = handed_over(data, "data")
     name = write_arrays(given.parts, data_folder(root))
     goal = {key: value for key, value in vars(given.goal).items() if value}

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bitfront.api.opened import OpenedSearch
 from bitfront.search.caches import settle
 from bitfront.search.cluster import head
 from bitfront.search.config.schema import SearchConfig
@@ -31,15 +30,15 @@ def take_turn(
     address: str | None = None,
     quiet: bool = False,
     ledger: str | None = None,
-) -> OpenedSearch:
-    """Run the trials that are left of a search, and return it."""
+) -> SearchFolder:
+    """Run the trials that are left of a search, and return its folder."""
     if not quiet:
         warn(config, space)
     with _turn(quiet) as line:
         url = ledger or os.environ.get(LEDGER) or None
         code, folder = started(config, space, root, line, address, quiet, url)
     _conclude(code)
-    return OpenedSearch(folder)
+    return folder
 
 
 def continue_turn(
