@@ -5,7 +5,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,7 +18,8 @@ from mlflow import MlflowClient
 
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import read_entries
-from testbed.rig import processes
+from testbed.forked import forks
+from testbed.rig import free_port, listens, processes, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -46,9 +46,7 @@ resources: {cpus: 1}
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """A Ray head of our own on loopback, ended by its process group."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     ray = Path(sys.executable).with_name("ray")
     command = [ray, "start", "--head", "--block", f"--port={port}", "--num-cpus=2"]
     command += ["--node-ip-address=127.0.0.1", "--include-dashboard=false"]
@@ -61,9 +59,9 @@ def cluster(tmp_path_factory):
         start_new_session=True,
         env=with_token(),
     )
-    address = f"127.0.0.1:{port}"
-    wait_for(lambda: _listens(port), 200, "the Ray head")
-    yield address
+    wait_for(lambda: listens(port), 200, "the Ray head")
+    with forks(tmp_path_factory.mktemp("commands"), with_token()) as commands:
+        yield f"127.0.0.1:{port}", commands
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
@@ -71,50 +69,25 @@ def cluster(tmp_path_factory):
 def with_token():
     """The environment of a head and of its users: they share a token of the test's own."""
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": TOKEN, "RAY_ADDRESS": ""}
-    return {**os.environ, **token}
-
-
-def _listens(port):
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def wait_for(condition, seconds, what, process=None):
-    """A process that is waited for says what it printed when it is waited for in vain."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return
-        time.sleep(0.05)
-    said = ""
-    if process is not None:
-        process.send_signal(signal.SIGABRT)
-        said = process.communicate(timeout=20)[0]
-    raise AssertionError(f"waited {seconds} s for {what}\n{said}")
+    return {**os.environ, **token, "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
 
 
 class User:
     """Somebody at a terminal in a folder of their own."""
 
-    def __init__(self, folder, address):
+    def __init__(self, folder, cluster):
         self.folder = folder
-        self.address = address
-        self.env = with_token() | {"BITFRONT_HOME": str(folder / "runs"), "OMP_NUM_THREADS": "1"}
-        self.env["PYTHONFAULTHANDLER"] = "1"
+        self.address, self.forks = cluster
+        self.env = with_token() | {"BITFRONT_HOME": str(folder / "runs")}
         (folder / "e2e.yaml").write_text(SEARCH)
 
-    def start(self, *words, program=BITFRONT):
-        """A running command."""
-        if words[0] in ("run", "resume", "extend"):
-            words = (*words, "--address", self.address)
-        return subprocess.Popen(
-            [*program, *words],
-            cwd=self.folder,
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    def start(self, *words, first=""):
+        """A running command, which runs the code `first` before."""
+        return self.forks.start(self.words(*words), self.folder, self.env, first=first)
+
+    def words(self, *words):
+        joins = words[0] in ("run", "resume", "extend")
+        return (*words, "--address", self.address) if joins else words
 
     def call(self, *words, code=0):
         """What a command printed."""
@@ -138,8 +111,13 @@ class User:
         except Exception:  # the driver is just creating the tables
             return []
 
-    def checkpoints(self):
-        return list((self.search.path / "trials").glob("*/state.pt"))
+    def complete(self):
+        """The finished trials, and when each ended."""
+        return {e.id: e.ended for e in self.entries() if e.state == "complete"}
+
+    def checkpoints(self, since=0.0):
+        files = (self.search.path / "trials").glob("*/state.pt")
+        return [file for file in files if written(file) > since]
 
     def runs(self):
         client = MlflowClient(f"sqlite:///{self.folder / 'runs' / 'mlflow.db'}")
@@ -156,6 +134,13 @@ class User:
         assert sorted(r.data.tags["bitfront.trial"] for r in runs) == sorted(e.id for e in entries)
         assert "RUNNING" not in {r.info.status for r in runs}
         assert not (self.search.path / "trials").exists()
+
+
+def written(file):
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:  # its trial has just ended
+        return 0.0
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +202,7 @@ def test_a_home_may_be_called_anything_and_a_lost_ledger_ends_its_search(tmp_pat
     folder.mkdir()
     user = User(folder, cluster)
     process = user.start("run", "e2e.yaml", "--trials", "400")
-    wait_for(lambda: any(e.state == "complete" for e in user.entries()), 200, "a trial", process)
+    wait_for(user.complete, 200, "a trial", process)
     for file in user.search.path.glob("ledger.db*"):
         file.unlink()
     out, _ = process.communicate(timeout=200)
@@ -338,51 +323,66 @@ def test_a_search_compares_with_itself(finished):
     assert "joint front" in finished.call("compare", "e2e", "e2e")
 
 
-LONG = ["--set", "task.model.width=512", "--set", "task.model.depth=9", "--set", "space.method=bnn"]
+# Trials that take seconds, some of which diverge.
+LONG = {
+    "task.model.width": "512",
+    "task.model.depth": "9",
+    "task.optimizer.name": "sgd",
+    "space.method": "bnn",
+    "space.optimizer.lr": "[0.01, 1e30]",
+}
 
 
 @pytest.mark.timeout(900)
-def test_a_search_survives_its_driver_and_its_workers_and_can_be_extended(user):
-    """kill -9 of the driver while trials run; resume, and kill -9 of a worker; then extend."""
-    process = user.start("run", "e2e.yaml", *LONG)
+def test_a_search_survives_ctrl_c_its_driver_and_its_workers_and_can_be_extended(user):
+    """Ctrl-C while trials run; resume, and kill -9 of the driver; then extend, and kill -9 of a
+    worker. Trials that diverge fail with their reason."""
+    settings = [word for key, value in LONG.items() for word in ("--set", f"{key}={value}")]
+    process = user.start("run", "e2e.yaml", *settings)
     wait_for(
-        lambda: sum(e.state == "complete" for e in user.entries()) >= 2 and user.checkpoints(),
+        lambda: user.complete() and user.checkpoints(),
         240,
-        "two finished trials and a checkpoint",
+        "a finished trial and a checkpoint of another",
         process,
     )
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=200)
+    assert process.returncode == 130, out
+    assert "Front of e2e:" in out
+    assert "bitfront resume e2e" in out
+    assert "Traceback" not in out
+
+    before, begun = user.complete(), time.time()
+    process = user.start("resume", "e2e")
+    wait_for(lambda: user.checkpoints(begun), 240, "a checkpoint of this turn", process)
     process.kill()
     process.wait()
-    ended = {e.id: e.ended for e in user.entries() if e.state == "complete"}
+    ended = {e.id: e.ended for e in user.entries() if e.state != "running"}
     open_ = {e.id for e in user.entries() if e.state == "running"}
+    assert before.items() <= ended.items()
     assert open_
     assert user.json("status", "e2e")["state"] == "interrupted"
 
-    others = trial_workers()
-    process = user.start("resume", "e2e")
+    others, begun = trial_workers(), time.time()
+    process = user.start("extend", "e2e", "--trials", "+2")
     wait_for(
-        lambda: (
-            sum(e.state == "complete" for e in user.entries()) > len(ended)
-            and user.checkpoints()
-            and trial_workers() - others
-        ),
+        lambda: user.checkpoints(begun) and trial_workers() - others,
         240,
-        "a resumed search with a checkpoint",
+        "a checkpoint of the extended search",
         process,
     )
     os.kill(min(trial_workers() - others), signal.SIGKILL)
     out, _ = process.communicate(timeout=200)
     assert process.returncode == 0, out
     assert f"{len(ended)} trials done" in out
+    assert "Failed trials" in out
     entries = {e.id: e for e in user.entries()}
     assert {k: entries[k].ended for k in ended} == ended
     assert open_ <= set(entries)
-    assert {e.state for e in entries.values()} == {"complete"}
-    user.check_invariants(8)
-
-    user.call("extend", "e2e", "--trials", "+2")
-    after = {e.id: e.ended for e in user.entries()}
-    assert {k: after[k] for k in entries} == {k: e.ended for k, e in entries.items()}
+    failed = [e for e in entries.values() if e.state == "failed"]
+    assert {e.state for e in entries.values()} == {"complete", "failed"}
+    assert {e.failure for e in failed} == {"nan"}
+    assert user.json("status", "e2e")["failures"] == {"nan": len(failed)}
     user.check_invariants(10)
     assert "has a budget of 10 already" in user.call("extend", "e2e", "--trials", "4", code=2)
 
@@ -394,46 +394,41 @@ def trial_workers():
     return {pid for pid, title in titles if title.startswith("ray::ResourceTrainable")}
 
 
-@pytest.mark.timeout(900)
-def test_ctrl_c_keeps_what_there_is_and_diverging_trials_fail_with_their_reason(user):
-    words = ["--set", "task.optimizer.name=sgd", "--set", "space.optimizer.lr=[0.01, 1e30]"]
-    process = user.start("run", "e2e.yaml", *LONG, *words)
-    wait_for(
-        lambda: sum(e.state == "complete" for e in user.entries()) >= 1, 240, "a trial", process
-    )
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=200)
-    assert process.returncode == 130, out
-    assert "Front of e2e:" in out
-    assert "bitfront resume e2e" in out
-    assert "Traceback" not in out
-    out = user.call("resume", "e2e")
-    assert "Failed trials" in out
-    report = user.json("status", "e2e")
-    assert report["failures"].get("nan", 0) >= 1
-    assert report["trials"]["complete"] >= 1
-    user.check_invariants(8)
-
-
-@pytest.mark.parametrize("seconds", [0.5, 4.0])
-def test_a_driver_that_is_stopped_while_it_starts_ends_as_with_ctrl_c(user, seconds):
+def test_a_driver_that_is_stopped_while_it_imports_ends_as_with_ctrl_c(user, tmp_path):
     """Ray's own answer to SIGTERM is a dump of its stack."""
+    with (tmp_path / "log").open("w+") as log:
+        process = subprocess.Popen(
+            [*BITFRONT, *user.words("run", "e2e.yaml")],
+            cwd=user.folder,
+            env=user.env,
+            stdout=log,
+            stderr=log,
+        )
+        wait_for(lambda: user.search.driver, 200, "the driver's lock", process)
+        time.sleep(0.5)
+        user.call("stop", "e2e")
+        process.wait(200)
+    check_stopped(process.returncode, (tmp_path / "log").read_text())
+
+
+def test_a_driver_that_is_stopped_while_its_first_trial_starts_ends_as_with_ctrl_c(user):
     process = user.start("run", "e2e.yaml")
-    wait_for(lambda: user.search.driver, 200, "the driver's lock", process)
-    time.sleep(seconds)
+    wait_for(user.entries, 200, "the first trial", process)
     user.call("stop", "e2e")
-    out, _ = process.communicate(timeout=200)
-    assert process.returncode == 130, out
+    check_stopped(process.wait(200), process.log.read_text())
+
+
+def check_stopped(code, out):
+    assert code == 130, out
     assert "SIGTERM" not in out
     assert "Traceback" not in out
 
 
 # bitfront, which gets a SIGTERM so many seconds after Ray begins to start or to join a cluster
 STRUCK = """
-import importlib, os, signal, sys, threading
-from bitfront.cli import main
+import importlib, os, signal, threading
 
-module, name, seconds = sys.argv[1].split()
+module, name, seconds = "{moment}".split()
 owner = importlib.import_module(module)
 struck = getattr(owner, name)
 
@@ -442,7 +437,6 @@ def strike(*args, **options):
     return struck(*args, **options)
 
 setattr(owner, name, strike)
-sys.exit(main(sys.argv[2:]))
 """
 
 
@@ -452,12 +446,9 @@ sys.exit(main(sys.argv[2:]))
 )
 def test_a_driver_that_is_stopped_while_it_joins_a_cluster_ends_as_with_ctrl_c(user, moment):
     """Ray leaves with 15 then, and its C++ shows a stack; both for less than a second."""
-    program = [sys.executable, "-c", STRUCK, moment]
-    process = user.start("run", "e2e.yaml", program=program)
+    process = user.start("run", "e2e.yaml", first=STRUCK.format(moment=moment))
     out, _ = process.communicate(timeout=200)
-    assert process.returncode == 130, out
-    assert "SIGTERM" not in out
-    assert "Traceback" not in out
+    check_stopped(process.returncode, out)
     assert "Interrupted before the first trial: nothing was kept." in out
     assert not user.search.path.exists()
     assert not (user.folder / "runs" / "mlflow.db").exists()

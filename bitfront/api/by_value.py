@@ -7,15 +7,15 @@ import hashlib
 import importlib.machinery
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 from bitfront.search.ledger.folder import code_folder, data_folder
-from bitfront.trainables.data.own.arrays import read_parts, write_arrays
-from bitfront.trainables.data.own.handed import handed_over
-from bitfront.trainables.data.own.opened import Goal
+from bitfront.trainables.data.own.array_files import read_parts
+from bitfront.trainables.data.own.arrays import write_arrays
+from bitfront.trainables.data.own.opened import SETTINGS
 from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.own_code import look_in, trust
@@ -42,33 +42,31 @@ def dataset_of(data: Any, root: Path) -> str:
     reference, examples by the file they are written to in the home."""
     if isinstance(data, str) or (callable(data) and hasattr(data, "__qualname__")):
         return reference_to(data, "data", root)
-    given = handed_over(data, "data")
-    name = write_arrays(given.parts, data_folder(root))
-    goal = {key: value for key, value in vars(given.goal).items() if value}
-    if not goal:
+    settings = {}
+    if isinstance(data, Mapping):
+        settings = {key: data[key] for key in SETTINGS if key in data}
+        data = {key: part for key, part in data.items() if key not in settings}
+    name = write_arrays(data, data_folder(root))
+    if not settings:
         return name
-    settings = _settings(given.goal)
 
     def load() -> dict[str, Any]:
         return {**read_parts(name), **settings}
 
-    functions = [value for value in (given.goal.loss, *given.goal.metrics.values()) if value]
-    texts = [_source(function) for function in functions]
-    plain = {key: value for key, value in settings.items() if key not in ("loss", "metric")}
-    known = None if None in texts else "\n".join([name, repr(plain), *map(str, texts)])
-    return _by_value(load, "data", root, known)
+    return _by_value(load, "data", root, _settings_text(name, settings))
 
 
-def _settings(goal: Goal) -> dict[str, Any]:
-    """The goal as the dict of a function that loads data has it."""
-    directions = {key: "max" if up else "min" for key, up in goal.maximize.items()}
-    return {
-        "metric": dict(goal.metrics),
-        "loss": goal.loss,
-        "direction": directions,
-        "kind": goal.kind,
-        "outputs": goal.outputs,
-    }
+def _settings_text(name: str, settings: Mapping[str, Any]) -> str | None:
+    """A text that changes with the file of arrays and with the metric and loss beside it; None
+    where their source is not known."""
+    texts = [name]
+    for key, value in settings.items():
+        for part, item in value.items() if isinstance(value, Mapping) else [("", value)]:
+            text = _source(item) if callable(item) else repr(item)
+            if text is None:
+                return None
+            texts.append(f"{key} {part}: {text}")
+    return "\n".join(texts)
 
 
 def importable(thing: Callable[..., Any]) -> str | None:

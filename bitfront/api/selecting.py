@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bitfront.api.by_value import dataset_of, reference_to
 from bitfront.search.config.load import load_data
 from bitfront.search.ledger.folder import home as home_of
-from bitfront.search.ledger.folder import selections_folder, stages_folder
+from bitfront.search.ledger.folder import pretrained_folder, selections_folder
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.plan import with_real_inputs
@@ -56,7 +56,7 @@ def select(
             f"select: the cheapest plan of F and {level} takes {least:.1f} % of the flops, more "
             f"than a budget of {100 * budget:g} %"
         )
-    selection = run_selector(spec, selections_folder(root), stages_folder(root), gpus=1.0)
+    selection = run_selector(spec, selections_folder(root), pretrained_folder(root), gpus=1.0)
     return spec.build().plan(table, list(selection.order), 100.0 * budget, level=level)
 
 

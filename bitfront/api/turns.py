@@ -13,9 +13,9 @@ from bitfront.search.cluster import head
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import LEDGER, SearchFolder
 from bitfront.search.session.interrupts import acknowledged, ending_gently
-from bitfront.search.session.status_line import StatusLine
 from bitfront.spaces.space import Space
 from bitfront.terminal.notebooks import status_line
+from bitfront.terminal.status_line import StatusLine
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code.trusted import trusting
 from bitfront.verbs.opening import warn

@@ -7,6 +7,7 @@ from typing import Any
 
 from bitfront.terminal.tables import several
 from bitfront.trainables.data import DATASETS, dataset_title, missing_test, train_examples
+from bitfront.trainables.data.folders import FLAT, TEST_SHARE
 from bitfront.trainables.data.own.declaration import Declared
 from bitfront.trainables.data.own.look import Look, key_of, look
 from bitfront.trainables.task import Task
@@ -27,11 +28,13 @@ def data_text(task: Task) -> str:
     if info.count_train is None or info.kind != "classification":
         return ""
     count = train_examples(task.dataset, task.data_dir)
-    test = "none" if missing_test(task.dataset, task.data_dir) else "given"
+    test = "no test part" if missing_test(task.dataset, task.data_dir) else "a test part"
+    if task.dataset.endswith(f":{FLAT}"):
+        test = f"{TEST_SHARE:.0%} of all images set aside for the test (there is no folder train)"
     return (
         f"data {task.dataset}: images of {_extents(info.shape)}, "
         f"{info.classes} classes\n"
-        f"  {count or 0:,} training examples, {_split(task.val_fraction)}; test part: {test}"
+        f"  {count or 0:,} training examples, {_split(task.val_fraction)}, {test}"
     )
 
 

@@ -59,12 +59,13 @@ class CommandThere:
 
     def read(self, start: int) -> tuple[str, int | None]:
         """What was printed after the first `start` characters, and the exit code once the command
-        has ended; its files are deleted then."""
+        has ended. It can be asked again: a ctrl-C here loses the answer, not the output."""
         code = self.process.poll()
-        text = self.printed.read_text(encoding="utf-8")[start:]
-        if code is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        return text, code
+        return self.printed.read_text(encoding="utf-8")[start:], code
+
+    def clean(self) -> None:
+        """Delete the files of the command, which has ended and whose output was read."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGTERM)  # Ray's processes block SIGINT
@@ -125,6 +126,7 @@ def _follow(actor: object) -> int:
             sys.stdout.flush()
             shown += len(text)
             if code is not None:
+                ray.get(actor.clean.remote())  # type: ignore[attr-defined]
                 return int(code)
             time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:

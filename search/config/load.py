@@ -44,7 +44,6 @@ def load(
 ) -> tuple[SearchConfig, Space]:
     """The search of a YAML file, with `key=value` assignments applied and, if given, another
     name."""
-    own_code.look_in(path.parent)
     source = read(path)
     source.data.setdefault("name", path.stem)
     own_code.look_in(path.absolute().parent)
@@ -74,6 +73,7 @@ def _loaded(
     check_format(source.data.get("bitfront_search"), SEARCH_FORMAT, f"{source.name}: the search")
     if name is not None:
         source.data["name"] = name
+        source.overridden[("name",)] = "--name"
     _expand_short_limits(source.data)
     know(source.data)
     source.data["storage"] = _place(source.data.get("storage"), named.given("storage"))
@@ -86,6 +86,7 @@ def _loaded(
     for key, before in written.items():
         if ("space", before) in source.lines:
             source.lines["space", key] = source.lines["space", before]
+    _refuse(problems, source)
     config = settled(config, problems)
     check_config(config, problems)
     check_model(config.task, problems)
@@ -133,7 +134,11 @@ def messages(error: ValidationError, source: Source) -> list[str]:
 
 def _line(source: Source, path: KeyPath, message: str) -> str:
     dotted = ".".join(str(p) for p in path)
-    return f"{source.where(path)} {own_code.shown(f'{dotted}: {message}')}"
+    where = source.where(path)
+    message = own_code.shown(message)
+    if where == f"--{dotted}":
+        return f"{where}: {message}"
+    return f"{where} {own_code.shown(dotted)}: {message}"
 
 
 def _keys_at(path: KeyPath) -> list[str]:

@@ -36,6 +36,7 @@ MEASURED_ATTACK = ("evaluate", "examples", "memory_mb")
 TASK_KEYS = (
     "batch_size",
     "augmentation",
+    "activations",
     "precision",
     "epochs",
     "pretrain.epochs",
@@ -70,7 +71,8 @@ def build_space(config: SearchConfig) -> Space:
             overrides[key] = _task_parameter(path, key, value, config)
     start = config.search.start_from
     begin = None if start is None else parse_start(start, plan, names)
-    return Space(config.task, method, plan, overrides, method_params, begin)
+    own = tuple(config.costs)
+    return Space(config.task, method, plan, overrides, method_params, begin, own_costs=own)
 
 
 def _check_keys(raw: dict[str, Any], config: SearchConfig) -> None:

@@ -14,7 +14,7 @@ from bitfront.search.cluster.resources import packed_share
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.front import Front, hypervolume_share
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import SearchFolder, stages_folder
+from bitfront.search.ledger.folder import SearchFolder, pretrained_folder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.reader import ledger_errors
 from bitfront.search.ledger.states import ENDED, TrialState
@@ -192,7 +192,8 @@ class Session:
         """Take the last result of a trial: it is complete, stopped, or failed with a reason."""
         self._note_damage(trial_id, result)
         if "failure" in result:
-            self.fail(trial_id, result["failure"], result.get("message", ""))
+            told = (result["failure"], result.get("message", ""), result.get("traceback"))
+            self.fail(trial_id, *told)
             return
         metrics = _metrics(result)
         if trial_id in self._stopped:
@@ -225,11 +226,15 @@ class Session:
                 curve.pop()
             curve.append(_metrics(result))
 
-    def fail(self, trial_id: str, reason: str, message: str) -> None:
+    def fail(self, trial_id: str, reason: str, message: str, traceback: str | None = None) -> None:
         """Record that a trial failed; `reason` is a word or two that failures are counted by."""
-        history = self._curves.get(trial_id, [])
         self._end(
-            trial_id, TrialState.FAILED, history=history, failure=reason, message=redacted(message)
+            trial_id,
+            TrialState.FAILED,
+            history=self._curves.get(trial_id, []),
+            failure=reason,
+            message=redacted(message),
+            traceback=traceback and redacted(traceback),
         )
 
     def comes_back(self, trial_id: str) -> bool:
@@ -305,7 +310,7 @@ class Session:
             "trial": entry.id,
             "spec": entry.spec.model_dump(mode="json"),
             "folder": self._checkpoint_folder(entry.id),
-            "stages": str(stages_folder(self.folder.path.parent)),
+            "pretrained": str(pretrained_folder(self.folder.path.parent)),
             "checkpoint_every": resources.checkpoint_every,
             "threads": max(1, int(resources.cpus)),
             "gpus": self.gpus,

@@ -31,12 +31,16 @@ class Network:
 
     def __init__(self, spec: TrialSpec, device: torch.device | str = "cpu") -> None:
         info = DATASETS.get(spec.task.dataset)
-        model_spec = spec.task.model
-        model = build_model(model_spec.name, model_spec.params, info.shape, info.classes)
+        model_spec, activations = spec.task.model, spec.task.settled_activations
+        model = build_model(
+            model_spec.name, model_spec.params, info.shape, info.classes, activations
+        )
         layers = plan_layers(model, spec.task.binarize)
         self.method = build_method(spec.method, dict(spec.params))
         check_plan(spec.plan, layers, self.method.levels)
-        self.binary: list[BinaryLayer] = apply_plan(model, layers, spec.plan, self.method)
+        self.binary: list[BinaryLayer] = apply_plan(
+            model, layers, spec.plan, self.method, activations
+        )
         self.model = laid_out(model.to(device))
 
     def verify(self) -> None:

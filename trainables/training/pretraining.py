@@ -41,6 +41,7 @@ from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.parts import search_data
 from bitfront.trainables.training.run import Run, Start
 
+# Written into every file, which version 0.1 reads too: its word for a pretraining.
 FORMAT = "bitfront-stage"
 VERSION = "1"
 # The hash of the data covers the labels of all examples and all values of about this many.
@@ -262,6 +263,12 @@ def check_checkpoint(task: Task, *others: Task) -> Fit:
     for each in (task, *others):
         info = DATASETS.get(each.dataset)
         with torch.device("meta"):
-            model = build_model(each.model.name, each.model.params, info.shape, info.classes)
+            model = build_model(
+                each.model.name,
+                each.model.params,
+                info.shape,
+                info.classes,
+                each.settled_activations,
+            )
         fits.append(match(dict(model.state_dict()), weights, pretrain.checkpoint))
     return fits[0]

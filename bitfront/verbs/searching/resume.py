@@ -12,7 +12,7 @@ from bitfront.search.config.load import load_text
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import config_to_continue
-from bitfront.search.session.status_line import StatusLine
+from bitfront.terminal.status_line import StatusLine
 from bitfront.trainables.own_code import received
 from bitfront.verbs import options as shared
 from bitfront.verbs.opening import folder_of, status_line
@@ -45,5 +45,5 @@ def resumed(
     with received():  # the folder may have come from somebody else
         config, space = load_text(config.dump())
     check_places(config, folder)
-    check_start(config, address, line)
+    check_start(config, space, folder, address, line)
     return launch(config, space, folder, address, quiet, line=line)

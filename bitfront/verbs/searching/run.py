@@ -12,9 +12,9 @@ from bitfront.search.cluster.ray_client import is_client, run_there
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import LEDGER, SearchFolder, home
 from bitfront.search.results.results import Results
-from bitfront.search.session.status_line import StatusLine
 from bitfront.spaces.space import Space
 from bitfront.terminal.own_data import data_text
+from bitfront.terminal.status_line import StatusLine
 from bitfront.terminal.tables import filled
 from bitfront.trainables.errors import UserError
 from bitfront.verbs import options as shared
@@ -68,7 +68,7 @@ def started(
     from bitfront.verbs.launch import launch
 
     config, space = fetched(config, space, root)
-    check_start(config, address, line)
+    check_start(config, space, SearchFolder(root / config.name), address, line)
     seen = data_text(config.task)
     if seen:
         line.say("\n".join(map(filled, seen.split("\n"))))

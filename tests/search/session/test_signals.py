@@ -5,8 +5,6 @@ import os
 import pty
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 
@@ -15,6 +13,7 @@ import pytest
 from bitfront.search.cluster import head
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import read_entries
+from testbed.forked import forks
 from testbed.rig import processes, wait_for
 
 pytestmark = pytest.mark.slow
@@ -32,30 +31,23 @@ search: {trials: 4, sampler: random}
 resources: {cpus: 1, concurrent: 2}
 tracking: {enabled: false}
 """
-IGNORING = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
-TERMINAL = ["setsid", "--ctty", "--wait"]
 
 
 class Struck:
     """The search, and the driver that works on it now."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, commands):
+        self.folder, self.forks = folder, commands
         self.search = SearchFolder(folder / "runs" / "struck")
         self.mark = f"BITFRONT_HOME={folder / 'runs'}"
         self.trials = set()
         (folder / "struck.yaml").write_text(SEARCH)
 
-    def start(self, *before, **options):
+    def start(self, **options):
         """A driver that has reported an epoch."""
         begun = time.time()
-        self.log = (self.folder / "log").open("w+")
-        process = subprocess.Popen(
-            [*before, sys.executable, "-m", "bitfront.cli", "run", "struck.yaml"],
-            cwd=self.folder,
-            env={**os.environ, "BITFRONT_HOME": str(self.folder / "runs"), "RAY_ADDRESS": ""},
-            **{"stdout": self.log, "stderr": subprocess.STDOUT, **options},
-        )
+        process = self.forks.start(("run", "struck.yaml"), self.folder, {}, **options)
+        self.log = process.log
 
         def reported():
             assert process.poll() is None, self.said()
@@ -66,15 +58,15 @@ class Struck:
         return process
 
     def said(self):
-        return (self.folder / "log").read_text()
+        return self.log.read_text()
 
     def processes(self, name=""):
-        return [pid for pid, title in processes(self.mark).items() if name in title]
+        there = processes(self.mark).items()
+        return [pid for pid, title in there if name in title and pid != self.forks.pid]
 
     def check(self):
         """Nothing runs any more, nothing failed, and the trials are those of the turns before."""
         wait_for(lambda: not self.processes(), 60, "the end of Ray")
-        self.log.close()
         assert not self.search.running
         entries = read_entries(self.search.ledger_url, "struck")
         assert {entry.state for entry in entries} == {"running"}
@@ -86,10 +78,13 @@ class Struck:
 
 @pytest.fixture(scope="module")
 def struck(tmp_path_factory):
-    struck = Struck(tmp_path_factory.mktemp("struck"))
-    yield struck
-    for pid in struck.processes():  # of a test that failed
-        os.kill(pid, signal.SIGKILL)
+    folder = tmp_path_factory.mktemp("struck")
+    own = {"BITFRONT_HOME": str(folder / "runs"), "RAY_ADDRESS": ""}
+    with forks(tmp_path_factory.mktemp("commands"), {**os.environ, **own}) as commands:
+        struck = Struck(folder, commands)
+        yield struck
+        for pid in struck.processes():  # of a test that failed
+            os.kill(pid, signal.SIGKILL)
 
 
 def interrupt(struck, process):
@@ -113,7 +108,7 @@ def stop_service(struck, process):
 @pytest.mark.parametrize("strike", [interrupt, run_out, stop_service])
 def test_a_signal_to_more_than_the_driver_ends_it_as_ctrl_c_does(struck, strike):
     """Also where ctrl-C was ignored when it was started, as in the background of a script."""
-    process = struck.start(*IGNORING, start_new_session=True)
+    process = struck.start(ignored=(signal.SIGINT,))
     strike(struck, process)
     code = process.wait(200)
     said = struck.said()
@@ -129,7 +124,7 @@ def test_a_signal_to_more_than_the_driver_ends_it_as_ctrl_c_does(struck, strike)
 @pytest.mark.timeout(600)
 def test_a_terminal_that_closes_ends_a_search_as_ctrl_c_does(struck):
     ours, theirs = pty.openpty()
-    process = struck.start(*TERMINAL, stdin=theirs, stdout=theirs, stderr=theirs)
+    process = struck.start(terminal=os.ttyname(theirs))
     os.close(theirs)
     os.close(ours)
     assert process.wait(200) == 130
@@ -138,7 +133,7 @@ def test_a_terminal_that_closes_ends_a_search_as_ctrl_c_does(struck):
 
 @pytest.mark.timeout(600)
 def test_nothing_of_ray_outlives_a_driver_that_is_killed(struck):
-    process = struck.start(start_new_session=True)
+    process = struck.start()
     assert struck.processes("raylet")
     process.kill()
     process.wait()
@@ -147,7 +142,7 @@ def test_nothing_of_ray_outlives_a_driver_that_is_killed(struck):
 
 @pytest.mark.timeout(600)
 def test_the_end_of_rays_head_is_told_in_our_words_with_the_way_to_go_on(struck):
-    process = struck.start(start_new_session=True)
+    process = struck.start()
     (gcs,) = struck.processes("gcs_server")
     os.kill(gcs, signal.SIGKILL)
     code = process.wait(200)

@@ -74,8 +74,7 @@ def look(key: str) -> Look:
     x0, _ = example(items[TRAIN], 0, Source(key, TRAIN))
     check_shape(x0, Source(key, TRAIN))
     random = varies(items[TRAIN], Source(key, TRAIN))
-    total = sum(map(len, items.values())) * max(1, x0.numel()) * 4
-    each = random or total > IN_MEMORY_BYTES
+    each = random or is_too_large(items, Source(key, TRAIN))
     xs: dict[str, torch.Tensor] = {}
     ys: dict[str, torch.Tensor] = {}
     for part, those in items.items():
@@ -142,6 +141,12 @@ def _notes(declared: Declared, y: torch.Tensor, key: str) -> list[str]:
             "validation too: return (train, val, test), with no random transform in val and test"
         )
     return found
+
+
+def is_too_large(items: Mapping[str, Any], source: Source) -> bool:
+    """Whether the examples of all parts are too many to be kept in memory."""
+    x0, _ = example(items[TRAIN], 0, source)
+    return sum(map(len, items.values())) * x0.numel() * 4 > IN_MEMORY_BYTES
 
 
 def varies(items: Any, source: Source) -> bool:

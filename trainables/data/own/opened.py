@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from bitfront.trainables.data.own import arrays, hugging_face
+from bitfront.trainables.data.own import array_files, hugging_face
 from bitfront.trainables.data.own.declaration import arguments_of, base_of
 from bitfront.trainables.errors import UserError, did_you_mean, first_line, quoted
 from bitfront.trainables.own_code import is_reference, load_object, shown
@@ -19,7 +19,7 @@ from bitfront.trainables.own_code.loading import blamed
 TRAIN, VAL, TEST = "train", "val", "test"
 PARTS = (TRAIN, VAL, TEST)
 _ALSO = {"validation": VAL, "valid": VAL, "training": TRAIN}
-_SETTINGS = ("metric", "loss", "direction", "kind", "outputs")
+SETTINGS = ("metric", "loss", "direction", "kind", "outputs")
 _KINDS = ("classification", "regression")
 FORMS = (
     "return a Dataset, (train, test), (train, val, test) or a dict of parts; a part is a Dataset "
@@ -27,7 +27,7 @@ FORMS = (
 )
 # Families whose datasets have a reader of their own: name -> what a user's function would return.
 READERS: dict[str, Callable[[str], Any]] = {
-    arrays.FAMILY: arrays.read_parts,
+    array_files.FAMILY: array_files.read_parts,
     hugging_face.FAMILY: hugging_face.read_parts,
 }
 
@@ -59,20 +59,18 @@ def is_own(name: str) -> bool:
 
 @contextmanager
 def blame(name: str, doing: str) -> Iterator[None]:
-    """Turn an exception of the user's code into one line with its file and line."""
-    if name.partition(":")[0] in READERS:
-        yield
-        return
-    if not is_reference(base_of(name)):  # handed over in Python
-        try:
+    """Turn an exception of the user's code into one line, with its file and line where the data
+    are named by a reference."""
+    if is_reference(base_of(name)) and name.partition(":")[0] not in READERS:
+        with blamed(base_of(name), doing):
             yield
-        except UserError:
-            raise
-        except Exception as error:
-            raise UserError(f"{name}: {doing}: {first_line(error, typed=True)}") from error
         return
-    with blamed(base_of(name), doing):
+    try:
         yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{name}: {doing}: {first_line(error, typed=True)}") from error
 
 
 # The user's function is run once in a process; a second entry would keep a second dataset.
@@ -81,7 +79,7 @@ def opened(name: str) -> Opened:
     """What the data of this name consist of. Runs the user's function."""
     family = name.partition(":")[0]
     if family in READERS:
-        return taken_apart(READERS[family](base_of(name)), name, Goal())
+        return taken_apart(READERS[family](base_of(name)), name)
     load = load_object(base_of(name))
     returned = load
     if callable(load):
@@ -100,7 +98,7 @@ def goal_of(name: str) -> Goal:
 
 
 def _attributes(load: Any) -> dict[str, Any]:
-    return {key: getattr(load, key) for key in _SETTINGS if hasattr(load, key)}
+    return {key: getattr(load, key) for key in SETTINGS if hasattr(load, key)}
 
 
 def _arguments(load: Any, name: str) -> dict[str, Any]:
@@ -129,18 +127,18 @@ def _arguments(load: Any, name: str) -> dict[str, Any]:
     return arguments
 
 
-def taken_apart(returned: Any, name: str, goal: Goal) -> Opened:
-    """The parts of what was returned, or passed in Python, by name; the goal where they bring none
-    is `goal`."""
+def taken_apart(returned: Any, name: str, goal: Goal | None = None) -> Opened:
+    """The parts of what was returned, by name. `goal`: the one that is known without them."""
+    goal = goal or Goal()
     if isinstance(returned, Mapping):
-        settings = {key: returned[key] for key in returned if key in _SETTINGS}
+        settings = {key: returned[key] for key in returned if key in SETTINGS}
         parts = {_ALSO.get(key, key): returned[key] for key in returned if key not in settings}
         unknown = [key for key in parts if key not in PARTS]
         if unknown:
-            hint = did_you_mean(str(unknown[0]), (*PARTS, *_SETTINGS))
+            hint = did_you_mean(str(unknown[0]), (*PARTS, *SETTINGS))
             raise UserError(f"{shown(name)} returns a part {quoted(unknown[0])}, {hint}")
         goal = _goal(settings, name) if settings else goal
-    elif isinstance(returned, list | tuple) and not is_pair(returned):
+    elif isinstance(returned, tuple) and not is_pair(returned):  # a list is one of examples
         names = {1: (TRAIN,), 2: (TRAIN, TEST), 3: PARTS}.get(len(returned))
         if names is None or (is_array(returned[0]) and len(returned) > 1):
             what = f"{len(returned)} things" if names is None else "bare arrays"
