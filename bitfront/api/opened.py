@@ -8,15 +8,21 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bitfront.api.figures import interactive
+from bitfront.api.turns import continue_turn
 from bitfront.search import kept_code
 from bitfront.search.ledger.folder import SearchFolder, code_folder, find, home, pretrained_folder
 from bitfront.search.recipes.choice import best_within, cheapest_with, knee_of
 from bitfront.search.recipes.export import recipe_of, save_beside
+from bitfront.search.recipes.final_folder import folder_for, refuse_other
 from bitfront.search.recipes.recipe import Recipe, load_recipe
 from bitfront.search.results.results import Results, config_to_continue
+from bitfront.search.session.interrupts import ending_gently, obey
+from bitfront.terminal.notebooks import training_progress
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.own_code import look_in
+from bitfront.trainables.own_code import look_in, shown
 from bitfront.trainables.own_code.trusted import trusting
+from bitfront.verbs.searching.stop import stopped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,8 +81,6 @@ class OpenedSearch:
 
     def figure(self, kind: str = "front") -> Figure:
         """An interactive figure of the search; it shows inline in a notebook."""
-        from bitfront.api.figures import interactive
-
         return interactive(self.folder, kind)
 
     def export(
@@ -104,8 +108,6 @@ class OpenedSearch:
     ) -> OpenedSearch:
         """Run what is left of the search, and return it. `trust`: run the code that the search
         names although you have not run it before."""
-        from bitfront.api.turns import continue_turn
-
         continue_turn(config_to_continue(self.folder), self.folder, address, quiet, trust)
         return self
 
@@ -113,8 +115,6 @@ class OpenedSearch:
         self, trials: int, address: str | None = None, quiet: bool = False, trust: bool = False
     ) -> OpenedSearch:
         """Give the search so many trials more, run them, and return it."""
-        from bitfront.api.turns import continue_turn
-
         if trials < 1:
             raise UserError(f"extend: {trials} trials: give how many more, at least 1")
         config = config_to_continue(self.folder)
@@ -126,8 +126,6 @@ class OpenedSearch:
         """End the driver of the search, if it runs in another process here, as ctrl-C would;
         returns what the search is then: stopped, running (it ends with the epochs under way), or
         not running. `resume` continues it."""
-        from bitfront.verbs.searching.stop import stopped
-
         driver = self.folder.driver
         if driver is not None and driver == (socket.gethostname(), os.getpid()):
             raise UserError(f"search '{self.name}' runs in this process", "interrupt it")
@@ -175,11 +173,8 @@ class ExportedRecipe:
     ) -> TrainedRecipe:
         """Final training: train and validation data together, tested on the test part, packed. What
         was trained before is kept, after an interrupt too: the same call goes on from there."""
-        from bitfront.search.recipes.final_folder import folder_for, refuse_other
         from bitfront.search.recipes.final_training import check_test_part, train_recipe
         from bitfront.search.recipes.origin import note_result
-        from bitfront.search.session.interrupts import ending_gently, obey
-        from bitfront.terminal.notebooks import training_progress
 
         recipe = self.recipe
         if seeds is not None:
@@ -257,8 +252,6 @@ def open(
 
 def _row(entry: Entry) -> dict[str, Any]:
     """One trial as a row of a table."""
-    from bitfront.trainables.own_code import shown
-
     return {
         "trial": entry.id,
         "number": entry.number,

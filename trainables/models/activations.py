@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.models.base import Shape, parameter
-from bitfront.trainables.parameters import Choice
+from bitfront.trainables.parameters import Choice, Param
 
-ACTIVATION = parameter(
+ACTIVATION: Any = Param(
     "binrelu",
     Choice(("binrelu", "relu", "hardtanh", "identity", "rprelu")),
     "between layers; binrelu is max(x, -1)",
@@ -98,7 +97,7 @@ class ByChannels(nn.ModuleDict):
         return out
 
 
-def replace_activations(network: nn.Module, name: str, shape: Shape, called: str) -> None:
+def replace_activations(network: nn.Module, name: str, shape: tuple[int, ...], called: str) -> None:
     """Put the activation of that name in place of every ReLU, GELU, SiLU and the like that is a
     module of the network, in place."""
     found = [path for path, module in network.named_modules() if type(module).__name__ in _REPLACED]
@@ -115,7 +114,7 @@ def replace_activations(network: nn.Module, name: str, shape: Shape, called: str
 
 
 def _channels(
-    network: nn.Module, paths: list[str], shape: Shape
+    network: nn.Module, paths: list[str], shape: tuple[int, ...]
 ) -> dict[str, set[tuple[int, bool]]]:
     """(channels, whether they are the last dimension) that each activation module is used with,
     from one example on the meta device. They are where the layer that was called before has
