@@ -48,6 +48,19 @@ TIMM = """
 
 Row = dict[str, Any]
 
+COLUMNS = (
+    *("network", "pixels", "M parameters", "planned", "all-W", "+1 min", "+1 max", "spread min"),
+    *(
+        "degenerate",
+        "fixed",
+        "outputs differ",
+        "degenerate, keep",
+        "outputs differ, keep",
+        "seconds",
+    ),
+    "refused",
+)
+
 
 def torchvision_names() -> list[str]:
     """Every classifier of torchvision."""
@@ -105,6 +118,7 @@ def _measured(name: str) -> Row:
         row["spread min"] = round(min(layer.spread for layer in all_b.layers), 3)
     row["outputs differ"] = _word(all_b)
     row["degenerate"] = len(all_b.degenerate)
+    row["fixed"] = sum(layer.fixed for layer in all_b.layers)
     for layer in made:
         holder: Any = layer.module
         holder.input_quantizer = holder.input_quantizer.quantizer
@@ -149,16 +163,15 @@ def _declared(name: str) -> list[int]:
         return []
     import timm
 
-    return [timm.get_pretrained_cfg(rest).input_size[-1]]
+    declared = timm.get_pretrained_cfg(rest)
+    return [] if declared is None else [declared.input_size[-1]]
 
 
 def page(rows: list[Row]) -> str:
     """docs/results/networks.md."""
     fine = [r for r in rows if not r.get("refused")]
     bad = [r for r in rows if r.get("refused")]
-    head = [c for c in rows[0] if c != "refused"] if fine else []
-    head = list(fine[0]) if fine else head
-    head = [c for c in head if c != "refused"]
+    head = COLUMNS[:-1]
     good = [r for r in fine if r["outputs differ"] == "yes" and not int(r["degenerate"])]
     dead = [r for r in fine if r["outputs differ, keep"] == "no"]
     some = [r for r in fine if int(r["degenerate, keep"])]
@@ -166,19 +179,23 @@ def page(rows: list[Row]) -> str:
         "# Networks of torchvision and timm with binary layers",
         "",
         "Written by `python -m benchmarks.sweep`: every classifier of torchvision, and a small",
-        f"network of every family of timm. Random weights, {EXAMPLES} random images of as few pixels",
-        "as the network takes, batch norms with the statistics of these images, method `bnn` with a",
-        "scale per channel, `binarize: body`. Columns: `planned` layers that a plan decides; `+1`:",
-        "the least and the greatest share of +1 among the binary inputs of an all-B network with",
-        "`task.activations: norm`, which networks of libraries have unless told otherwise; `spread`:",
-        "the least share of signs that differ between images; `degenerate`: layers whose signs are",
-        "the same for all images (a spread below 0.01); `keep`: the same network without a",
-        "treatment; `all-W`: whether its outputs are finite and differ with binary weights alone.",
+        f"network of every family of timm. Random weights, {EXAMPLES} random images of as few",
+        "pixels as the network takes, batch norms with the statistics of these images, method",
+        "`bnn` with a scale per channel, `binarize: body`. Columns: `planned` layers that a plan",
+        "decides;",
+        "`all-W`: whether outputs differ with binary weights alone; `+1`: the least and the",
+        "greatest share of +1 among the binary inputs of an all-B network with",
+        "`task.activations: norm`, which networks of libraries have unless told otherwise;",
+        "`spread`: the least share of signs that differ between images; `degenerate`: layers whose",
+        "signs are the same for all images (a spread below 0.01) although their inputs are not;",
+        "`fixed`: layers whose input is the same for all images before its sign, such as tables of",
+        "positions and blocks behind a scale that is 0 at first; `keep`: the same network without",
+        "a treatment.",
         "",
         f"**{len(fine)} of {len(rows)} networks take a plan ({_libraries(fine)}). With `norm`",
         f"{len(good)} of them respond to the image in every binary layer and at the output; with",
-        f"`keep` {len(some)} have layers that do not, and {len(dead)} give the same output for every",
-        "image.**",
+        f"`keep` {len(some)} have layers that do not, and {len(dead)} give the same output for",
+        "every image.**",
         "",
         "| " + " | ".join(head) + " |",
         "|" + "---|" * len(head),
@@ -206,13 +223,6 @@ def known() -> list[Row]:
         return [dict(row) for row in csv.DictReader(file)]
 
 
-COLUMNS = (
-    *("network", "pixels", "M parameters", "planned", "all-W", "+1 min", "+1 max", "spread min"),
-    *("degenerate", "outputs differ", "degenerate, keep", "outputs differ, keep", "seconds"),
-    "refused",
-)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -233,7 +243,7 @@ def main() -> None:
             if args.only is not None and args.only in name:
                 print(format_table([examined(name)]), flush=True)
             elif args.only is None and name not in done:
-                row = dict.fromkeys(COLUMNS, "") | examined(name)
+                row: Row = dict.fromkeys(COLUMNS, "") | examined(name)
                 append_csv(row, CSV)
                 print({k: v for k, v in row.items() if v != ""}, flush=True)
     if args.only is None:

@@ -15,8 +15,8 @@ from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.layers.pruning import BlockCost, block_cost
 from bitfront.trainables.models import MODELS, Shape, build_model
-from bitfront.trainables.models.base import REPLACEMENTS
 from bitfront.trainables.plan import BY_LETTER, PlanLayer, binary_layers, check_plan, plan_layers
+from bitfront.trainables.settings import REPLACEMENTS
 from bitfront.trainables.task import Task
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def trace(model: nn.Module, shape: Shape, scope: str = "body") -> CostTable:
     weighted = {n: m for n, m in model.named_modules() if isinstance(m, nn.Conv2d | nn.Linear)}
     counter = FlopCounterMode(display=False)
     try:
-        with _counted(model, weighted) as seen, torch.no_grad(), counter:
+        with _counted(model, weighted) as seen, _without_gradients(model), counter:
             model(torch.empty(1, *shape, device="meta"))
     except RuntimeError as error:
         raise UserError(f"inputs of shape {tuple(shape)} do not fit the model: {error}") from None
@@ -194,6 +194,23 @@ def trace(model: nn.Module, shape: Shape, scope: str = "body") -> CostTable:
         other_bytes=4 * (floats - counted),
         parameters=sum(p.numel() for p in model.parameters()),
     )
+
+
+@contextmanager
+def _without_gradients(model: nn.Module) -> Iterator[None]:
+    """Inside, no parameter has a gradient: torch's counter follows views of those that have, as of
+    a class token, and fails."""
+    import torch
+
+    trained = [p for p in model.parameters() if p.requires_grad]
+    try:
+        for parameter in trained:
+            parameter.requires_grad_(False)
+        with torch.no_grad():
+            yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)
 
 
 @contextmanager
@@ -298,9 +315,12 @@ def _cached_table(
 ) -> CostTable:
     import torch
 
+    from bitfront.trainables.models.activations import with_activations
+
     try:
         with torch.device("meta"):
-            model = build_model(name, dict(params), shape, classes, activations)
+            model = build_model(name, dict(params), shape, classes)
+            model = with_activations(model, activations, shape, name)
     except (RuntimeError, OverflowError) as error:  # more weights than can be counted
         reason = first_line(error)
         raise UserError(

@@ -26,7 +26,7 @@ from bitfront.trainables.layers.pruning import as_bitmap
 from bitfront.trainables.layers.treatments import treated
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
-from bitfront.trainables.models.base import with_activations
+from bitfront.trainables.models.activations import with_activations
 from bitfront.trainables.own_code import places, references_in, shown
 from bitfront.trainables.plan import BINARY_INPUTS, binary_layers, check_plan, plan_layers
 from bitfront.trainables.task import TrialSpec

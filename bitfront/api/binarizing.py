@@ -17,6 +17,7 @@ from bitfront.trainables.layers.verify import NotBinaryError, verify_binary
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.methods.base import Method
 from bitfront.trainables.plan import LEVELS, check_plan, plan_layers, with_real_inputs
+from bitfront.trainables.settings import AUTO_ACTIVATIONS
 from bitfront.trainables.training.network import laid_out
 from bitfront.trainables.training.norms import RECALIBRATION_EXAMPLES, recalibrate_on
 from bitfront.trainables.training.schedules import phases
@@ -43,7 +44,8 @@ class Binarized:
         method: str,
         params: dict[str, Any],
         scope: str,
-        examples: int = 1,
+        activations: str,
+        examples: int,
     ) -> None:
         layers = plan_layers(model, scope)
         if not layers:
@@ -56,7 +58,9 @@ class Binarized:
         self.plan = _for_all(plan, len(layers), layers)
         self.scope = scope
         check_plan(self.plan, layers, self.method.levels)
-        self.layers = apply_plan(model, layers, self.plan, self.method)
+        self.activations = _treatment(model, activations)
+        """what happens to inputs before their sign: `keep` or `norm`"""
+        self.layers = apply_plan(model, layers, self.plan, self.method, self.activations)
         self.method.examples = examples
         self._phases = self.method.phases(EPOCHS)
         self._phase = 0
@@ -231,20 +235,34 @@ def binarize(
     plan: str = "B",
     method: str = "bnn",
     scope: str = "body",
+    activations: str = "auto",
     examples: int = 1,
     **params: Any,
 ) -> Binarized:
     """Make the planned layers of `model` binary, in place, and return the handle of its training.
     `plan`: a letter per layer that a plan decides, or one letter for all; `scope`: `body`, all
-    layers but first, last and shortcuts, or `all`; `examples`: of the training data, for methods
-    that weigh them (bayesbinn); `params`: those of the method."""
+    layers but first, last and shortcuts, or `all`; `activations`: `norm`, a batch norm before the
+    sign of every binary input, `keep`, none, or `auto`, as a search does: none for the models of
+    `bitfront models`; `examples`: how many the training data have, for methods that weigh them
+    (bayesbinn); `params`: those of the method."""
     if not isinstance(model, nn.Module):
         raise UserError(f"binarize: {type(model).__name__} is no network", "pass an nn.Module")
     if hasattr(model, HANDLE):
         raise UserError("binarize: this network is binary already", "make it anew")
-    handle = Binarized(model, plan, method, params, scope, examples)
+    handle = Binarized(model, plan, method, params, scope, activations, examples)
     model.__dict__[HANDLE] = handle
     return handle
+
+
+def _treatment(model: nn.Module, activations: str) -> str:
+    """What happens to the inputs of binary layers; a UserError for what only a search can do."""
+    if activations not in ("auto", "keep", "norm"):
+        hint = "a search takes all choices of task.activations"
+        raise UserError(f"binarize: activations: give auto, keep or norm, not {activations}", hint)
+    if activations != "auto":
+        return activations
+    declared = type(model).__module__.startswith("bitfront.trainables.models.")
+    return "keep" if declared else AUTO_ACTIVATIONS
 
 
 def handle_of(model: nn.Module) -> Binarized:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from bitfront.search import named
+from bitfront.search import kept_code, named
 from bitfront.search.config.checks.search import check_config
 from bitfront.search.config.checks.space import check_space
 from bitfront.search.config.checks.task import check_data, check_model
@@ -46,6 +46,7 @@ def load(
     name."""
     source = read(path)
     source.data.setdefault("name", path.stem)
+    kept_code.look(path.absolute().parent)  # where it is that of a search
     own_code.look_in(path.absolute().parent)
     return _loaded(source, assignments, name)
 

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.parameters import Choice, Param
+from bitfront.trainables.models.base import Shape, parameter
+from bitfront.trainables.parameters import Choice
+from bitfront.trainables.settings import REPLACEMENTS
 
-ACTIVATION: Any = Param(
+ACTIVATION = parameter(
     "binrelu",
     Choice(("binrelu", "relu", "hardtanh", "identity", "rprelu")),
     "between layers; binrelu is max(x, -1)",
@@ -97,7 +99,15 @@ class ByChannels(nn.ModuleDict):
         return out
 
 
-def replace_activations(network: nn.Module, name: str, shape: tuple[int, ...], called: str) -> None:
+def with_activations(network: nn.Module, activations: str, shape: Shape, called: str) -> nn.Module:
+    """The network with its activations replaced, in place, as `task.activations` says; as it is for
+    the choices that are no replacements (`layers.treatments`)."""
+    if activations in REPLACEMENTS:
+        replace_activations(network, activations, shape, called)
+    return network
+
+
+def replace_activations(network: nn.Module, name: str, shape: Shape, called: str) -> None:
     """Put the activation of that name in place of every ReLU, GELU, SiLU and the like that is a
     module of the network, in place."""
     found = [path for path, module in network.named_modules() if type(module).__name__ in _REPLACED]
@@ -114,7 +124,7 @@ def replace_activations(network: nn.Module, name: str, shape: tuple[int, ...], c
 
 
 def _channels(
-    network: nn.Module, paths: list[str], shape: tuple[int, ...]
+    network: nn.Module, paths: list[str], shape: Shape
 ) -> dict[str, set[tuple[int, bool]]]:
     """(channels, whether they are the last dimension) that each activation module is used with,
     from one example on the meta device. They are where the layer that was called before has

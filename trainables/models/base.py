@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 Shape = tuple[int, ...]
-# The choices of `task.activations` that replace activations of the network.
-REPLACEMENTS = ("binrelu", "hardtanh", "rprelu")
 Build = TypeVar("Build", bound=Callable[..., Any])
 
 
@@ -85,20 +83,7 @@ class ModelRegistry(Registry[ModelInfo]):
 MODELS = ModelRegistry("model", package=__package__)
 
 
-def build_model(
-    name: str, params: dict[str, Any], shape: Shape, classes: int, activations: str = "keep"
-) -> nn.Module:
-    """A freshly initialised network for inputs of `shape` (channels first), with `activations`."""
+def build_model(name: str, params: dict[str, Any], shape: Shape, classes: int) -> nn.Module:
+    """A freshly initialised network for inputs of `shape` (channels first)."""
     info = MODELS.get(name)
-    network = info.build(shape=shape, classes=classes, **info.resolve(params))
-    return with_activations(network, activations, shape, name)
-
-
-def with_activations(network: nn.Module, activations: str, shape: Shape, name: str) -> nn.Module:
-    """The network with its activations replaced, in place, as `task.activations` says; as it is for
-    the choices that are no replacements (`layers.treatments`)."""
-    if activations in REPLACEMENTS:
-        from bitfront.trainables.models.activations import replace_activations
-
-        replace_activations(network, activations, shape, name)
-    return network
+    return info.build(shape=shape, classes=classes, **info.resolve(params))

@@ -13,9 +13,8 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import LEDGER, SearchFolder, home
 from bitfront.search.results.results import Results
 from bitfront.spaces.space import Space
-from bitfront.terminal.own_data import data_text
+from bitfront.terminal.own_data import tell
 from bitfront.terminal.status_line import StatusLine
-from bitfront.terminal.tables import filled
 from bitfront.trainables.errors import UserError
 from bitfront.verbs import options as shared
 from bitfront.verbs.opening import results_of, search_of, status_line
@@ -69,8 +68,6 @@ def started(
 
     config, space = fetched(config, space, root)
     check_start(config, space, SearchFolder(root / config.name), address, line)
-    seen = data_text(config.task)
-    if seen:
-        line.say("\n".join(map(filled, seen.split("\n"))))
+    tell(config.task, line.say)
     folder = prepare(config, root, ledger)
     return launch(config, space, folder, address, quiet, warm, line), folder

@@ -6,7 +6,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from bitfront.terminal import tables as terminal
-from bitfront.terminal.own_data import data_text
+from bitfront.terminal.own_data import tell
 from bitfront.terminal.tables import filled
 from bitfront.verbs import options as shared
 from bitfront.verbs.opening import search_of
@@ -25,9 +25,8 @@ def action(args: Namespace) -> int:
     unsure = unresponsive(space, read=False)
     if unsure is not None:
         print(filled(f"warning: {unsure}"), file=sys.stderr, flush=True)
-    seen = "" if args.json else data_text(config.task)
-    if seen:
-        terminal.say(seen)
+    if not args.json:
+        tell(config.task, terminal.show)
     if args.json:
         terminal.show_json({"valid": True, "config": config.open_data()})
     elif args.search is None:
