@@ -247,7 +247,7 @@ class RelaxedSample(torch.autograd.Function):
         index = loose.flatten().nonzero().squeeze(1)
         some = lam.flatten()[index]
         drawn = relaxed_weight(some, logistic_noise(torch.rand_like(some)), tau)
-        w = sign(lam)
+        w = sign(lam).contiguous()
         w.view(-1)[index] = drawn
         ctx.save_for_backward(some, drawn, index)
         return w
@@ -259,7 +259,7 @@ class RelaxedSample(torch.autograd.Function):
             lam, w = ctx.saved_tensors
             return relaxed_scale(w, lam, ctx.tau).mul_(grad), None
         some, drawn, index = ctx.saved_tensors
-        gradient = grad / ctx.tau
+        gradient = (grad / ctx.tau).contiguous()  # that of a convolution may be channels last
         scale = relaxed_scale(drawn, some, ctx.tau)
         gradient.view(-1)[index] = grad.reshape(-1)[index] * scale
         return gradient, None
