@@ -197,7 +197,7 @@ def page(rows: list[Row]) -> str:
         "",
         f"**{len(fine)} of {len(rows)} networks take a plan ({_libraries(fine)}). With `norm`",
         f"{len(good)} of them respond to the image in every binary layer and at the output (but",
-        f"{len(zero)} whose classifier starts at 0, so that every output is 0 before training); with",
+        f"{len(zero)} whose classifier starts at 0, so that outputs are 0 before training); with",
         f"`keep` {len(some)} have layers that do not, and {len(dead)} give the same output for",
         "every image.**",
         "",
