@@ -53,6 +53,7 @@ class OwnModel(ModelInfo):
         return Param("", Anything()) if self.open else self.params.get(name)
 
 
+@MODELS.adopts
 def adopt(found: Any, reference: str) -> OwnModel:
     """The declaration of a class or function of the user's own, read from its signature."""
     label = shown(reference)
