@@ -20,6 +20,7 @@ from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Choice, Domain, Int, Value
 from bitfront.trainables.plan import check_plan, expand, with_real_inputs
 from bitfront.trainables.selectors import SELECTORS, Selection, SelectionSpec
+from bitfront.trainables.settings import TREATED_INPUTS
 from bitfront.trainables.task import Task, TrialSpec, with_overrides
 
 Draw = Callable[[str, Domain], Any]
@@ -299,12 +300,12 @@ class Space:
         return shared * total
 
     def extreme_tasks(self) -> list[Task]:
-        """The tasks at all combinations of the ends of the model parameters that are drawn. The
-        extreme costs are among theirs, since costs grow with each parameter, such as width or
-        depth."""
+        """The tasks at all combinations of the ends of the model parameters that are drawn, and of
+        the activations. The extreme costs are among theirs, since costs grow with each parameter,
+        such as width or depth."""
         tasks = [self.task]
         for name, domain in self.overrides.items():
-            if name.startswith("model."):
+            if name.startswith("model.") or name == "activations":
                 tasks = [with_overrides(t, {name: v}) for t in tasks for v in ends(domain)]
         return tasks
 
@@ -332,7 +333,8 @@ def costs_of(spec: TrialSpec) -> dict[str, float]:
     table = task_cost_table(spec.task)
     method = METHODS.get(spec.method)(dict(spec.params))
     kept = method.kept(table.sizes(spec.plan))
-    return table.costs(spec.plan, method.scale, method.shifts_inputs, kept)
+    stored = method.shifts_inputs + TREATED_INPUTS.get(spec.task.settled_activations, 0)
+    return table.costs(spec.plan, method.scale, stored, kept)
 
 
 def own_costs_of(spec: TrialSpec, own: Sequence[str]) -> dict[str, float]:

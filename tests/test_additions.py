@@ -1,10 +1,11 @@
 """A new method, model, dataset, selector, sampler, cost, diagnostic, attack, figure or verb is one
 file: it is put into a copy of the tree, where nothing else is edited, used, and run through the
-conformance suite of its family."""
+conformance suite of its family. So is the method of CONTRIBUTING.md, which newcomers copy."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 # Every one is called so, which picks its cases out of the conformance suites.
 NAME = "addition"
+EXAMPLE = "trainables/methods/triangle.py"
 SUITES = {
     "methods": ("tests/trainables/methods/test_methods.py", 8),
     "models": ("tests/trainables/models/test_models.py", 4),
@@ -34,13 +36,13 @@ FILES = {
 from typing import ClassVar
 from bitfront.trainables import layers
 from bitfront.trainables.methods.base import METHODS
-from bitfront.trainables.methods.quantizer_pair import QuantizerPair, SCALE, ACCUMULATOR
+from bitfront.trainables.methods.quantizer_pair import QuantizerPair, SCALE
 
 @METHODS.register
 class Addition(QuantizerPair):
     name = "addition"
     doc = "as bnn"
-    params: ClassVar = {"scale": SCALE, **ACCUMULATOR}
+    params: ClassVar = {"scale": SCALE}
 
     def pair(self):
         return layers.PAIRS["bnn"]
@@ -186,7 +188,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for part in ("bitfront", "tests", "testbed"):
         shutil.copytree(ROOT / part, folder / part, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
-    for name, text in FILES.items():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    example = re.search(rf"```python\n(# {EXAMPLE}\n.*?)```", page, flags=re.DOTALL)
+    assert example is not None
+    for name, text in {**FILES, EXAMPLE: example.group(1)}.items():
         (folder / "bitfront" / name).write_text(text)
     return folder
 
@@ -210,21 +215,28 @@ def test_an_added_verb_is_called_and_listed(tree: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def outcomes(tree: Path) -> list[tuple[str, str]]:
-    """(suite, outcome) of every case of an addition, in one run of the suites in the copy."""
-    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-o", "addopts=", "-rA", "-k", NAME]
+def outcomes(tree: Path) -> list[tuple[str, str, str]]:
+    """(suite, case, outcome) of every case of an addition, in one run of the suites in the copy."""
+    names = f"{NAME} or triangle"
+    options = ["-q", "-n", "0", "-p", "no:cacheprovider", "-o", "addopts=", "-rA", "-k", names]
     suites = [suite for suite, _ in SUITES.values()]
     lines = run(tree, "-m", "pytest", *options, *suites, code=(0, 1)).splitlines()
     words = (line.split(" ", 2) for line in lines if line.startswith(("PASSED ", "FAILED ")))
-    return [(case.partition("::")[0], outcome) for outcome, case, *_ in words]
+    return [(case.partition("::")[0], case, outcome) for outcome, case, *_ in words]
 
 
 @pytest.mark.parametrize("family", SUITES)
 def test_what_is_added_passes_the_conformance_suite_of_its_family(family, outcomes) -> None:
     suite, at_least = SUITES[family]
-    found = [outcome for file, outcome in outcomes if file == suite]
+    found = [outcome for file, case, outcome in outcomes if file == suite and NAME in case]
     assert set(found) == {"PASSED"}
     assert len(found) >= at_least
+
+
+def test_the_method_of_the_contributing_page_passes_at_every_level_it_gets(outcomes) -> None:
+    found = {case: outcome for _, case, outcome in outcomes if "triangle" in case}
+    assert {case: outcome for case, outcome in found.items() if outcome != "PASSED"} == {}
+    assert any("triangle-A" in case for case in found)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,11 @@ def resume(name: str) -> str:
     return f"bitfront resume {name}"
 
 
+def all_failures(name: str) -> str:
+    """The command that shows every failed trial with its traceback."""
+    return f"bitfront status {name} --failures"
+
+
 def _listed(commands: list[tuple[str, str]]) -> str:
     longest = max(len(command) for command, _ in commands)
     lines = [f"  {command.ljust(longest)}   {what}" for command, what in commands]

@@ -3,9 +3,10 @@ examples of every part. Printed before the first trial, by `validate` and by `da
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from bitfront.terminal.tables import several
+from bitfront.terminal.tables import filled, several
 from bitfront.trainables.data import DATASETS, dataset_title, missing_test, train_examples
 from bitfront.trainables.data.folders import FLAT, TEST_SHARE
 from bitfront.trainables.data.own.declaration import Declared
@@ -36,6 +37,13 @@ def data_text(task: Task) -> str:
         f"{info.classes} classes\n"
         f"  {count or 0:,} training examples, {_split(task.val_fraction)}, {test}"
     )
+
+
+def tell(task: Task, say: Callable[[str], None]) -> None:
+    """Say what the data of a task look like, before its first trial."""
+    text = data_text(task)
+    if text:
+        say("\n".join(map(filled, text.split("\n"))))
 
 
 def look_lines(found: Look, val_fraction: float) -> list[str]:

@@ -5,14 +5,17 @@ ended trial above it, elsewhere lines only. The time is estimated in
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bitfront.search.durations import duration
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.settings import in_a_line, settings_of
 from bitfront.search.session.eta import Eta
 from bitfront.terminal.plans import FORMS, by_stage
 from bitfront.terminal.status_line import StatusLine
+from bitfront.terminal.tables import shortened
 from bitfront.trainables.own_code import shown
 
 if TYPE_CHECKING:
@@ -21,8 +24,10 @@ if TYPE_CHECKING:
 # Seconds between two lines about the whole search; every ended trial has a line besides.
 LINE_SECONDS = 10.0
 BAR_WIDTH = 24
+# The line of a trial, and what is cut to fit it.
+LINE_WIDTH = 80
 PLAN_WIDTH = 20
-METHOD_WIDTH = 9
+METHOD_WIDTH = 12
 
 
 class Progress:
@@ -106,23 +111,37 @@ class Progress:
         return self.eta_model.seconds(time.monotonic(), self._started, s.done, s.budget)
 
     def trial_line(self, entry: Entry) -> str:
-        """The line of an ended trial, in 80 columns."""
+        """The line of an ended trial, in 80 columns: why it failed or what it measured, whether it
+        is another seed of a point, and as many of its settings as there is room for."""
         quality = self.session.config.quality
         told = f"stopped {entry.costs['flops_pct']:7.1f} % flops"
         if entry.state == TrialState.FAILED:
-            told = f"failed: {entry.failure}"
+            told = f"failed: {entry.why}"
         elif entry.state == TrialState.COMPLETE:
             value = quality.text(entry.metrics.get(quality.name), 1)
             told = f"{value:>7} {entry.costs['flops_pct']:7.1f} % flops"
-        method = shown(entry.spec.method)[:METHOD_WIDTH]
-        start = f"{entry.id}  {method:{METHOD_WIDTH}}  {self._plan(entry)}"
-        return f"{start}  {told}  {_short(entry.seconds):>8}".rstrip()
+        method = shortened(shown(entry.spec.method), METHOD_WIDTH)
+        seed = entry.spec.seed
+        repeat = f"  seed {seed}" if seed != self.session.config.search.seed else ""
+        start = f"{entry.id}  {method:{self._method_width}}  "
+        if entry.state == TrialState.FAILED:
+            return shortened(f"{start}{self._plan(entry, PLAN_WIDTH)}  {told}{repeat}", LINE_WIDTH)
+        end = f"  {told}  {_short(entry.seconds):>8}{repeat}"
+        line = f"{start}{self._plan(entry, LINE_WIDTH - len(start + end))}{end}"
+        return f"{line}  {in_a_line(settings_of(entry), LINE_WIDTH - 4 - len(line))}".rstrip(" …")
 
-    def _plan(self, entry: Entry) -> str:
-        """The plan of a trial in the longest form that fits its column."""
+    @cached_property
+    def _method_width(self) -> int:
+        """The width of the column of methods: the longest of the space, within bounds."""
+        names = self.session.ledger.space.method.values
+        return min(METHOD_WIDTH, max(len(shown(str(name))) for name in names))
+
+    def _plan(self, entry: Entry, room: int) -> str:
+        """The plan of a trial in the longest form that fits the room."""
+        room = min(room, PLAN_WIDTH)
         groups = by_stage(entry.spec.plan, self.session.ledger.networks.stages(entry.spec.task))
         forms = [form(groups) for form in FORMS]
-        return next((f for f in forms if len(f) <= PLAN_WIDTH), forms[-1][:PLAN_WIDTH])
+        return next((f for f in forms if len(f) <= room), forms[-1][:room])
 
     def line(self) -> str:
         s = self.session

@@ -3,12 +3,18 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 from bitfront.search.durations import duration
 from bitfront.search.ledger.entry import training_seconds
 from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.results import Results
+from bitfront.search.results.settings import in_a_line, settings_of
 from bitfront.terminal import tables as terminal
+from bitfront.terminal.next_commands import all_failures
+from bitfront.terminal.tables import several
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import shown
 
 STATUS_HEADERS = ["search", "state", "trials", "run", "failed", "best", "front", "hv %", "time"]
 # Columns that are left out, in this order, where the table is too wide for the terminal.
@@ -37,17 +43,29 @@ def status_row(results: Results) -> list[str]:
 
 
 def failure_lines(results: Results, most: int = 3) -> list[str]:
-    """Lines on failed trials: how many failed for which reason, and the last ones with their
-    messages."""
-    failed = [e for e in results.entries if e.state == TrialState.FAILED]
+    """Lines on failed trials: how many failed for which reason, the last ones with their messages,
+    and the command that shows all."""
+    failed = results.failed
     if not failed:
         return []
     listed = ", ".join(f"{n} {reason}" for reason, n in results.failures().items())
     lines = [f"{results.config.name}: failed trials: {listed}"]
-    for entry in failed[-most:]:
-        first = ((entry.message or "").splitlines() or [""])[0]
-        lines.append(f"  {entry.id} {entry.failure}: {first}")
+    lines += [f"  {entry.id} {entry.why}" for entry in failed[-most:]]
+    more = f"{len(failed) - most} more, and tracebacks" if len(failed) > most else "tracebacks"
+    lines.append(f"  {more}: {all_failures(results.config.name)}")
     return [terminal.shortened(line, terminal.width()) for line in lines]
+
+
+def failures_text(results: Results) -> str:
+    """Every failed trial with its settings, its message and its traceback."""
+    parts = []
+    for entry in results.failed:
+        settings = in_a_line(settings_of(entry))
+        tried = " ".join(filter(None, (shown(entry.spec.method), settings, entry.spec.plan)))
+        told = entry.traceback or entry.message or "(no message)"
+        parts.append(f"{entry.id}  {entry.failure}  {tried}\n{indent(told.rstrip(), '  ')}")
+    head = f"{results.config.name}: {several(len(parts), 'failed trial')}"
+    return "\n\n".join([head, *parts])
 
 
 def status_table(found: list[tuple[str, Results | UserError]], colours: bool = False) -> str:

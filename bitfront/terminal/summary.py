@@ -10,9 +10,9 @@ from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import Results
 from bitfront.search.results.settings import columns, in_a_line, settings_of, varying
 from bitfront.terminal import tables as terminal
-from bitfront.terminal.next_commands import after_search
+from bitfront.terminal.next_commands import after_search, all_failures
 from bitfront.terminal.plans import FORMS, by_stage, letters
-from bitfront.terminal.tables import count, measured, short
+from bitfront.terminal.tables import count, measured, several, short
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.own_code import shown
 
@@ -191,6 +191,13 @@ def _meanings(results: Results, wide: bool) -> list[str]:
         told.append(
             f"{short(quality)}: mean ± standard deviation over the point's own seeds (how many)"
         )
+    repeated = [e.seeds for e in results.points if e.seeds > 1]
+    if repeated:
+        told.append(
+            f"{several(sum(repeated) - len(repeated), 'trial')} repeated "
+            f"{several(len(repeated), 'point')} with other seeds: a point counts with its mean, "
+            "and one that was lucky at first may have left the front"
+        )
     if results.seed_noise is not None:
         told.append(f"seed noise ± {quality.number(results.seed_noise)} over all points")
     settings = varying([settings_of(e) for e in results.front])
@@ -234,7 +241,7 @@ def show_end(results: Results, complete: bool) -> None:
     failures = results.failures()
     if failures:
         listed = ", ".join(f"{count} {reason}" for reason, count in failures.items())
-        terminal.show(f"Failed trials: {listed} (bitfront status {results.config.name} --json)")
+        terminal.show(f"Failed trials: {listed} ({all_failures(results.config.name)})")
     terminal.show(front_summary(results, colours=terminal.coloured()))
     terminal.show("")
     terminal.show(after_search(results))

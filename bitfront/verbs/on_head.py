@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from bitfront.search.cluster.jobs import Head, is_remote, secret_free
 from bitfront.trainables.errors import UserError
 
-FLAGS = ("json", "plot", "wide", "csv")
+FLAGS = ("json", "plot", "wide", "csv", "failures")
 PLACES = ("tracking", "storage", "ledger")
 
 

@@ -121,6 +121,9 @@ where they use the generators of torch, numpy or Python themselves.
 # Keys whose values are the names in a registry.
 CHOICES = {"search.sampler": lambda: _alternatives(samplers())}
 
+# Keys that mean something else in a YAML that does not have them than in older files.
+DEFAULTS = {"task.activations": "`auto`"}
+
 
 def reference() -> str:
     """The whole page."""
@@ -216,6 +219,7 @@ def _rows(model: type[BaseModel], prefix: str) -> list[str]:
             default = "" if isinstance(made, BaseModel) or made in (None, {}) else f"`{made}`"
         else:
             default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
+        default = DEFAULTS.get(key, default)
         bounds = "".join(_bound(m) for m in field.metadata)
         kind = CHOICES[key]() if key in CHOICES else f"{_type(field.annotation)}{bounds}"
         rows.append(f"| `{key}` | {kind} | {default} | {text} |")

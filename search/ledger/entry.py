@@ -45,6 +45,8 @@ class Entry:
     history: list[dict[str, float]] = field(default_factory=list)
     failure: str | None = None
     message: str | None = None
+    traceback: str | None = None
+    """of the exception it failed with, where it was one"""
     lives: int = 0
     started: float | None = None
     ended: float | None = None
@@ -86,6 +88,16 @@ class Entry:
         if epochs:
             return sum(epochs)
         return None if self.started is None else self.ended - self.started
+
+    @property
+    def why(self) -> str:
+        """Why it failed, in a line: the reason and what was raised; an exception speaks for
+        itself."""
+        lines = (self.message or "").strip().splitlines()
+        reason = self.failure or "error"
+        if not lines:
+            return reason
+        return lines[0] if reason == "error" else f"{reason}: {lines[0]}"
 
     def restate(self, full_flops: float) -> None:
         """Convert a trial of version 0.1: its `flops_pct` was of its own network, and becomes one
@@ -142,6 +154,7 @@ def stored_entry(
         history=rows(result.get("history", {})),
         failure=result.get("failure"),
         message=result.get("message"),
+        traceback=result.get("traceback"),
         lives=result.get("lives", 0),
         started=started.timestamp() if started else None,
         ended=ended.timestamp() if ended else None,
@@ -172,7 +185,7 @@ def _wrong(
         for column in columns.values()
     ):
         return "history"
-    texts = (result.get(key) for key in ("failure", "message"))
+    texts = (result.get(key) for key in ("failure", "message", "traceback"))
     if not all(text is None or isinstance(text, str) for text in texts):
         return "message"
     return None if type(result.get("lives", 0)) is int else "lives"

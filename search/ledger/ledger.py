@@ -229,6 +229,7 @@ class Ledger:
         history: list[dict[str, float]] | None = None,
         failure: str | None = None,
         message: str | None = None,
+        traceback: str | None = None,
     ) -> Entry:
         """Record the end of a trial: complete with a value for every objective, stopped, or failed
         with a reason. A second call for the same trial changes nothing."""
@@ -247,6 +248,7 @@ class Ledger:
             "history": columns(rows),
             "failure": failure,
             "message": message,
+            "traceback": traceback,
             "lives": entry.lives,
         }
         disk = self._disk_ids[trial_id]
@@ -255,7 +257,7 @@ class Ledger:
         stored = values and arranged(values, list(self.config.objectives), self._order)
         self._persistently(lambda: self._ended(disk, optuna_state, stored, result))
         entry.metrics, entry.history, entry.values = measured, rows, values
-        entry.failure, entry.message = failure, message
+        entry.failure, entry.message, entry.traceback = failure, message, traceback
         entry.state, entry.ended = state, time.time()
         self._counts[TrialState.RUNNING] -= 1
         self._counts[state] += 1

@@ -166,11 +166,14 @@ class Results:
         found = Counter(entry.state for entry in self.entries)
         return {s: found[s] for s in TrialState}
 
+    @property
+    def failed(self) -> list[Entry]:
+        """The trials that failed, in the order they were started."""
+        return [e for e in self.entries if e.state == TrialState.FAILED]
+
     def failures(self) -> dict[str, int]:
         """How many trials failed, by reason."""
-        return dict(
-            Counter(e.failure or "error" for e in self.entries if e.state == TrialState.FAILED)
-        )
+        return dict(Counter(e.failure or "error" for e in self.failed))
 
     @property
     def state(self) -> str:
@@ -241,6 +244,10 @@ class Results:
             "trials": trials,
             "budget": self.config.search.trials,
             "failures": self.failures(),
+            "failed": [
+                {"trial": e.id, "reason": e.failure, "message": e.message, "traceback": e.traceback}
+                for e in self.failed
+            ],
             "front": len(self.front),
             "hypervolume": self.hypervolume,
             "hypervolume_share": self.hypervolume_share,

@@ -11,6 +11,7 @@ from typing import Any
 
 from bitfront.search import kept_code, named
 from bitfront.search.cluster.resources import check_here
+from bitfront.search.config.checks.activations import unresponsive
 from bitfront.search.config.load import load_text
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.config.settle import MLFLOW_RUN
@@ -163,14 +164,21 @@ def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def check_start(config: SearchConfig, address: str | None, line: Line) -> None:
+def check_start(
+    config: SearchConfig, space: Space, folder: SearchFolder, address: str | None, line: Line
+) -> None:
     """Raise UserError for what would keep the first trial from starting, as far as it can be
-    checked before anything is made: data, resources of this machine, the storage of checkpoints."""
+    checked before anything is made: data, binary activations that say nothing (of a search without
+    trials), resources of this machine, the storage of checkpoints."""
     if address is None:
         check_here(config.resources)
     line.wait(f"reading {dataset_title(config.task.dataset)}")
     if not DATASETS.get(config.task.dataset).embedded:
         load_train(config.task.dataset, config.task.data_dir, config.task.normalize)
+    line.wait("trying the network on a few examples")
+    unsure = None if has_trials(folder) else unresponsive(space)
+    if unsure is not None:
+        line.say(f"warning: {unsure}")
     if config.storage is not None:
         line.wait("trying the storage of checkpoints")
         check_storage(config.storage, config.storage)

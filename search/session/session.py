@@ -192,7 +192,8 @@ class Session:
         """Take the last result of a trial: it is complete, stopped, or failed with a reason."""
         self._note_damage(trial_id, result)
         if "failure" in result:
-            self.fail(trial_id, result["failure"], result.get("message", ""))
+            told = (result["failure"], result.get("message", ""), result.get("traceback"))
+            self.fail(trial_id, *told)
             return
         metrics = _metrics(result)
         if trial_id in self._stopped:
@@ -225,11 +226,15 @@ class Session:
                 curve.pop()
             curve.append(_metrics(result))
 
-    def fail(self, trial_id: str, reason: str, message: str) -> None:
+    def fail(self, trial_id: str, reason: str, message: str, traceback: str | None = None) -> None:
         """Record that a trial failed; `reason` is a word or two that failures are counted by."""
-        history = self._curves.get(trial_id, [])
         self._end(
-            trial_id, TrialState.FAILED, history=history, failure=reason, message=redacted(message)
+            trial_id,
+            TrialState.FAILED,
+            history=self._curves.get(trial_id, []),
+            failure=reason,
+            message=redacted(message),
+            traceback=traceback and redacted(traceback),
         )
 
     def comes_back(self, trial_id: str) -> bool:

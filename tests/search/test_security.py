@@ -91,8 +91,9 @@ def test_what_a_failed_trial_says_is_kept_without_secrets(make_space, tmp_path):
     config, space = make_space()
     session = Session(config, space, SearchFolder(tmp_path), None)
     trial = session.ask()
-    session.fail(trial.id, "error", f"cannot read {TRACKING}")
+    session.fail(trial.id, "error", f"cannot read {TRACKING}", f"Traceback: {TRACKING}")
     assert SECRET not in session.ledger.entries[trial.id].message
+    assert SECRET not in session.ledger.entries[trial.id].traceback
     assert files_with_secret(tmp_path) == []
 
 

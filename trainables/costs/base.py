@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class LayerTrace:
     """The counts of one layer in a forward pass of one example: n = `macs` and e = `elements`, the
-    output elements. A layer is a convolution, a linear layer or a product of two activations."""
+    output elements. A layer is a convolution, a linear layer or a product of two activations.
+    `role`: what it is for, where that is known; `tied`: the layer whose weight it shares."""
 
     name: str
     kind: str
@@ -26,18 +27,20 @@ class LayerTrace:
     channels: int
     inputs: int
     planned: bool
+    role: str = ""
+    tied: str = ""
 
 
 @dataclass(frozen=True)
 class PlannedLayer:
     """A traced layer at a level of a plan. `scale`: how many scales a binary layer keeps; `shifts`:
-    whether layers with binary inputs keep one number per input channel; `kept`: the weights that
+    how many numbers per input channel layers with binary inputs keep; `kept`: the weights that
     pruning leaves, None where the layer is not pruned."""
 
     layer: LayerTrace
     letter: str
     scale: str = "none"
-    shifts: bool = False
+    shifts: int = 0
     kept: int | None = None
 
     @property

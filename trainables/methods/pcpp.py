@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from bitfront.trainables.methods.base import METHODS, Method
 from bitfront.trainables.methods.quantizer_pair import (
-    ACCUMULATOR,
     PCPP,
     SCALE,
     QuantizerPair,
@@ -31,14 +30,14 @@ class FullPrecision(Method):
 class BinaryConnect(QuantizerPair):
     name = "bc"
     doc = "F = sign, B = 1 (BinaryConnect)"
-    params: ClassVar = {"scale": SCALE, "clamp": clamp(True), **ACCUMULATOR}
+    params: ClassVar = {"scale": SCALE, "clamp": clamp(True)}
 
 
 @METHODS.register
 class BNN(QuantizerPair):
     name = "bnn"
     doc = "F = sign, B = 1[|w| <= 1]"
-    params: ClassVar = {"scale": SCALE, "clamp": clamp(True), **ACCUMULATOR}
+    params: ClassVar = {"scale": SCALE, "clamp": clamp(True)}
 
 
 @METHODS.register
@@ -49,7 +48,6 @@ class BNNPlus(QuantizerPair):
         "mu": Param(5.0, Float(0.1, 1000.0), "sharpness", search=Float(2.0, 10.0, log=True)),
         "scale": SCALE,
         "clamp": clamp(False),
-        **ACCUMULATOR,
     }
 
     def _make_schedule(self) -> Schedule:
@@ -68,7 +66,6 @@ class BNNPlusPlus(QuantizerPair):
         ),
         "scale": SCALE,
         "clamp": clamp(False),
-        **ACCUMULATOR,
     }
 
     def _make_schedule(self) -> Schedule:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bitfront.trainables import layers
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.quantizer_pair import (
-    ACCUMULATOR,
     FIXED_SCALE,
     SCALE,
     QuantizerPair,
@@ -58,7 +57,7 @@ class Piecewise(QuantizerPair):
 class ProxConnect(Piecewise):
     name = "pc"
     doc = "F = L_rho, a sign with a ramp that vanishes, B = 1 (ProxConnect)"
-    params: ClassVar = {**RHO, "scale": SCALE, "clamp": clamp(True), **ACCUMULATOR}
+    params: ClassVar = {**RHO, "scale": SCALE, "clamp": clamp(True)}
 
 
 class Projected(Piecewise):
@@ -75,7 +74,6 @@ class Projected(Piecewise):
             search=Float(1e-3, 10.0, log=True),
         ),
         "scale": FIXED_SCALE,
-        **ACCUMULATOR,
     }
 
     def weight_quantizer(self, layer: nn.Module) -> nn.Module:

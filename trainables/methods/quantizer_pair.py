@@ -91,13 +91,20 @@ def declared_schedule(values: dict[str, Value], name: str) -> Schedule:
 
 
 class QuantizerPair(Method):
-    """Latents are quantized by one pair (F, B), inputs of B and A layers by the same one."""
+    """Latents are quantized by one pair (F, B), inputs of B and A layers by the same one. A
+    subclass with level A has the parameters `ACCUMULATOR` besides those it declares."""
 
     family = "pcpp"
     paper = PCPP
     levels = "FWBA"
     # A lower bound of the annealed value for the quantizer of inputs.
     input_floor: ClassVar[float] = 0.0
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "A" in cls.levels:
+            missing = {name: p for name, p in ACCUMULATOR.items() if name not in cls.params}
+            cls.params = {**cls.params, **missing}
 
     def __init__(self, given: dict[str, object] | None = None) -> None:
         super().__init__(given)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 from bitfront.trainables import layers
 from bitfront.trainables.methods.base import METHODS
 from bitfront.trainables.methods.quantizer_pair import (
-    ACCUMULATOR,
     PCPP,
     SCALE,
     QuantizerPair,
@@ -26,7 +25,7 @@ class BiReal(QuantizerPair):
     name = "bi-real"
     paper = "Liu et al., Bi-Real Net, ECCV 2018"
     doc = "F = sign, B = max(0, 2 - 2 |w|)"
-    params: ClassVar = {"scale": SCALE, "clamp": clamp(False), **ACCUMULATOR}
+    params: ClassVar = {"scale": SCALE, "clamp": clamp(False)}
 
 
 def _sharpness(start: float) -> dict[str, Param]:
@@ -62,7 +61,6 @@ class RotatedBNN(Sharpening):
         ),
         "scale": SCALE,
         "clamp": clamp(False),
-        **ACCUMULATOR,
     }
 
     def before_sign(self, weight: Tensor) -> nn.Module | None:
@@ -80,7 +78,7 @@ class PolyPlus(Sharpening):
     name = "poly+"
     doc = "F = the primitive of R-BNN's slope, B = that slope, t annealed; evaluated with the sign"
     input_floor = 1.0
-    params: ClassVar = {**_sharpness(1e-2), "scale": SCALE, "clamp": clamp(False), **ACCUMULATOR}
+    params: ClassVar = {**_sharpness(1e-2), "scale": SCALE, "clamp": clamp(False)}
 
 
 class ErrorDecay(Sharpening):
@@ -94,7 +92,6 @@ class ErrorDecay(Sharpening):
         ),
         "scale": SCALE,
         "clamp": clamp(False),
-        **ACCUMULATOR,
     }
 
     def before_sign(self, weight: Tensor) -> nn.Module | None:
@@ -119,7 +116,7 @@ class ReAct(QuantizerPair):
     name = "react"
     paper = "Liu et al., ReActNet, ECCV 2020"
     doc = "F = sign(w - a), B = max(0, 2 - 2 |w - a|), a shift a learned for every channel"
-    params: ClassVar = {"scale": SCALE, "clamp": clamp(False), **ACCUMULATOR}
+    params: ClassVar = {"scale": SCALE, "clamp": clamp(False)}
 
     @property
     def shifts_inputs(self) -> bool:

@@ -25,8 +25,8 @@ from bitfront.trainables.training.evaluation import (
     measure,
     quality_in_training,
 )
-from bitfront.trainables.training.network import Network, memory_format
-from bitfront.trainables.training.norms import running_norms
+from bitfront.trainables.training.network import Network
+from bitfront.trainables.training.norms import running_norms, start_shifts
 from bitfront.trainables.training.peers import Peers
 from bitfront.trainables.training.pretraining import PretrainedCache, load_starting_weights
 from bitfront.trainables.training.schedules import phases
@@ -70,7 +70,7 @@ class Training:
         torch.manual_seed(spec.seed)
         self.network = Network(spec, self.device)
         self.model, self.method = self.network.model, self.network.method
-        layout = memory_format(self.model)
+        layout = self.network.layout
         self.train: Part = train.laid_out(layout).to(self.device)
         self.validation: Part = validation.laid_out(layout).to(self.device)
         task = spec.task
@@ -138,7 +138,10 @@ class Training:
         """Load the weights that a phase starts from, make its optimizers and call the method's
         `enter`."""
         if index == 0:
-            if load_starting_weights(self):
+            loaded = load_starting_weights(self)
+            if not self.spec.task.pretrain.binary_epochs:  # which has trained the shifts
+                start_shifts(self.model, self.train)
+            if loaded:
                 self.method.enter(self.phases[0])
             return
         if self.phases[index].continues:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
 
 from bitfront.trainables.data import Part, in_order
+from bitfront.trainables.layers.treatments import STARTING_EXAMPLES, starting_shifts
 
 # The number of examples for running statistics, whose error falls with its root
 # (docs/methods.md 4.8 uses 200 batches).
@@ -24,9 +26,14 @@ def running_norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
     ]
 
 
-@torch.no_grad()
 def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
-    """Estimate batch-norm statistics anew, as plain averages over training examples. Only the norms
+    """Estimate batch-norm statistics anew, as plain averages over training examples."""
+    recalibrate_on(model, (x for x, _ in in_order(part, batch_size)), batch_size)
+
+
+@torch.no_grad()
+def recalibrate_on(model: nn.Module, batches: Iterable[Any], batch_size: int) -> None:
+    """Estimate batch-norm statistics anew, as plain averages over batches of inputs. Only the norms
     are in training mode, so that the weights are those of evaluation."""
     model.eval()
     norms = running_norms(model)
@@ -36,17 +43,41 @@ def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
         norm.momentum = None
         norm.train()
     examples = 0
-    for x, y in in_order(part, batch_size):
+    for x in batches:
         # A short last batch would count as much as a full one.
-        if len(y) < batch_size and examples:
+        if len(x) < batch_size and examples:
             break
         model(x)
-        examples += len(y)
+        examples += len(x)
         if examples >= RECALIBRATION_EXAMPLES:
             break
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
         norm.eval()
+
+
+@contextmanager
+def batch_statistics(model: nn.Module) -> Iterator[None]:
+    """Inside, batch norms use the statistics of the batch and everything else is in evaluation
+    mode; mode and running statistics are restored when the block ends."""
+    was_training = model.training
+    with kept_statistics(model), torch.no_grad():
+        model.eval()
+        for norm in running_norms(model):
+            norm.train()
+        try:
+            yield
+        finally:
+            model.train(was_training)
+
+
+def start_shifts(model: nn.Module, part: Part) -> None:
+    """Set the shifts of inputs to the means that these inputs have on some training examples."""
+    some = part.subset(torch.arange(min(len(part), STARTING_EXAMPLES)))
+    x, _ = next(iter(in_order(some, STARTING_EXAMPLES)))
+    with batch_statistics(model), starting_shifts(model) as any_shifts:
+        if any_shifts:
+            model(x)
 
 
 @contextmanager

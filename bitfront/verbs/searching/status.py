@@ -9,7 +9,7 @@ from bitfront.search.garbage import ending_soon
 from bitfront.search.ledger.folder import SearchFolder, find, home, list_searches
 from bitfront.search.results.results import Results
 from bitfront.terminal import tables as terminal
-from bitfront.terminal.status import status_table
+from bitfront.terminal.status import failures_text, status_table
 from bitfront.trainables.errors import UserError, first_line
 from bitfront.verbs import options as shared
 from bitfront.verbs.on_head import on_head
@@ -18,6 +18,9 @@ from bitfront.verbs.on_head import on_head
 def options(parser: ArgumentParser) -> None:
     shared.json_output(parser)
     parser.add_argument("searches", nargs="*", metavar="search", help="names (default: all)")
+    parser.add_argument(
+        "--failures", action="store_true", help="every failed trial with its traceback"
+    )
     shared.head_address(parser)
     shared.trusted(parser, "ledger")
 
@@ -32,6 +35,9 @@ def action(args: Namespace) -> int:
     if args.json:
         reports = [report for _, _, report in found]
         terminal.show_json(reports[0] if len(args.searches) == 1 else reports)
+    elif args.failures:
+        for _, each, _ in found:
+            terminal.show(each.message if isinstance(each, UserError) else failures_text(each))
     elif found:
         shown = [(name, each) for name, each, _ in found]
         terminal.show(status_table(shown, terminal.coloured()))

@@ -143,7 +143,30 @@ def test_the_line_of_a_trial_fits_eighty_columns(make_space, tmp_path, state, la
     entry.metrics, entry.started, entry.ended = {"val_accuracy": 1.0}, 0.0, 99 * 3600.0
     told = session.progress.trial_line(entry)
     assert len(told) <= 80
-    assert told.startswith("0123abcd  edge-popu  ")
+    assert told.startswith("0123abcd  edge-popup  ")
+
+
+def test_the_line_of_a_trial_tells_repeats_and_settings(make_space, tmp_path):
+    config, space = make_space()
+    session: Any = Session(config, space, SearchFolder(tmp_path), None, progress=QUIET)
+    line = session.progress.trial_line
+    spec = TrialSpec(task=space.task, method="bnn", plan="FBFB")
+    drawn = {"model.width": 16, "optimizer.lr": 0.01}
+    entry = Entry("0123abcd", 1, "complete", spec, {"flops_pct": 50.0}, drawn=drawn)
+    entry.metrics, entry.started, entry.ended = {"val_accuracy": 0.9}, 0.0, 2.0
+    assert "seed" not in line(entry)
+    assert line(entry).endswith("2.0 s  width=16 lr=0.01")
+    entry.stored = spec.model_copy(update={"seed": 3})
+    assert "2.0 s  seed 3  width=16" in line(entry)
+
+
+def test_the_line_of_a_failed_trial_has_what_was_raised(make_space, tmp_path):
+    config, space = make_space()
+    session: Any = Session(config, space, SearchFolder(tmp_path), None, progress=QUIET)
+    spec = TrialSpec(task=space.task, method="bnn", plan="FBFB")
+    entry = Entry("0123abcd", 1, "failed", spec, {"flops_pct": 50.0}, failure="error")
+    entry.message = "KeyError: 'acc_bits'\nsecond line"
+    assert session.progress.trial_line(entry).endswith("failed: KeyError: 'acc_bits'")
 
 
 def test_the_eta_begins_with_the_estimate_and_does_not_count_the_start():

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from bitfront.search.tracking import server
 from bitfront.terminal.final_training import result_text
 from bitfront.terminal.progress import Progress
 from bitfront.terminal.status import STATUS_HEADERS, status_row
+from bitfront.terminal.summary import front_summary, show_end
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
 
@@ -47,6 +49,40 @@ def test_the_best_is_the_best_mean_over_seeds_everywhere(tiny, capsys):
     assert status_row(results)[STATUS_HEADERS.index("best")] == shown
     main(["status", config.name, "--json"])
     assert json.loads(capsys.readouterr().out)["best_accuracy"] == pytest.approx(best)
+
+
+def test_every_failed_trial_can_be_looked_at(tiny, capsys):
+    """The end of a search names the command that shows all of them, with tracebacks."""
+    config, space, folder = tiny
+    session = Session(config, space, folder, None)
+    for number in range(5):
+        raised = {"failure": "error", "message": f"KeyError: {number}"}
+        where = f"Traceback:\n  line {number}"
+        session.finish(session.ask().id, {**raised, "traceback": where, "done": True})
+    results = Results.of(folder)
+    show_end(results, complete=True)
+    command = f"bitfront status {config.name} --failures"
+    assert command in capsys.readouterr().out
+    assert main(["status", config.name]) == 0
+    shown = capsys.readouterr().out
+    assert "KeyError: 4" in shown
+    assert f"2 more, and tracebacks: {command}" in shown
+    assert main(command.split()[1:]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  line {number}" in shown for number in range(5))
+    assert main(["status", config.name, "--json"]) == 0
+    (first, *_) = json.loads(capsys.readouterr().out)["failed"]
+    assert (first["reason"], first["message"]) == ("error", "KeyError: 0")
+
+
+def test_the_front_says_that_repeats_move_points(tiny):
+    config, space, folder = tiny
+    session = Session(config, space, folder, None)
+    while (entry := session.ask()) is not None:
+        accuracy = 0.5 + 0.05 * entry.spec.plan.count("F")
+        session.finish(entry.id, {"epoch": 3, "val_accuracy": accuracy, "val_loss": 1.0})
+    told = " ".join(front_summary(Results.of(folder)).split())
+    assert re.search(r"5 trials repeated \d points? with other seeds: a point counts with", told)
 
 
 def test_no_trial_runs_without_a_driver(tiny):
@@ -96,7 +132,13 @@ def test_a_final_training_counts_its_seeds(make_config, seeds, said):
         SimpleNamespace(seed=n, bytes=100, checkpoint="x", metrics={"test_accuracy": 0.9})
         for n in range(seeds)
     ]
-    recipe = SimpleNamespace(quality=quality, kind=make_config().kind, expected={})
+    recipe = SimpleNamespace(
+        quality=quality,
+        kind=make_config().kind,
+        expected={},
+        tested_on="test",
+        part_in_words="test",
+    )
     result = SimpleNamespace(seeds=trained, mean=0.9, spread=0.0, epochs=3, train_examples=9)
     assert said in " ".join(result_text(recipe, result).split())
 

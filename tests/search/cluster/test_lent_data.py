@@ -83,7 +83,7 @@ def test_a_node_reads_files_once_and_its_workers_share_the_memory(
     def then_take_the_files_away(config):
         lent = lending(config)
         pictures.rename(tmp_path / "away")
-        (references,) = lent.values()
+        references = lent[config.task.dataset]["train"]
         fetch = partial(ray.get, references[0])
         tasks = [ray.remote(num_cpus=1)(mapped_file).remote(fetch) for _ in range(2)]
         found.extend(ray.get(tasks))

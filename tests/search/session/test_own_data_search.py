@@ -97,7 +97,7 @@ def test_a_search_by_a_metric_and_a_loss_of_their_own(bitfront, tmp_path):
     assert "0 failed" in out
     found = front(bitfront, "own")
     assert found["objectives"] == {"val_f1": "max", "flops": "min"}
-    assert all(0 <= point["val_f1"] <= 1 for point in found["front"])
+    assert all(0 <= point["val_f1"] <= 1 for point in found["points"])
     bitfront("export", "own", "--knee", "-o", "recipe.yaml")
     out, _ = bitfront("train", "recipe.yaml", "--epochs", "2", "--seeds", "1")
     assert "validation f1" in out

@@ -1,23 +1,27 @@
 """Data of the user's own: looked at once, named with their declaration, read in memory or for every
 batch, and refused in one line where they cannot be trained on."""
 
+import json
 import sys
 
 import numpy as np
 import pytest
 import torch
 
+from bitfront.cli import main
+from bitfront.search.recipes.seed_training import final_data
 from bitfront.trainables import own_code
 from bitfront.trainables.data import DATASETS, Arrays, dataset_title, load_search, load_test
 from bitfront.trainables.data import datasets as loading
 from bitfront.trainables.data.own import declaration, look
 from bitfront.trainables.data.own.arrays import write_arrays
 from bitfront.trainables.data.own.examples import Examples
+from bitfront.trainables.data.own.opened import goal_of
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.tasks import kind_of
 from bitfront.trainables.training.loop import Training
-from bitfront.trainables.training.parts import final_data, search_data
+from bitfront.trainables.training.parts import search_data
 
 HEAD = """\
 import numpy as np
@@ -356,7 +360,7 @@ def test_attributes_of_the_function_say_it_without_loading_the_data(settled, tmp
     after = "\n\ndef mean(outputs, targets):\n    return outputs.mean()\n\nload.metric = mean\n"
     name = settled(body, after=after)
     look.forget()
-    assert list(kind_of(name).goal.metrics) == ["mean"]
+    assert list(goal_of(look.key_of(name)).metrics) == ["mean"]
     assert (tmp_path / "my_data.py.runs").read_text() == "x"
 
 
@@ -396,7 +400,10 @@ def test_whatever_a_function_may_return_can_be_handed_over(tmp_path):
     x, y = torch.rand(12, 5), torch.arange(12) % 3
     rows = torch.utils.data.TensorDataset(x, y)
     loader = torch.utils.data.DataLoader(rows, 4)
-    names = {write_arrays(data, tmp_path) for data in ((x, y), rows, loader, list(rows))}
+    names = {
+        write_arrays(data, tmp_path)
+        for data in ((x, y), rows, loader, list(zip(x, y, strict=True)))
+    }
     assert len(names) == 1
     three = DATASETS.settle(write_arrays((rows, loader, (x, y)), tmp_path), None)
     assert declared(three) == "5;3;n=12/12/12"
@@ -521,3 +528,56 @@ def test_large_targets_and_images_without_channels_are_noted(settled):
     notes = look.looked_at(name).notes
     assert any("standardised" in note for note in notes)
     assert any("1x28x28" in note for note in notes)
+
+
+# --- at the command line ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def search(tmp_path, monkeypatch):
+    """The path of a YAML beside a `my_data.py` with this body."""
+
+    def write(body, more=""):
+        lines = "".join(f"    {line}\n" for line in body.splitlines())
+        (tmp_path / "my_data.py").write_text(HEAD + lines)
+        space = "space: {method: bnn, plan: {per: layer, levels: [F, B]}}\n"
+        data = f"task: {{dataset: 'my_data.py:load', model: mlp{more}}}\n"
+        (tmp_path / "s.yaml").write_text(data + space)
+        return str(tmp_path / "s.yaml")
+
+    return write
+
+
+def test_validate_shows_the_data_and_says_that_there_is_no_test_part(search, capsys):
+    assert main(["validate", search("return X, Y")]) == 0
+    shown = capsys.readouterr()
+    assert "data my_data.py:load: x 6 from" in shown.out
+    assert "80 training examples, 20% of them for validation, no test part" in shown.out
+    assert "return (train, test) or (train, val, test)" in " ".join(shown.err.split())
+
+
+def test_bad_data_are_exit_code_2_with_the_line_of_the_yaml(search, capsys):
+    assert main(["validate", search("return X, Y + 1")]) == 2
+    error = capsys.readouterr().err
+    assert "s.yaml:1 task.dataset: my_data.py:load, part train: labels from 1 to 2" in error
+    assert "subtract 1" in error
+    assert "Traceback" not in error
+    assert "objective" not in error
+
+
+def test_the_default_objective_is_the_quality_of_the_data(search, capsys):
+    body = "return {'train': (X, Y), 'metric': {'hits': lambda o, t: (o.argmax(1) == t).sum()}}"
+    for returned, quality in (("return X, X[:, 0]", "val_rmse"), (body, "val_hits")):
+        look.forget()
+        assert main(["validate", "--json", search(returned)]) == 0
+        config = json.loads(capsys.readouterr().out)["config"]
+        assert next(iter(config["objectives"])) == quality
+
+
+def test_arguments_are_written_below_the_task(search, capsys):
+    body = "return X[:arguments['n']], Y[:arguments['n']]"
+    assert main(["validate", search(body, ", data: {n: 40}")]) == 0
+    assert "40 training examples" in capsys.readouterr().out
+    file = search("return X, Y", ", data: {n: 40}")
+    assert main(["validate", file, "--set", "task.dataset=digits"]) == 2
+    assert "digits takes no arguments" in capsys.readouterr().err
