@@ -87,13 +87,7 @@ class ModelRegistry(Registry[ModelInfo]):
         return add
 
 
-def _adopt(found: Any, reference: str) -> ModelInfo:
-    from bitfront.trainables.models.own import adopt
-
-    return adopt(found, reference)
-
-
-MODELS = ModelRegistry("model", package=__package__, adopt=_adopt)
+MODELS = ModelRegistry("model", package=__package__)
 
 
 def build_model(name: str, params: dict[str, Any], shape: Shape, classes: int) -> nn.Module:

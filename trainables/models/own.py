@@ -53,6 +53,7 @@ class OwnModel(ModelInfo):
         return Param("", Anything()) if self.open else self.params.get(name)
 
 
+@MODELS.adopts
 def adopt(found: Any, reference: str) -> OwnModel:
     """The declaration of a class or function of the user's own, read from its signature."""
     label = shown(reference)
@@ -158,18 +159,14 @@ def counted_own(
     something else than one output per class."""
     try:
         with torch.device("meta"):
-            network = with_activations(
-                build_model(name, params, shape, classes), activations, shape, name
-            )
+            network = _made(name, params, shape, classes, activations)
         tensors = (*network.parameters(), *network.buffers())
         if all(tensor.is_meta for tensor in tensors) and tensors:
             return _passed(network, name, shape, classes)
     except Exception:  # whatever it is, the CPU shows it too
         pass
     with torch.random.fork_rng(devices=[]):
-        network = with_activations(
-            build_model(name, params, shape, classes), activations, shape, name
-        )
+        network = _made(name, params, shape, classes, activations)
         return _passed(network, name, shape, classes)
 
 
