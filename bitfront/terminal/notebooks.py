@@ -8,9 +8,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from bitfront.search.durations import duration
 from bitfront.search.recipes.training_progress import EpochReport
 from bitfront.search.urls import redacted
-from bitfront.terminal.status_line import StatusLine, duration
+from bitfront.terminal.status_line import StatusLine
 from bitfront.terminal.training_progress import TrainingProgress
 
 REFRESH_SECONDS = 0.5
