@@ -36,6 +36,8 @@ def after_search(results: Results) -> str:
     ]
     if results.state_without_driver == "interrupted":
         commands.insert(0, (resume(name), "continue where it stopped"))
+    elif not results.space_exhausted:
+        commands.append((f"bitfront extend {name} --trials +20", "more trials"))
     return _listed(commands)
 
 

@@ -4,6 +4,7 @@ fits its network is checked in `checks.space`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -78,8 +79,11 @@ def _check_keys(raw: dict[str, Any], config: SearchConfig) -> None:
     missing method."""
     known = ["method", "plan", *TASK_KEYS]
     known += [f"model.{p}" for p in MODELS.get(config.task.model.name).params]
+    methods = named_methods(raw)
     for key in raw:
         owner = key.rpartition(".")[0]
+        if owner in methods:
+            continue  # where it is unknown, that is said of the method
         if key not in known and owner not in METHODS and owner != "model":
             parameters = [f"{m}.{p}" for m in METHODS for p in METHODS.get(m).params]
             # `lr` is meant as `optimizer.lr`, however little the two look alike.
@@ -88,6 +92,13 @@ def _check_keys(raw: dict[str, Any], config: SearchConfig) -> None:
             if ending:
                 hint = f"did you mean {' or '.join(repr(k) for k in ending)}?"
             raise KeyProblem(("space", key), f"unknown key, {hint}")
+
+
+def named_methods(raw: Mapping[str, Any]) -> list[str]:
+    """The methods that a space names, whether they are known or not."""
+    given = raw.get("method")
+    given = given.get("choice") if isinstance(given, dict) else given
+    return [str(name) for name in (given if isinstance(given, list) else [given]) if name]
 
 
 def _methods(raw: Any, has_plan: bool) -> Choice:

@@ -51,4 +51,4 @@ def action(args: Namespace) -> int:
         if seen:
             line.say("\n".join(map(filled, seen.split("\n"))))
         folder = prepare(config, root, args.ledger or os.environ.get(LEDGER) or None)
-        return launch(config, space, folder, args.address, args.quiet, warm, line)
+        return launch(config, space, folder, args.address, args.quiet, warm, line, renewed=False)

@@ -398,6 +398,12 @@ def test_an_empty_file_is_called_empty(text):
     assert "task.dataset" in caught.value.hint
 
 
+def test_a_method_that_is_gone_is_called_so_and_not_a_typo(make_config):
+    gone = ["space.method=[bnn, cosine-ste]", "space.cosine-ste.scale=layer"]
+    with pytest.raises(ConfigError, match="unknown method 'cosine-ste'"):
+        make_config(*gone)
+
+
 def test_what_is_no_mapping_is_told_without_names_of_types():
     for text, what in (("[1]", "a list"), ("words", "a single value")):
         with pytest.raises(UserError, match=f"not {what}"):
