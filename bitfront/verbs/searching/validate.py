@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.own_data import data_text
 from bitfront.verbs import options as shared
-from bitfront.verbs.opening import search_of
+from bitfront.verbs.opening import search_of, waiting_line
 
 
 def options(parser: ArgumentParser) -> None:
@@ -17,8 +17,9 @@ def options(parser: ArgumentParser) -> None:
 
 
 def action(args: Namespace) -> int:
-    config, _ = search_of(args)
-    seen = "" if args.json else data_text(config.task)
+    with waiting_line(args):
+        config, _ = search_of(args)
+        seen = "" if args.json else data_text(config.task)
     if seen:
         terminal.say(seen)
     if args.json:

@@ -116,6 +116,14 @@ def test_the_trials_of_a_resumed_search_are_not_called_the_first(tiny):
     again.progress.status.close()
 
 
+@pytest.mark.parametrize("verb", ["validate", "preview"])
+def test_a_verb_that_takes_seconds_says_what_it_does(verb, capsys):
+    assert main([verb, "quickstart", *(["--rehearse"] if verb == "preview" else [])]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("reading quickstart ...\n")
+    assert "reading" not in said.out
+
+
 def test_validate_says_what_was_checked_when_no_file_was_given(capsys):
     assert main(["validate"]) == 0
     assert "no file was given, so the ready-made quickstart was checked" in " ".join(
