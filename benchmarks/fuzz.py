@@ -319,7 +319,7 @@ def _make_searches(home: Path, folder: Path) -> None:
     """A search with made-up results and everything a folder can hold, and a healthy one."""
     from bitfront.dashboards.search_files import PICTURES
     from bitfront.search.config.load import load_text
-    from bitfront.search.ledger.folder import SearchFolder, selections_folder, stages_folder
+    from bitfront.search.ledger.folder import SearchFolder, pretrained_folder, selections_folder
     from bitfront.search.ledger.ledger import Ledger
     from bitfront.search.recipes.finals import FinalTraining, note_finals
     from bitfront.search.session.selection import write_selection
@@ -367,8 +367,10 @@ def _make_searches(home: Path, folder: Path) -> None:
     selection = select(SelectionSpec(selector="first", task=entry.spec.task))
     store(selection, selections_folder(home))
     write_selection(selection, here.path, PICTURES)
-    stages_folder(home).mkdir()
-    shutil.copy(folder / "packed-0.safetensors", stages_folder(home) / "stage.safetensors")
+    pretrained_folder(home).mkdir()
+    shutil.copy(
+        folder / "packed-0.safetensors", pretrained_folder(home) / "pretraining.safetensors"
+    )
     for suffix in ("csv", "html", "json"):
         (here.path / f"front.{suffix}").write_text("trial,method\n")
 

@@ -99,10 +99,13 @@ def regrets(problem: Problem, found: Selection, budget: float) -> list[float]:
 
 
 def measure(
-    problem: Problem, selector: str, params: dict[str, Any], seeds: int, stages: Path
+    problem: Problem, selector: str, params: dict[str, Any], seeds: int, pretrained: Path
 ) -> dict[str, Any]:
     """A row: mean regret at every budget, and what the selector took."""
-    found = [select(problem.spec(selector, params, seed), stages, stages) for seed in range(seeds)]
+    found = [
+        select(problem.spec(selector, params, seed), pretrained, pretrained)
+        for seed in range(seeds)
+    ]
     row: dict[str, Any] = {"table": problem.name, "selector": selector}
     row["switches"] = ", ".join(f"{k} {v}" for k, v in params.items())
     for budget in BUDGETS:
@@ -141,7 +144,7 @@ def settings(selector: str) -> list[dict[str, Any]]:
 
 
 def compare(
-    problems: list[Problem], names: list[str], seeds: int, switches: bool, stages: Path
+    problems: list[Problem], names: list[str], seeds: int, switches: bool, pretrained: Path
 ) -> list[Any]:
     rows = []
     for problem in problems:
@@ -151,7 +154,7 @@ def compare(
             ):
                 if switches and name not in {*SETTINGS, "random"}:
                     continue
-                rows.append(measure(problem, name, params, seeds, stages))
+                rows.append(measure(problem, name, params, seeds, pretrained))
                 print(format_table([rows[-1]]).splitlines()[-1], flush=True)
         if not switches:
             rows.append(measure_slimming(problem, seeds))

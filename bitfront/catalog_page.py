@@ -122,8 +122,9 @@ def _datasets() -> str:
         for name, info in DATASETS.items()
     ]
     note = (
-        "Images of your own are `folder:NAME:SIZE`, sequences `sequences:NAME`, K permuted tasks\n"
-        "`permuted-mnist:K`. Nothing is downloaded: `bitfront datasets --json` says how to get one."
+        "Data of your own are `my_data.py:load`, `folder:NAME:SIZE`, `hf:PATH` or `arrays:FILE`\n"
+        "(docs/yaml.md), sequences `sequences:NAME`, K permuted tasks `permuted-mnist:K`.\n"
+        "Nothing is downloaded: `bitfront datasets --json` says how to get one."
     )
     heads = ["dataset", "kind of task", "shape", "training examples", "from", "what it is"]
     return _section("Datasets", heads, rows, note)

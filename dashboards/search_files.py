@@ -38,6 +38,7 @@ from bitfront.spaces.space import OnlyPlan
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.files import replacing, write_atomically
 from bitfront.trainables.methods import build_method
+from bitfront.trainables.own_code import shown
 
 
 def write_figures(results: Results) -> dict[str, str | Path]:
@@ -128,7 +129,7 @@ def _write_heat_map(results: Results, view: SearchView) -> list[str]:
     parts = space.plan.names(table)
     cells = [
         Cell(
-            entry.spec.method,
+            shown(entry.spec.method),
             space.plan.chosen(table, entry.spec.plan),
             entry.metrics[results.figure_quality.name],
         )

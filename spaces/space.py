@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from bitfront.trainables.cost import CostTable, task_cost_table
+from bitfront.trainables.costs import COSTS
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Choice, Domain, Int, Value
 from bitfront.trainables.plan import check_plan, expand, with_real_inputs
 from bitfront.trainables.selectors import SELECTORS, Selection, SelectionSpec
+from bitfront.trainables.settings import TREATED_INPUTS
 from bitfront.trainables.task import Task, TrialSpec, with_overrides
 
 Draw = Callable[[str, Domain], Any]
@@ -151,8 +153,8 @@ class Selecting:
         same."""
         if name in selections:
             return selections[name].plan(table, budget, rule, self.level, seed)
-        selector = SELECTORS.get("first" if SELECTORS.get(name).trained else name)
-        made = selector({} if selector.name != name else self.params_of(name))
+        waits = SELECTORS.get(name).trained
+        made = SELECTORS.get("first" if waits else name)({} if waits else self.params_of(name))
         return made.plan(table, made.order(table, seed), budget, rule, self.level, seed)
 
 
@@ -205,6 +207,8 @@ class Space:
     method_params: Mapping[str, Mapping[str, Domain]] = field(default_factory=dict)
     start_from: StartFrom | None = None
     start_plans: tuple[str, ...] = ()
+    own_costs: tuple[str, ...] = ()
+    """references to costs of the user's own"""
 
     def selecting(self) -> list[Selecting]:
         """The selectors that run before the first trial."""
@@ -252,7 +256,7 @@ class Space:
         """Every cost of a point of this space, by name. `flops_pct` is in percent of the dearest
         network of the space, so that points are comparable, `flops_own_pct` in percent of the
         point's own network, both in full precision."""
-        return in_percent_of(self.full_flops, costs_of(spec))
+        return in_percent_of(self.full_flops, costs_of(spec)) | own_costs_of(spec, self.own_costs)
 
     def full_costs(self) -> list[dict[str, float]]:
         """The costs in full precision of every task of `extreme_tasks`."""
@@ -296,12 +300,12 @@ class Space:
         return shared * total
 
     def extreme_tasks(self) -> list[Task]:
-        """The tasks at all combinations of the ends of the model parameters that are drawn. The
-        extreme costs are among theirs, since costs grow with each parameter, such as width or
-        depth."""
+        """The tasks at all combinations of the ends of the model parameters that are drawn, and of
+        the activations. The extreme costs are among theirs, since costs grow with each parameter,
+        such as width or depth."""
         tasks = [self.task]
         for name, domain in self.overrides.items():
-            if name.startswith("model."):
+            if name.startswith("model.") or name == "activations":
                 tasks = [with_overrides(t, {name: v}) for t in tasks for v in ends(domain)]
         return tasks
 
@@ -329,7 +333,19 @@ def costs_of(spec: TrialSpec) -> dict[str, float]:
     table = task_cost_table(spec.task)
     method = METHODS.get(spec.method)(dict(spec.params))
     kept = method.kept(table.sizes(spec.plan))
-    return table.costs(spec.plan, method.scale, method.shifts_inputs, kept)
+    stored = method.shifts_inputs + TREATED_INPUTS.get(spec.task.settled_activations, 0)
+    return table.costs(spec.plan, method.scale, stored, kept)
+
+
+def own_costs_of(spec: TrialSpec, own: Sequence[str]) -> dict[str, float]:
+    """The costs of the user's own of a trial, by name."""
+    if not own:
+        return {}
+    table = task_cost_table(spec.task)
+    method = METHODS.get(spec.method)(dict(spec.params))
+    parts = (spec.plan, method.scale, method.shifts_inputs, method.kept(table.sizes(spec.plan)))
+    costs = [COSTS.get(reference) for reference in own]
+    return {cost.name: sum(table.priced(cost, *parts)) for cost in costs}
 
 
 def ends(domain: Domain) -> list[Value]:

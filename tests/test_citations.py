@@ -17,7 +17,9 @@ CITATION = re.compile(
 HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # A path in backticks, as pages write it: `search/front.py`, `trainables/methods/`.
-ROOMS = "bitfront|dashboards|search|spaces|trainables|testbed|benchmarks|tests|docs|clusters"
+ROOMS = (
+    "bitfront|dashboards|search|spaces|trainables|testbed|benchmarks|tests|docs|clusters|examples"
+)
 PATH = re.compile(rf"`((?:{ROOMS})/[\w./-]*)`")
 # Files of the examples in CONTRIBUTING.md, and patterns.
 EXAMPLES = {"spaces/searches/NAME.yaml"}
@@ -98,7 +100,7 @@ def test_every_cited_section_exists():
 def test_no_page_is_cited_that_is_not_here():
     for path in tracked():
         for name in re.findall(r"\b([a-z_]+\.md)\b", path.read_text()):
-            places = (ROOT / "docs" / name, path.parent / name)
+            places = (ROOT / "docs" / name, ROOT / "docs" / "results" / name, path.parent / name)
             assert any(place.exists() for place in places), f"{path.relative_to(ROOT)} names {name}"
 
 

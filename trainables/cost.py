@@ -16,6 +16,7 @@ from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.layers.pruning import BlockCost, block_cost
 from bitfront.trainables.models import MODELS, Shape, build_model
 from bitfront.trainables.plan import BY_LETTER, PlanLayer, binary_layers, check_plan, plan_layers
+from bitfront.trainables.settings import REPLACEMENTS
 from bitfront.trainables.task import Task
 
 if TYPE_CHECKING:
@@ -61,20 +62,37 @@ class CostTable:
         self,
         plan: str,
         scale: str = "none",
-        shifts: bool = False,
+        shifts: int = 0,
         kept: Mapping[str, int] | None = None,
     ) -> list[LayerCost]:
-        """One row per layer. `scale`: how many scales binary layers store; `shifts`: whether layers
-        with binary inputs store one number per input channel; `kept`: how many weights pruned
+        """One row per layer. `scale`: how many scales binary layers store; `shifts`: how many
+        numbers per input channel layers with binary inputs store; `kept`: how many weights pruned
         layers keep, by name."""
+        counted = summed()
+        return [_row(layer, counted) for layer in self._planned(plan, scale, shifts, kept)]
+
+    def _planned(
+        self, plan: str, scale: str, shifts: int, kept: Mapping[str, int] | None
+    ) -> list[PlannedLayer]:
         check_plan(plan, self.plan_layers)
         letters = {layer.name: plan[i] for i, layer in enumerate(self.plan_layers)}
-        left, counted = kept or {}, summed()
-        planned = (
+        left = kept or {}
+        return [
             PlannedLayer(layer, letters.get(layer.name, "F"), scale, shifts, left.get(layer.name))
             for layer in self.layers
-        )
-        return [_row(layer, counted) for layer in planned]
+        ]
+
+    def priced(
+        self,
+        cost: Cost,
+        plan: str,
+        scale: str = "none",
+        shifts: int = 0,
+        kept: Mapping[str, int] | None = None,
+    ) -> list[float]:
+        """One cost of every layer, which need not be registered."""
+        assert cost.of_layer is not None
+        return [cost.of_layer(layer) for layer in self._planned(plan, scale, shifts, kept)]
 
     def training_cost(self, plan: str, kept: Mapping[str, int] | None = None) -> BlockCost:
         """The operations for one image in training and evaluation, as Table 6 of robust pruning
@@ -96,7 +114,7 @@ class CostTable:
         self,
         plan: str,
         scale: str = "none",
-        shifts: bool = False,
+        shifts: int = 0,
         kept: Mapping[str, int] | None = None,
     ) -> dict[str, float]:
         """The costs that depend on the plan, by name, with `flops_pct` in percent of this network
@@ -111,7 +129,7 @@ class CostTable:
         self,
         plan: str,
         scale: str = "none",
-        shifts: bool = False,
+        shifts: int = 0,
         kept: Mapping[str, int] | None = None,
     ) -> dict[str, float]:
         """All costs by name: `totals`, and those that are the same for every plan."""
@@ -123,7 +141,7 @@ class CostTable:
         return self.totals(plan, scale, shifts, kept) | fixed
 
     def _sums(
-        self, plan: str, scale: str, shifts: bool, kept: Mapping[str, int] | None = None
+        self, plan: str, scale: str, shifts: int, kept: Mapping[str, int] | None = None
     ) -> dict[str, float]:
         rows = self.rows(plan, scale, shifts, kept)
         sums = {}
@@ -158,7 +176,7 @@ def trace(model: nn.Module, shape: Shape, scope: str = "body") -> CostTable:
     weighted = {n: m for n, m in model.named_modules() if isinstance(m, nn.Conv2d | nn.Linear)}
     counter = FlopCounterMode(display=False)
     try:
-        with _counted(model, weighted) as seen, torch.no_grad(), counter:
+        with _counted(model, weighted) as seen, _without_gradients(model), counter:
             model(torch.empty(1, *shape, device="meta"))
     except RuntimeError as error:
         raise UserError(f"inputs of shape {tuple(shape)} do not fit the model: {error}") from None
@@ -176,6 +194,23 @@ def trace(model: nn.Module, shape: Shape, scope: str = "body") -> CostTable:
         other_bytes=4 * (floats - counted),
         parameters=sum(p.numel() for p in model.parameters()),
     )
+
+
+@contextmanager
+def _without_gradients(model: nn.Module) -> Iterator[None]:
+    """Inside, no parameter has a gradient: torch's counter follows views of those that have, as of
+    a class token, and fails."""
+    import torch
+
+    trained = [p for p in model.parameters() if p.requires_grad]
+    try:
+        for parameter in trained:
+            parameter.requires_grad_(False)
+        with torch.no_grad():
+            yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)
 
 
 @contextmanager
@@ -255,22 +290,37 @@ def _with_products(
 
 
 def cost_table(
-    name: str, params: dict[str, Any], shape: Shape, classes: int, scope: str = "body"
+    name: str,
+    params: dict[str, Any],
+    shape: Shape,
+    classes: int,
+    scope: str = "body",
+    activations: str = "keep",
 ) -> CostTable:
     """The cost table of a declared model; cached, since a search needs it for every point."""
     resolved = MODELS.get(name).resolve(params)
-    return _cached_table(name, tuple(sorted(resolved.items())), shape, classes, scope)
+    values = tuple(sorted(resolved.items()))
+    kept = activations if activations in REPLACEMENTS else "keep"
+    return _cached_table(name, values, shape, classes, scope, kept)
 
 
 @lru_cache(maxsize=512)
 def _cached_table(
-    name: str, params: tuple[tuple[str, Any], ...], shape: Shape, classes: int, scope: str
+    name: str,
+    params: tuple[tuple[str, Any], ...],
+    shape: Shape,
+    classes: int,
+    scope: str,
+    activations: str,
 ) -> CostTable:
     import torch
+
+    from bitfront.trainables.models.activations import with_activations
 
     try:
         with torch.device("meta"):
             model = build_model(name, dict(params), shape, classes)
+            model = with_activations(model, activations, shape, name)
     except (RuntimeError, OverflowError) as error:  # more weights than can be counted
         reason = first_line(error)
         raise UserError(
@@ -282,4 +332,11 @@ def _cached_table(
 def task_cost_table(task: Task) -> CostTable:
     """The cost table of the network of a task."""
     info = DATASETS.get(task.dataset)
-    return cost_table(task.model.name, task.model.params, info.shape, info.classes, task.binarize)
+    return cost_table(
+        task.model.name,
+        task.model.params,
+        info.shape,
+        info.classes,
+        task.binarize,
+        task.settled_activations,
+    )

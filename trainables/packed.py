@@ -23,8 +23,10 @@ from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixe
 from bitfront.trainables.layers.binary import BinaryLayer
 from bitfront.trainables.layers.inputs import SignInput, quantize_input
 from bitfront.trainables.layers.pruning import as_bitmap
+from bitfront.trainables.layers.treatments import treated
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
+from bitfront.trainables.models.activations import with_activations
 from bitfront.trainables.own_code import places, references_in, shown
 from bitfront.trainables.plan import BINARY_INPUTS, binary_layers, check_plan, plan_layers
 from bitfront.trainables.task import TrialSpec
@@ -238,13 +240,18 @@ def _opened(path: Path) -> Iterator[Any]:
 def _rebuild(
     spec: TrialSpec, tensors: dict[str, Tensor], own: nn.Module | None = None
 ) -> nn.Module:
-    model = own if own is not None else _built(spec)
+    model = _built(spec, own)
     layers = plan_layers(model, spec.task.binarize)
     check_plan(spec.plan, layers)
     modules = dict(model.named_modules())
-    parts = (*(f".weight.{part}" for part in PARTS), ".input_quantizer.shift")
-    state = {key: t for key, t in tensors.items() if not key.endswith(parts)}
-    quantizers: dict[str, SignInput] = {}
+    activations = spec.task.settled_activations
+    parts = tuple(f".weight.{part}" for part in PARTS)
+    state = {
+        key: t
+        for key, t in tensors.items()
+        if not key.endswith(parts) and ".input_quantizer." not in key
+    }
+    quantizers: dict[str, nn.Module] = {}
     for layer, level in binary_layers(spec.plan, layers):
         module = modules[layer.name]
         weight: Tensor = module.weight
@@ -258,8 +265,7 @@ def _rebuild(
             scale = None
         state[f"{layer.name}.weight"] = signs if scale is None else signs * scale
         if level in BINARY_INPUTS:
-            shift = tensors.get(f"{layer.name}.input_quantizer.shift")
-            quantizers[layer.name] = SignInput(shift)
+            quantizers[layer.name] = _input_quantizer(layer.name, module, activations, tensors)
     missing, unexpected = model.load_state_dict(state, strict=False)
     for name, quantizer in quantizers.items():
         quantize_input(modules[name], quantizer)
@@ -269,9 +275,27 @@ def _rebuild(
     return laid_out(model).eval()
 
 
-def _built(spec: TrialSpec) -> nn.Module:
-    info = DATASETS.get(spec.task.dataset)
-    return build_model(spec.task.model.name, spec.task.model.params, info.shape, info.classes)
+def _input_quantizer(
+    name: str, module: nn.Module, activations: str, tensors: dict[str, Tensor]
+) -> nn.Module:
+    """The quantizer of a layer's input, with the tensors of the file."""
+    prefix = f"{name}.input_quantizer."
+    own = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
+    shift = own.get("shift", own.get("quantizer.shift"))
+    quantizer = treated(activations, module, SignInput(shift))
+    missing, unexpected = quantizer.load_state_dict(own, strict=False)
+    missing = [key for key in missing if not key.endswith("num_batches_tracked")]
+    if missing or unexpected:
+        raise KeyError(f"{name}: missing {missing}, unexpected {unexpected}")
+    return quantizer
+
+
+def _built(spec: TrialSpec, own: nn.Module | None) -> nn.Module:
+    """`own`, or a new network, with the activations of the spec."""
+    task, info = spec.task, DATASETS.get(spec.task.dataset)
+    if own is None:
+        own = build_model(task.model.name, task.model.params, info.shape, info.classes)
+    return with_activations(own, task.settled_activations, info.shape, task.model.name)
 
 
 def _digest(tensors: dict[str, Tensor], metadata: dict[str, str]) -> str:

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 else:
     Augmentation = Literal["default", *AUGMENTATIONS]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Activations = Literal["auto", "keep", "norm", "shift", "binrelu", "hardtanh", "rprelu"]
+# What `auto` stands for in networks of a library or of the user's own.
+AUTO_ACTIVATIONS: Activations = "norm"
+# The numbers per input channel that a layer with binary inputs stores for its treatment.
+TREATED_INPUTS = {"norm": 2, "shift": 1}
+# The choices that replace activations of the network.
+REPLACEMENTS = ("binrelu", "hardtanh", "rprelu")
 
 
 class Strict(BaseModel):

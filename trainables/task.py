@@ -12,8 +12,12 @@ from pydantic import Field, model_validator
 
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Value
+from bitfront.trainables.plan import BINARY_INPUTS
 from bitfront.trainables.settings import (
+    AUTO_ACTIVATIONS,
     PRETRAINING_KEYS,
+    TREATED_INPUTS,
+    Activations,
     AttackSpec,
     Augmentation,
     CrossEntropySpec,
@@ -48,6 +52,9 @@ class Task(Strict):
     """the learning rate, in fractions of training"""
     loss: LossSpec = Field(default_factory=LossSpec)
     """cross-entropy and its options"""
+    metrics: list[str] = Field(default_factory=list)
+    """metrics of your own, measured on the validation part after every epoch:
+    `my_metrics.py:f1`, a function of outputs and targets, is the metric `val_f1`"""
     attack: AttackSpec = Field(default_factory=AttackSpec)
     """adversarial training and robust accuracy; clean training when not given"""
     pretrain: PretrainSpec = Field(default_factory=PretrainSpec)
@@ -59,6 +66,11 @@ class Task(Strict):
     """mean and deviation of pixels: the dataset's own, or ImageNet's as many checkpoints expect"""
     binarize: Literal["body", "all"] = "body"
     """which layers a plan decides: all, or all but first, last and shortcuts"""
+    activations: Activations = "keep"
+    """what gives binary activations something to say: behind a ReLU every sign is +1. norm, shift:
+    a batch norm, or a learned shift from the mean, before the sign of every B and A layer; binrelu,
+    hardtanh, rprelu: in place of every ReLU, GELU, SiLU and the like; keep: nothing; auto: norm for
+    networks of timm, of torchvision and of your own, keep for the models of `bitfront models`"""
     precision: Literal["fp32", "bf16"] = "fp32"
     """precision of training; bf16 is mixed precision, evaluation is always fp32"""
     keep: Literal["last", "best"] = "last"
@@ -91,6 +103,19 @@ class Task(Strict):
         settings["loss"] = LossSpec(label_smoothing=settings["loss"].label_smoothing)
         return settings
 
+    @property
+    def declared(self) -> bool:
+        """Whether the network is one of `bitfront models`, not of a library or of the user's
+        own."""
+        return "/" not in self.model.name and ":" not in self.model.name
+
+    @property
+    def settled_activations(self) -> Activations:
+        """What happens to activations: never `auto`."""
+        if self.activations != "auto":
+            return self.activations
+        return "keep" if self.declared else AUTO_ACTIVATIONS
+
     def with_settled_pretraining(self) -> Task:
         """The same task with all settings of pretraining written out, so that keys of the task that
         a search changes between trials do not change the pretraining they share."""
@@ -119,14 +144,18 @@ class TrialSpec(Strict):
 
     def canonical(self) -> TrialSpec:
         """The normal form, which is equal for two specs that train the same network in the same
-        way: where the plan has no binary layer the method is `fp`, and all parameters of the method
-        are written out."""
+        way: where the plan has no binary layer the method is `fp`, where it has no binary input
+        none is treated, and all parameters of the method are written out."""
+        activations = self.task.settled_activations
+        if activations in TREATED_INPUTS and not set(self.plan) & set(BINARY_INPUTS):
+            activations = "keep"
+        task = self.task.model_copy(update={"activations": activations})
         if set(self.plan) <= {"F"}:
-            attack = self.task.attack.model_copy(update={"train": self.adversary})
-            task = self.task.model_copy(update={"attack": attack})
+            attack = task.attack.model_copy(update={"train": self.adversary})
+            task = task.model_copy(update={"attack": attack})
             return self.model_copy(update={"task": task, "method": "fp", "params": {}})
         params = METHODS.get(self.method)(self.params).values
-        return self.model_copy(update={"params": params})
+        return self.model_copy(update={"task": task, "params": params})
 
     def fingerprint(self, search: str = "", length: int = 8) -> str:
         """The trial's id: a short hash of the search's name, the parameters and the seed. The paths
@@ -141,6 +170,10 @@ class TrialSpec(Strict):
         content["task"] |= _what_it_starts_from(self.task.pretrain, content["task"].pop("pretrain"))
         if content["task"]["normalize"] == "dataset":
             del content["task"]["normalize"]
+        if content["task"]["activations"] == "keep":
+            del content["task"]["activations"]
+        if not content["task"]["metrics"]:
+            del content["task"]["metrics"]
         if content["task"]["keep"] == "last":
             del content["task"]["keep"]
         if not self.task.attack.active and self.adversary == "none":

@@ -15,6 +15,7 @@ from bitfront.trainables.layers.binary import BinaryLayer, apply_plan
 from bitfront.trainables.layers.verify import verify_binary
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.plan import LEVELS, check_plan, plan_layers, with_real_inputs
+from bitfront.trainables.settings import AUTO_ACTIVATIONS
 from bitfront.trainables.training.network import laid_out
 from bitfront.trainables.training.schedules.phases import Phase
 
@@ -30,7 +31,13 @@ class Binarized:
     """
 
     def __init__(
-        self, model: nn.Module, plan: str, method: str, params: dict[str, Any], scope: str
+        self,
+        model: nn.Module,
+        plan: str,
+        method: str,
+        params: dict[str, Any],
+        scope: str,
+        activations: str,
     ) -> None:
         layers = plan_layers(model, scope)
         self.model = model
@@ -38,7 +45,9 @@ class Binarized:
         self.plan = _for_all(plan, len(layers), layers)
         self.scope = scope
         check_plan(self.plan, layers, self.method.levels)
-        self.layers = apply_plan(model, layers, self.plan, self.method)
+        self.activations = _treatment(model, activations)
+        """what happens to inputs before their sign: `keep` or `norm`"""
+        self.layers = apply_plan(model, layers, self.plan, self.method, self.activations)
         self._phases = self.method.phases(1000)
         self.method.enter(self._phases[0])
         self.own_optimizer = self.method.own_optimizer()
@@ -151,16 +160,30 @@ def binarize(
     plan: str = "B",
     method: str = "bnn",
     scope: str = "body",
+    activations: str = "auto",
     **params: Any,
 ) -> Binarized:
     """Make the planned layers of `model` binary, in place, and return the handle of its training.
     `plan`: a letter per layer that a plan decides, or one letter for all; `scope`: `body`, all
-    layers but first, last and shortcuts, or `all`; `params`: those of the method."""
+    layers but first, last and shortcuts, or `all`; `activations`: `norm`, a batch norm before the
+    sign of every binary input, `keep`, none, or `auto`, as a search does: none for the models of
+    `bitfront models`; `params`: those of the method."""
     if model in _handles:
         raise UserError("binarize: this network is binary already", "make it anew")
-    handle = Binarized(model, plan, method, params, scope)
+    handle = Binarized(model, plan, method, params, scope, activations)
     _handles[model] = handle
     return handle
+
+
+def _treatment(model: nn.Module, activations: str) -> str:
+    """What happens to the inputs of binary layers; a UserError for what only a search can do."""
+    if activations not in ("auto", "keep", "norm"):
+        hint = "a search takes all choices of task.activations"
+        raise UserError(f"binarize: activations: give auto, keep or norm, not {activations}", hint)
+    if activations != "auto":
+        return activations
+    declared = type(model).__module__.startswith("bitfront.trainables.models.")
+    return "keep" if declared else AUTO_ACTIVATIONS
 
 
 def handle_of(model: nn.Module) -> Binarized:

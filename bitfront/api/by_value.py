@@ -13,6 +13,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from bitfront.search.ledger.folder import code_folder, data_folder
+from bitfront.trainables.data.own.arrays import write_arrays
 from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.own_code import look_in, trust
@@ -39,8 +40,6 @@ def dataset_of(data: Any, root: Path) -> str:
     reference, examples by the file they are written to in the home."""
     if isinstance(data, str) or (callable(data) and hasattr(data, "__qualname__")):
         return reference_to(data, "data", root)
-    from bitfront.trainables.data.own.arrays import write_arrays
-
     return write_arrays(data, data_folder(root))
 
 

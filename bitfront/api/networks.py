@@ -87,6 +87,7 @@ def save(model: nn.Module, path: str | os.PathLike[str], rest: str = "float32") 
             "dataset": input_name(shape, math.prod(out)),
             "model": described,
             "binarize": handle.scope,
+            "activations": handle.activations,
         }
     )
     spec = TrialSpec(

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bitfront.search.ledger.folder import SearchFolder, code_folder, find, home, stages_folder
+from bitfront.search.ledger.folder import SearchFolder, code_folder, find, home, pretrained_folder
 from bitfront.search.recipes.choice import best_within, cheapest_with, knee_of
 from bitfront.search.recipes.export import recipe_of, save_beside
 from bitfront.search.recipes.recipe import Recipe, load_recipe
@@ -174,7 +174,7 @@ class ExportedRecipe:
             folder,
             data_dir,
             note=note,
-            stages=stages_folder(self.root),
+            pretrained=pretrained_folder(self.root),
             workers=workers,
             progress=TrainingProgress(note, None if quiet else sys.stdout, lambda: None),
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bitfront.api.by_value import dataset_of, reference_to
 from bitfront.search.config.load import load_data
 from bitfront.search.ledger.folder import home as home_of
-from bitfront.search.ledger.folder import selections_folder, stages_folder
+from bitfront.search.ledger.folder import pretrained_folder, selections_folder
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.selectors.base import SelectionSpec
@@ -47,7 +47,7 @@ def select(
     space = {"method": method, "plan": {"per": "layer", "levels": ["F", level]}}
     config, _ = load_data({"name": "select", "task": described, "space": space}, "bf.select")
     spec = SelectionSpec(selector=selector, task=config.task, method=method, level=level, seed=seed)
-    selection = run_selector(spec, selections_folder(root), stages_folder(root), gpus=1.0)
+    selection = run_selector(spec, selections_folder(root), pretrained_folder(root), gpus=1.0)
     table = task_cost_table(spec.task)
     return spec.build().plan(table, list(selection.order), 100.0 * budget, level=level)
 

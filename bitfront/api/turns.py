@@ -10,8 +10,9 @@ from bitfront.api.opened import OpenedSearch
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import LEDGER, SearchFolder
 from bitfront.search.session.interrupts import acknowledged
-from bitfront.search.session.status_line import StatusLine
 from bitfront.spaces.space import Space
+from bitfront.terminal.own_data import tell
+from bitfront.terminal.status_line import StatusLine
 
 
 def take_turn(
@@ -27,7 +28,8 @@ def take_turn(
 
     with StatusLine(quiet) as line, acknowledged(line.interrupted):
         config, space = fetched(config, space, root)
-        check_start(config, address, line)
+        check_start(config, space, SearchFolder(root / config.name), address, line)
+        tell(config.task, line.say)
         folder = prepare(config, root, ledger or os.environ.get(LEDGER) or None)
         _run(config, space, folder, address, quiet, line)
     return OpenedSearch(folder)
@@ -43,7 +45,7 @@ def continue_turn(
     with StatusLine(quiet) as line, acknowledged(line.interrupted):
         config, space = load_text(config.dump())
         check_places(config, folder)
-        check_start(config, address, line)
+        check_start(config, space, folder, address, line)
         _run(config, space, folder, address, quiet, line)
 
 

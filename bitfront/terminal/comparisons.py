@@ -11,6 +11,7 @@ from bitfront.search.results.labels import OWN_SHARE
 from bitfront.search.results.paper import PaperComparison, train_examples
 from bitfront.terminal.tables import short, table, width
 from bitfront.trainables.data import dataset_title
+from bitfront.trainables.own_code import shown
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -77,7 +78,7 @@ def paper_text(comparison: PaperComparison) -> str:
         f"paper: {paper.title}, {paper.table}: {paper.dataset}, {paper.model}{epochs}, "
         f"test set{unit}",
         f"ours: search {config.name}: {dataset_title(config.task.dataset)}, "
-        f"{examples}{config.task.model.name}, "
+        f"{examples}{shown(config.task.model.name)}, "
         f"{config.task.epochs} epochs, {paper.metric} (hard-binarized){unit}",
     ]
     if paper.note:

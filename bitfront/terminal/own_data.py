@@ -3,10 +3,12 @@ examples of every part. Printed before the first trial, by `validate` and by `da
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from bitfront.terminal.tables import several
+from bitfront.terminal.tables import filled, several
 from bitfront.trainables.data import DATASETS, dataset_title, missing_test, train_examples
+from bitfront.trainables.data.folders import FLAT, TEST_SHARE
 from bitfront.trainables.data.own.declaration import Declared
 from bitfront.trainables.data.own.look import Look, key_of, look
 from bitfront.trainables.task import Task
@@ -27,12 +29,21 @@ def data_text(task: Task) -> str:
     if info.count_train is None or info.kind != "classification":
         return ""
     count = train_examples(task.dataset, task.data_dir)
-    test = "none" if missing_test(task.dataset, task.data_dir) else "given"
+    test = "no test part" if missing_test(task.dataset, task.data_dir) else "a test part"
+    if task.dataset.endswith(f":{FLAT}"):
+        test = f"{TEST_SHARE:.0%} of all images set aside for the test (there is no folder train)"
     return (
         f"data {task.dataset}: images of {_extents(info.shape)}, "
         f"{info.classes} classes\n"
-        f"  {count or 0:,} training examples, {_split(task.val_fraction)}; test part: {test}"
+        f"  {count or 0:,} training examples, {_split(task.val_fraction)}, {test}"
     )
+
+
+def tell(task: Task, say: Callable[[str], None]) -> None:
+    """Say what the data of a task look like, before its first trial."""
+    text = data_text(task)
+    if text:
+        say("\n".join(map(filled, text.split("\n"))))
 
 
 def look_lines(found: Look, val_fraction: float) -> list[str]:

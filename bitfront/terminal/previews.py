@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from bitfront.search.durations import duration
 from bitfront.search.session.preview import Preview
 from bitfront.search.session.rehearsal import Rehearsal
 from bitfront.search.session.session import Session
-from bitfront.search.session.status_line import duration
 from bitfront.terminal.progress import LINE_SECONDS
 from bitfront.terminal.tables import count, filled, table, width
 
@@ -64,13 +64,13 @@ def _time(preview: Preview) -> list[str]:
         f"one trial: {_short(low)} to {_short(high)}; {preview.concurrent} at once; "
         f"about {duration(preview.eta_seconds)} in all{_stopping(preview)}"
     )
-    if not preview.stage_epochs:
+    if not preview.pretraining_epochs:
         return [trials]
-    lengths = " or ".join(str(n) for n in preview.stage_epochs)
+    lengths = " or ".join(str(n) for n in preview.pretraining_epochs)
     return [
         trials,
-        f"of which {_short(preview.stage_seconds or 0.0)} or less for {lengths} epochs in full "
-        "precision, trained once for each network",
+        f"of which {_short(preview.pretraining_seconds or 0.0)} or less for {lengths} epochs in "
+        "full precision, trained once for each network",
     ]
 
 

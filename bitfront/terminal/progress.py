@@ -8,12 +8,13 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
+from bitfront.search.durations import duration
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.settings import in_a_line, settings_of
 from bitfront.search.session.eta import Eta
-from bitfront.search.session.status_line import StatusLine, duration
 from bitfront.terminal.plans import FORMS, by_stage
+from bitfront.terminal.status_line import StatusLine
 from bitfront.terminal.tables import shortened
 from bitfront.trainables.own_code import shown
 

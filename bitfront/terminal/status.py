@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from textwrap import indent
 
+from bitfront.search.durations import duration
 from bitfront.search.ledger.entry import training_seconds
 from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.results import Results
 from bitfront.search.results.settings import in_a_line, settings_of
-from bitfront.search.session.status_line import duration
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.next_commands import all_failures
 from bitfront.terminal.tables import several

@@ -14,6 +14,7 @@ from bitfront.terminal.next_commands import after_search, all_failures
 from bitfront.terminal.plans import FORMS, by_stage, letters
 from bitfront.terminal.tables import count, measured, several, short
 from bitfront.trainables.metrics import Metric
+from bitfront.trainables.own_code import shown
 
 COST_HEADS = {"flops_pct": "flops %", "flops_own_pct": "own %"}
 # `Column.optional` of sampled settings, which are left out last: they distinguish the points.
@@ -75,7 +76,7 @@ def _narrow(results: Results) -> list[Column]:
 def _first(entries: list[Entry]) -> list[Column]:
     return [
         Column("trial", [e.id for e in entries]),
-        Column("method", [e.spec.method for e in entries]),
+        Column("method", [shown(e.spec.method) for e in entries]),
     ]
 
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
+from bitfront.search.durations import duration
 from bitfront.search.recipes.training_progress import EpochReport
-from bitfront.search.session.status_line import duration
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar

@@ -12,10 +12,10 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import Results
 from bitfront.search.session import launch as session_launch
 from bitfront.search.session.launch import Shown
-from bitfront.search.session.status_line import StatusLine
 from bitfront.spaces.space import Space
 from bitfront.terminal.next_commands import resume
 from bitfront.terminal.progress import Progress
+from bitfront.terminal.status_line import StatusLine
 from bitfront.terminal.summary import show_end
 
 

@@ -14,9 +14,9 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import SearchFolder, find, home
 from bitfront.search.results.results import Results
 from bitfront.search.session.interrupts import acknowledged
-from bitfront.search.session.status_line import StatusLine
 from bitfront.spaces.ready_made import search_file
 from bitfront.spaces.space import Space
+from bitfront.terminal.status_line import StatusLine
 from bitfront.terminal.tables import filled
 from bitfront.trainables.text_files import whole_path
 from bitfront.verbs.options import QUICKSTART

@@ -4,7 +4,7 @@ own file."""
 from __future__ import annotations
 
 import argparse
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace, _MutuallyExclusiveGroup
 
 from bitfront.search.ports import first_free
 
@@ -32,7 +32,7 @@ def _whole(text: str, least: int, most: int | None = None) -> int:
     return number
 
 
-def json_output(parser: ArgumentParser) -> None:
+def json_output(parser: ArgumentParser | _MutuallyExclusiveGroup) -> None:
     parser.add_argument("--json", action="store_true", help="machine-readable output")
 
 

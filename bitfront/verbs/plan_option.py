@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
-from bitfront.search.ledger.folder import home, selections_folder, stages_folder
+from bitfront.search.ledger.folder import home, pretrained_folder, selections_folder
 from bitfront.search.session.selection import intentions
 from bitfront.terminal import tables as terminal
 from bitfront.trainables.cost import CostTable
@@ -78,7 +78,7 @@ def selected_here(args: Namespace, params: dict[str, Any]) -> Callable[[str], Se
             note(f"{name} looks at a trained network; without --dataset, one for {EMBEDDED}")
         for line in intentions([spec]):
             note(line)
-        found = select(spec, selections_folder(root), stages_folder(root), gpus=1.0, note=note)
+        found = select(spec, selections_folder(root), pretrained_folder(root), gpus=1.0, note=note)
         note(found.summary() + "\n")
         return found
 

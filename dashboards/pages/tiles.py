@@ -3,10 +3,9 @@ HTML is made there."""
 
 from __future__ import annotations
 
+from bitfront.search.durations import duration
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.view import SearchView
-
-UNITS = ((3600.0, "h"), (60.0, "min"))
 
 
 def tiles(view: SearchView) -> dict[str, str]:
@@ -28,11 +27,3 @@ def tiles(view: SearchView) -> dict[str, str]:
     if counts[TrialState.FAILED]:
         found["failed"] = str(counts[TrialState.FAILED])
     return found
-
-
-def duration(seconds: float) -> str:
-    """Seconds in the largest unit that gives at least two of it."""
-    for unit, name in UNITS:
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.1f} {name}"
-    return f"{seconds:.0f} s"

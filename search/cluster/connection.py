@@ -39,7 +39,8 @@ def connect(address: str | None) -> bool:
         return False
     try:
         apart = head.own_sessions() if address is None else nullcontext()
-        with held_back(), _without_handlers_of_ray(), apart:  # else an interrupt makes Ray abort
+        # Held back: an interrupt would make Ray abort.
+        with held_back(), _without_handlers_of_ray(), _same_imports(), apart:
             _init(address)
         if address is None:
             node: Any = ray._private.worker._global_node
@@ -76,8 +77,21 @@ def _without_handlers_of_ray() -> Iterator[None]:
         yield
 
 
-def _init(address: str | None) -> None:
+@contextmanager
+def _same_imports() -> Iterator[None]:
+    """Keep Ray from putting the current folder first on the path of workers, unless this process
+    imports from it too: a file of the user's called `types.py` or `rich.py` would be executed there
+    in place of the library."""
+    if os.getcwd() in map(os.path.abspath, sys.path):
+        yield
+        return
+    # Ray leaves the folder out where it sends one along.
+    job = ray.job_config.JobConfig
+    with mock.patch.object(job, "_runtime_env_has_working_dir", return_value=True):
+        yield
 
+
+def _init(address: str | None) -> None:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
         _start(quiet)

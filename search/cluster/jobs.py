@@ -16,12 +16,16 @@ import time
 from argparse import Namespace
 from collections.abc import Sequence
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bitfront.search.config.source import override, read
 from bitfront.search.urls import has_secret, know, redacted, sqlite_path
 from bitfront.spaces.ready_made import search_file
+from bitfront.trainables import own_code
 from bitfront.trainables.errors import UserError, did_you_mean, first_line
+from bitfront.trainables.own_code.bundles import files_named
 
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails, JobSubmissionClient
@@ -60,7 +64,10 @@ class Head:
         """Start a bitfront command with its YAML as a job that outlives us; return the job's id."""
         job = f"bitfront-{name}-{secrets.token_hex(3)}"
         with tempfile.TemporaryDirectory() as folder:
-            shutil.copy(file, Path(folder) / file.name)
+            for path, content in sent_files(file, words).items():
+                place = Path(folder) / path
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(content)
             command = [*words, "--address", "auto"]
             self._start(
                 entrypoint=_entrypoint(command, home),
@@ -158,7 +165,7 @@ def run_words(args: Namespace) -> tuple[list[str], Path | None]:
         for kind in ("ledger", "tracking", "storage"):
             url = getattr(args, kind, None)
             more += [] if url is None else [f"--{kind}", url]
-        return secret_free([args.verb, args.search, *more]), None
+        return secret_free([args.verb, args.search, *more, *_trusting(args)]), None
     file = search_file(args.search)
     words = ["run", file.name]
     words += [word for given in args.set or [] for word in ("--set", given)]
@@ -168,7 +175,20 @@ def run_words(args: Namespace) -> tuple[list[str], Path | None]:
     ledger = sqlite_path(args.ledger) if args.ledger is not None else None
     if ledger is not None and not ledger.is_absolute():
         raise UserError("--ledger: a job has a folder of its own, give the whole path of the file")
-    return secret_free(words), file
+    return secret_free([*words, *_trusting(args)]), file
+
+
+def _trusting(args: Namespace) -> list[str]:
+    return ["--trust"] if getattr(args, "trust", False) else []
+
+
+def sent_files(file: Path, words: Sequence[str]) -> dict[str, bytes]:
+    """The YAML of a search and the code of the user's own that it and the words of the command
+    name, by path: they are put into one folder on the head."""
+    own_code.look_in(file.absolute().parent)
+    source = read(file)
+    override(source, [word for before, word in pairwise(words) if before == "--set"])
+    return {**files_named(source.data), file.name: file.read_bytes()}
 
 
 def _entrypoint(words: Sequence[str], home: str | None) -> str:

@@ -14,11 +14,11 @@ import sys
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bitfront.search.cluster.jobs import run_words, shipped_code
+from bitfront.search.cluster.jobs import run_words, sent_files, shipped_code
 from bitfront.trainables.errors import UserError, first_line
 
 SCHEME = "ray://"
@@ -34,13 +34,14 @@ def is_client(address: str | None) -> bool:
 class CommandThere:
     """An actor on the head that runs a bitfront command as its child process."""
 
-    def __init__(self, words: Sequence[str], file: tuple[str, str] | None) -> None:
+    def __init__(self, words: Sequence[str], files: Mapping[str, bytes]) -> None:
         import ray
 
         context = ray.get_runtime_context()
         self.folder = folder = Path(tempfile.mkdtemp(prefix="bitfront-"))
-        if file is not None:
-            (folder / file[0]).write_text(file[1], encoding="utf-8")
+        for name, content in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
         home = os.environ.get("BITFRONT_HOME") or "~/bitfront-runs"
         given = [*words, "--address", context.gcs_address]
         if "--home" not in words:
@@ -59,12 +60,13 @@ class CommandThere:
 
     def read(self, start: int) -> tuple[str, int | None]:
         """What was printed after the first `start` characters, and the exit code once the command
-        has ended; its files are deleted then."""
+        has ended. It can be asked again: a ctrl-C here loses the answer, not the output."""
         code = self.process.poll()
-        text = self.printed.read_text(encoding="utf-8")[start:]
-        if code is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
-        return text, code
+        return self.printed.read_text(encoding="utf-8")[start:], code
+
+    def clean(self) -> None:
+        """Delete the files of the command, which has ended and whose output was read."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGTERM)  # Ray's processes block SIGINT
@@ -73,7 +75,7 @@ class CommandThere:
 def run_there(args: Namespace) -> int:
     """Run the verb with its options on the head; return its exit code."""
     words, path = run_words(args)
-    file = (path.name, path.read_text(encoding="utf-8")) if path is not None else None
+    files = sent_files(path, words) if path is not None else {}
     for flag in ("quiet", "dry_run", "json"):
         if getattr(args, flag, False):
             words.append(f"--{flag.replace('_', '-')}")
@@ -92,7 +94,7 @@ def run_there(args: Namespace) -> int:
         ) from None
     try:
         options = {"num_cpus": 0, "resources": {"node:__internal_head__": 0.001}}
-        actor = ray.remote(**options)(CommandThere).remote(words, file)  # type: ignore[call-overload]
+        actor = ray.remote(**options)(CommandThere).remote(words, files)  # type: ignore[call-overload]
         return _follow(actor)
     finally:
         ray.shutdown()
@@ -125,6 +127,7 @@ def _follow(actor: object) -> int:
             sys.stdout.flush()
             shown += len(text)
             if code is not None:
+                ray.get(actor.clean.remote())  # type: ignore[attr-defined]
                 return int(code)
             time.sleep(POLL_SECONDS)
         except KeyboardInterrupt:

@@ -9,8 +9,17 @@ import random
 from bitfront.search.config.errors import KeyProblem
 from bitfront.search.config.known import COSTS
 from bitfront.search.config.schema import SearchConfig
-from bitfront.spaces.space import FixedPlan, FreePlan, OnlyPlan, SelectedPlan, Space, ends
+from bitfront.spaces.space import (
+    FixedPlan,
+    FreePlan,
+    OnlyPlan,
+    PlanSpace,
+    SelectedPlan,
+    Space,
+    ends,
+)
 from bitfront.trainables.cost import CostTable, task_cost_table
+from bitfront.trainables.costs import COSTS as COST_REGISTRY
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Float, Value
@@ -86,7 +95,34 @@ def _selected_extremes(plan: SelectedPlan, table: CostTable) -> list[str]:
 def cost_bounds(space: Space) -> dict[str, tuple[float, float]]:
     """Least and greatest reachable value of every cost."""
     totals = [space.costs(spec) for spec in extreme_specs(space)]
-    return {cost: (min(t[cost] for t in totals), max(t[cost] for t in totals)) for cost in COSTS}
+    found = {cost: (min(t[cost] for t in totals), max(t[cost] for t in totals)) for cost in COSTS}
+    return found | own_bounds(space)
+
+
+def own_bounds(space: Space) -> dict[str, tuple[float, float]]:
+    """Bounds of the costs of the user's own, which may grow when a layer changes to a lower level:
+    every layer at its cheapest, and every layer at its dearest."""
+    letters = {"F", *_letters(space.plan)}
+    found: dict[str, tuple[float, float]] = {}
+    for text in space.own_costs:
+        cost = COST_REGISTRY.get(text)
+        lows, highs = [], []
+        for task in space.extreme_tasks():
+            table = task_cost_table(task)
+            n = len(table.plan_layers)
+            levels = [table.priced(cost, letter * n) for letter in sorted(letters)]
+            lows.append(sum(map(min, zip(*levels, strict=True))))
+            highs.append(sum(map(max, zip(*levels, strict=True))))
+        found[cost.name] = (min(lows), max(highs))
+    return found
+
+
+def _letters(plan: PlanSpace) -> str:
+    if isinstance(plan, FixedPlan):
+        return plan.letters
+    if isinstance(plan, FreePlan):
+        return "".join(plan.levels)
+    return plan.using.level if isinstance(plan, SelectedPlan) else plan.level
 
 
 def check_limits(config: SearchConfig, space: Space) -> None:
@@ -128,13 +164,14 @@ def reference_point(config: SearchConfig, space: Space) -> list[float]:
     level, for a cost 1.1 times that of the dearest full-precision network."""
     info, kind = DATASETS.get(config.task.dataset), config.kind
     metrics = [metric.name for metric in kind.metrics]
-    full = space.full_costs()
+    full, own = space.full_costs(), own_bounds(space)
     point = []
     for name in config.objectives:
         if name in metrics:
             point.append(kind.chance(name, info))
         else:
-            point.append(REFERENCE_FACTOR * max(costs[name] for costs in full))
+            dearest = max([costs[name] for costs in full] + [own.get(name, (0.0, 0.0))[1]])
+            point.append(REFERENCE_FACTOR * dearest)
     return point
 
 

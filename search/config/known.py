@@ -3,11 +3,14 @@ declared: costs, metrics, attacks and samplers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bitfront.search.samplers.registry import SAMPLERS
 from bitfront.trainables.attacks import EVALUATION_ATTACKS
 from bitfront.trainables.costs import cost_names
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.metrics import Metric
+from bitfront.trainables.own_code.reference import called
 from bitfront.trainables.tasks import KINDS, Kind, kind_of, metric_names
 
 # `flops_pct` is of the dearest full-precision network of the space, `flops_own_pct` of the trial's.
@@ -44,11 +47,21 @@ def shares() -> set[str]:
 def direction(objective: str, kind: Kind | None = None) -> str:
     """Whether more ("max") or less ("min") of a metric or cost is better. Metrics of the user's own
     are known to their `kind` only."""
-    if objective in COSTS:
+    if is_cost(objective):
         return "min"
     kinds = [*([kind] if kind is not None else []), *(each for _, each in KINDS.items())]
     known = [m for each in kinds for m in each.metrics if m.name == objective]
     return "max" if known and known[0].maximize else "min"
+
+
+def is_cost(objective: str) -> bool:
+    """Whether an objective or limit of this name is a cost: names of metrics begin with `val_`."""
+    return not objective.startswith("val_")
+
+
+def names_of_costs(own: Sequence[str]) -> tuple[str, ...]:
+    """The names of all costs; `own`: the references to those of the user's own."""
+    return (*COSTS, *(called(text) for text in own))
 
 
 def attacks() -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from bitfront.search import named
+from bitfront.search import kept_code, named
 from bitfront.search.config.checks.search import check_config
 from bitfront.search.config.checks.space import check_space
 from bitfront.search.config.checks.task import check_data, check_model
@@ -44,9 +44,9 @@ def load(
 ) -> tuple[SearchConfig, Space]:
     """The search of a YAML file, with `key=value` assignments applied and, if given, another
     name."""
-    own_code.look_in(path.parent)
     source = read(path)
     source.data.setdefault("name", path.stem)
+    kept_code.look(path.absolute().parent)  # where it is that of a search
     own_code.look_in(path.absolute().parent)
     return _loaded(source, assignments, name)
 
@@ -74,6 +74,7 @@ def _loaded(
     check_format(source.data.get("bitfront_search"), SEARCH_FORMAT, f"{source.name}: the search")
     if name is not None:
         source.data["name"] = name
+        source.overridden[("name",)] = "--name"
     _expand_short_limits(source.data)
     know(source.data)
     source.data["storage"] = _place(source.data.get("storage"), named.given("storage"))
@@ -86,6 +87,7 @@ def _loaded(
     for key, before in written.items():
         if ("space", before) in source.lines:
             source.lines["space", key] = source.lines["space", before]
+    _refuse(problems, source)
     config = settled(config, problems)
     check_config(config, problems)
     check_model(config.task, problems)
@@ -134,7 +136,11 @@ def messages(error: ValidationError, source: Source) -> list[str]:
 
 def _line(source: Source, path: KeyPath, message: str) -> str:
     dotted = ".".join(str(p) for p in path)
-    return f"{source.where(path)} {own_code.shown(f'{dotted}: {message}')}"
+    where = source.where(path)
+    message = own_code.shown(message)
+    if where == f"--{dotted}":
+        return f"{where}: {message}"
+    return f"{where} {own_code.shown(dotted)}: {message}"
 
 
 def _keys_at(path: KeyPath) -> list[str]:

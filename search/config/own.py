@@ -8,12 +8,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bitfront.search.config.errors import Problems
+from bitfront.search.config.known import is_cost, names_of_costs
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.samplers.registry import SAMPLERS
 from bitfront.trainables import own_code
+from bitfront.trainables.costs import COSTS
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
+from bitfront.trainables.own_code import is_reference
 from bitfront.trainables.registry import Registry
 from bitfront.trainables.selectors import SELECTORS
+from bitfront.trainables.tasks import kind_of
+from bitfront.trainables.tasks.further import measured, settled_metric
 
 
 def with_code(config: SearchConfig, problems: Problems) -> tuple[SearchConfig, dict[str, str]]:
@@ -29,7 +35,32 @@ def with_code(config: SearchConfig, problems: Problems) -> tuple[SearchConfig, d
             chosen = _selectors(search.start_from.selector)
             start = search.start_from.model_copy(update={"selector": chosen})
             search = search.model_copy(update={"start_from": start})
-    return config.model_copy(update={"space": space, "search": search}), written
+    changes = {"space": space, "search": search, "costs": _costs(config, problems)}
+    task = config.task.model_copy(update={"metrics": _metrics(config, problems)})
+    return config.model_copy(update={**changes, "task": task}), written
+
+
+def _costs(config: SearchConfig, problems: Problems) -> list[str]:
+    costs = list(config.costs)
+    for index, text in enumerate(config.costs):
+        with problems.at("costs", index):
+            costs[index] = settled_name(COSTS, text)
+            name = COSTS.get(costs[index]).name
+            if not is_reference(costs[index]):
+                raise UserError(f"{text} is counted anyway", "name code of your own here")
+            if name in names_of_costs(costs[:index]) or not is_cost(name):
+                raise UserError(f"the name {name} is taken", "give the function another name")
+    return costs
+
+
+def _metrics(config: SearchConfig, problems: Problems) -> list[str]:
+    metrics = list(config.task.metrics)
+    for index, text in enumerate(config.task.metrics):
+        with problems.at("task", "metrics", index):
+            name = text.partition(";")[0].rpartition(":")[2].partition("@")[0].rpartition(".")[2]
+            metrics[index] = settled_metric(text, config.objectives.get(f"val_{name}"))
+            measured(kind_of(config.task.dataset), tuple(metrics[: index + 1]))
+    return metrics
 
 
 def settled_name(registry: Registry[Any], name: Any) -> Any:

@@ -105,8 +105,51 @@ are in the search's folder and on the parent run: `selection-NAME.json`, `.csv`,
 """
 
 
+DATA = """\
+## Data of your own
+
+| `task.dataset` | reads |
+|---|---|
+| `my_data.py:load`, `my_package.data:load` | what this function returns; `task.data` has its \
+arguments |
+| `folder:NAME:SIZE`, `folder:./birds:64` | images in `NAME/train/CLASS` and `NAME/test/CLASS`, or \
+in `NAME/CLASS`, of which 20 % are then set aside for the test; NAME is a folder of the data \
+directory or a path |
+| `hf:PATH`, `hf:PATH:IMAGE_COLUMN:LABEL_COLUMN:SIZE` | a Hugging Face dataset that `save_to_disk` \
+has written, where the library `datasets` is installed; nothing is downloaded |
+| `arrays:FILE` | tensors `train.x`, `train.y`, `val.x`, ... of a safetensors file |
+
+A function returns a part, `(train, test)`, `(train, val, test)` or a dict of parts with the keys
+`train`, `val` and `test`. A part is a torch Dataset of (x, y), a list of such examples, a pair of
+arrays or tensors, or a DataLoader. Integer targets are classes, counted from 0; float targets are
+regression of one number or several. A validation part that is not given is split off
+(`task.val_fraction`); without a test part, `bitfront train` leaves the validation part out of
+training and reports it. A dict may have these keys too, or the function attributes of these names:
+
+| key | meaning |
+|---|---|
+| `loss` | a function (outputs, targets) -> mean loss of a batch, a tensor of one number |
+| `metric` | a function (outputs, targets) -> number, of a whole part on the CPU, or a dict of \
+them by name; `f1` is the objective `val_f1`, and the first one the quality of the task |
+| `direction` | of the metric: `max` (the default) or `min`, or a dict by name |
+| `outputs` | of the network, where the targets do not tell |
+| `kind` | `classification` or `regression`, where the type of the targets does not tell |
+
+The data are looked at once, when the YAML is read: `bitfront validate`, `run` and `bitfront
+datasets my_data.py:load` print shape, range, classes and sizes. The name in the search's folder
+carries what was found, `my_data.py:load@3f2a9c1b7d20;3x32x32;10;n=800/0/200`. Numbers are used as
+they come; uint8 images (channels first) are normalised by mean and deviation of their channels. Up
+to 2 GiB of examples are kept in memory; more, and examples that differ each time they are read
+(random transforms), are read for every batch. Random transforms draw from the seed of the trial
+where they use the generators of torch, numpy or Python themselves.
+"""
+
+
 # Keys whose values are the names in a registry.
 CHOICES = {"search.sampler": lambda: _alternatives(samplers())}
+
+# Keys that mean something else in a YAML that does not have them than in older files.
+DEFAULTS = {"task.activations": "`auto`"}
 
 
 def reference() -> str:
@@ -133,6 +176,7 @@ def reference() -> str:
         "dearest full-precision network of the space, the same one for all trials, in tables,",
         "figures, MLflow and `export --budget`; `flops_own_pct` is of the trial's own network.",
         "",
+        DATA,
         SPACE.replace("TASK_KEYS", _words(TASK_KEYS)),
         "## Methods and their parameters",
         "",
@@ -210,6 +254,7 @@ def _rows(model: type[BaseModel], prefix: str) -> list[str]:
             default = "" if isinstance(made, BaseModel) or made in (None, {}) else f"`{made}`"
         else:
             default = "" if field.default in (None, "") else f"`{_plain(field.default)}`"
+        default = DEFAULTS.get(key, default)
         bounds = "".join(_bound(m) for m in field.metadata)
         kind = CHOICES[key]() if key in CHOICES else f"{_type(field.annotation)}{bounds}"
         rows.append(f"| `{key}` | {kind} | {default} | {_cell(text)} |")

@@ -9,7 +9,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from bitfront.search.config.known import COSTS, default_objectives, is_sampler, samplers
+from bitfront.search.config.known import (
+    default_objectives,
+    is_cost,
+    is_sampler,
+    names_of_costs,
+    samplers,
+)
 from bitfront.search.config.plans import StartSpec
 from bitfront.search.front import Objective
 from bitfront.search.urls import without_secrets
@@ -19,7 +25,7 @@ from bitfront.trainables.metrics import Metric
 from bitfront.trainables.parameters import Value
 from bitfront.trainables.settings import Strict
 from bitfront.trainables.task import Task
-from bitfront.trainables.tasks import Kind, kind_of
+from bitfront.trainables.tasks import Kind, kind_for
 from bitfront.trainables.text_files import dump_yaml, whole_path
 from bitfront.trainables.worker.log import LOG_MB
 from bitfront.trainables.worker.storage import is_url
@@ -212,6 +218,9 @@ class SearchConfig(Strict):
     objectives: dict[str, Literal["max", "min"]] = Field(default_factory=dict)
     """metrics and costs to optimize; default: the quality of the task (`val_accuracy: max` for
     classification, `val_auc: max` for object tracking) and `flops: min`"""
+    costs: list[str] = Field(default_factory=list)
+    """costs of your own, for objectives and limits: `my_costs.py:cycles`, a function of a layer, is
+    the cost `cycles`"""
     limits: dict[str, Limit] = Field(default_factory=dict)
     """costs a trial must satisfy, checked before it is trained"""
     search: SearchSpec = Field(default_factory=SearchSpec)
@@ -250,26 +259,31 @@ class SearchConfig(Strict):
             task = data.get("task")
             dataset = task.get("dataset") if isinstance(task, dict) else None
             # Data of the user's own are looked at later, when the configuration is settled.
-            if not DATASETS.runs_code(str(dataset)):
+            if not DATASETS.is_unseen(str(dataset)):
                 data = {**data, "objectives": default_objectives(str(dataset))}
         return data
 
     @model_validator(mode="after")
     def _costs_last(self) -> Self:
         """Put metrics first, then costs: the order in the YAML has no meaning."""
-        ordered = sorted(self.objectives, key=lambda name: name in COSTS)
+        ordered = sorted(self.objectives, key=is_cost)
         self.objectives = {name: self.objectives[name] for name in ordered}
         return self
 
     @property
     def kind(self) -> Kind:
-        """The kind of the task, which its dataset declares."""
-        return kind_of(self.task.dataset)
+        """The kind of the task, which its dataset declares, with metrics of the user's own."""
+        return kind_for(self.task)
 
     @property
     def quality(self) -> Metric:
         """The first metric that is optimized: points are chosen and shown by it and by cost."""
-        return self.kind.metric(next(name for name in self.objectives if name not in COSTS))
+        return self.kind.metric(next(name for name in self.objectives if not is_cost(name)))
+
+    @property
+    def cost_names(self) -> tuple[str, ...]:
+        """The names of all costs, those of the user's own last."""
+        return names_of_costs(self.costs)
 
     @property
     def front_objectives(self) -> list[Objective]:

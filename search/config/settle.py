@@ -35,6 +35,7 @@ def settled(config: SearchConfig, problems: Problems) -> SearchConfig:
     task = _with_counted_data(task, problems)
     config = _with_objectives(config, task)
     task = _with_measured_attacks(task, config)
+    task = _with_settled_activations(task)
     pretrain = task.pretrain
     if pretrain.epochs or pretrain.binary_epochs or PRETRAINING & set(config.space):
         task = task.with_settled_pretraining()
@@ -47,7 +48,7 @@ def settled(config: SearchConfig, problems: Problems) -> SearchConfig:
 def _with_objectives(config: SearchConfig, task: Task) -> SearchConfig:
     """The configuration with the default objectives, where they depend on data that had to be
     looked at first."""
-    if config.objectives or not DATASETS.runs_code(config.task.dataset):
+    if config.objectives or not DATASETS.is_unseen(config.task.dataset):
         return config
     return config.model_copy(update={"objectives": default_objectives(task.dataset)})
 
@@ -105,6 +106,14 @@ def _with_measured_attacks(task: Task, config: SearchConfig) -> Task:
     missing = [a for metric, a in attacks().items() if metric in names and a not in measured]
     attack = task.attack.model_copy(update={"evaluate": [*measured, *missing]})
     return task.model_copy(update={"attack": attack})
+
+
+def _with_settled_activations(task: Task) -> Task:
+    """The task that says what happens to its activations; `auto` where the YAML says nothing. A
+    search that is read back says it always: those of version 0.1 keep their activations."""
+    said = task.activations if "activations" in task.model_fields_set else "auto"
+    task = task.model_copy(update={"activations": said})
+    return task.model_copy(update={"activations": task.settled_activations})
 
 
 def with_hashes(config: SearchConfig) -> SearchConfig:

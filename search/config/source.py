@@ -34,7 +34,8 @@ class Source:
     name: str
     data: dict[str, Any]
     lines: dict[KeyPath, int] = field(default_factory=dict)
-    overridden: set[KeyPath] = field(default_factory=set)
+    overridden: dict[KeyPath, str] = field(default_factory=dict)
+    """keys that an option has set, and that option"""
     written: dict[KeyPath, str] = field(default_factory=dict)
     """single values as they stand in the file"""
 
@@ -42,7 +43,7 @@ class Source:
         """`file:line` of the key, or of the nearest one above it that is written down."""
         for end in range(len(path), -1, -1):
             if path[:end] in self.overridden:
-                return "--set"
+                return self.overridden[path[:end]]
             if path[:end] in self.lines:
                 return f"{self.name}:{self.lines[path[:end]]}"
         return self.name
@@ -119,4 +120,4 @@ def override(source: Source, assignments: Sequence[str]) -> None:
             node[parent] = below
             node = below
         node[parts[-1]] = value(written)
-        source.overridden.add(tuple(parts))
+        source.overridden[tuple(parts)] = "--set"

@@ -37,6 +37,7 @@ MEASURED_ATTACK = ("evaluate", "examples", "memory_mb")
 TASK_KEYS = (
     "batch_size",
     "augmentation",
+    "activations",
     "precision",
     "epochs",
     "pretrain.epochs",
@@ -83,7 +84,8 @@ def read_space(config: SearchConfig, problems: Problems) -> Space | None:
             (overrides if owner is None else method_params.setdefault(owner, {})).update(given)
     if plan is None or len(problems) > before:
         return None
-    return Space(config.task, method, plan, overrides, method_params, begin)
+    own = tuple(config.costs)
+    return Space(config.task, method, plan, overrides, method_params, begin, own_costs=own)
 
 
 def _drawn(

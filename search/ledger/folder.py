@@ -49,7 +49,7 @@ def home(given: str | os.PathLike[str] | None = None) -> Path:
     return whole_path(chosen)
 
 
-def stages_folder(root: Path) -> Path:
+def pretrained_folder(root: Path) -> Path:
     """The folder of pretrained networks, which all searches of a home share."""
     return within(root, root / "pretrained")
 

@@ -15,7 +15,6 @@ import optuna
 from optuna.trial import TrialState as OptunaState
 
 from bitfront.search.config.bounds import violations
-from bitfront.search.config.known import COSTS
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry, point_of, without_plan
 from bitfront.search.ledger.states import TrialState
@@ -59,7 +58,12 @@ class Proposals:
         """how many proposals were rejected, by reason: `limits` or `known`"""
         self._first = first
         self.problem = Problem(
-            space, config.front_objectives, reference, config.limits, COSTS, self._is_new
+            space,
+            config.front_objectives,
+            reference,
+            config.limits,
+            config.cost_names,
+            self._is_new,
         )
 
     def new_point(self) -> Proposal | None:

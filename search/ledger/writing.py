@@ -12,8 +12,8 @@ from typing import TypeVar
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import InterfaceError, OperationalError
 
+from bitfront.search.durations import duration
 from bitfront.search.session.interrupts import obey
-from bitfront.search.session.status_line import duration
 from bitfront.trainables.errors import UserError, first_line
 
 T = TypeVar("T")

@@ -4,8 +4,8 @@ quality, the knee. The recipe is made in export.py."""
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
-from bitfront.search.config.known import COSTS
 from bitfront.search.front import best_under_budget, cheapest_reaching, knee
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.results.results import Results
@@ -17,7 +17,7 @@ def best_within(results: Results, text: str) -> Entry:
     """The point of the front with the best quality within `40%` of the flops, within a count of the
     cost that is optimized, or within one of a named cost, `bytes=50k`. Points of fewer seeds count
     with a lower quality."""
-    cost, budget = _budget(text, results.cost_name)
+    cost, budget = _budget(text, results.cost_name, results.front[0].costs)
     _, both = results.quality_and(cost)
     points = [[cautious(e, results.config.quality), e.costs[cost]] for e in results.front]
     index = best_under_budget(points, both, budget)
@@ -50,12 +50,12 @@ def knee_of(results: Results) -> Entry:
     return results.front[knee(results.front_values, results.config.front_objectives)]
 
 
-def _budget(text: str, cost: str) -> tuple[str, float]:
+def _budget(text: str, cost: str, known: Iterable[str]) -> tuple[str, float]:
     """(cost, most of it) of `40%`, of a count of that cost, or of `bytes=50k`."""
     named, equals, rest = text.partition("=")
     if equals:
-        if named not in COSTS:
-            raise UserError(f"--budget {text}: no cost '{named}', {did_you_mean(named, COSTS)}")
+        if named not in known:
+            raise UserError(f"--budget {text}: no cost '{named}', {did_you_mean(named, known)}")
         return named, _count(rest)
     if not text.endswith("%"):
         return cost, _count(text)

@@ -4,7 +4,6 @@ own folder."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import json
@@ -185,18 +184,25 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _sign(folder: Path, recipe: Recipe) -> None:
-    """Write the owner into the folder. Of two processes at once only one succeeds."""
-    file = folder / FILE
-    if file.exists() and _stored_owner(folder) is not None:
-        return
-    file.unlink(missing_ok=True)
-    mine = folder / f"{FILE}.{os.getpid()}"
-    write_atomically(mine, json.dumps(asdict(owner_of(recipe)), indent=2))
-    try:
-        with contextlib.suppress(FileExistsError):
-            os.link(mine, file)
-    except OSError:  # a disk without links
-        mine.replace(file)
-    finally:
-        mine.unlink(missing_ok=True)
+    """Write the owner into the folder where none is written. Of two processes at once one writes,
+    and the other one finds its owner there."""
+    with _one_at_a_time(folder):
+        if _stored_owner(folder) is None:
+            write_atomically(folder / FILE, json.dumps(asdict(owner_of(recipe)), indent=2))
     refuse_other(folder, recipe)
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Hold a lock on the folder itself, so that a damaged file in it can be replaced; without one
+    on disks that have no locks."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+        yield
+    finally:
+        os.close(number)

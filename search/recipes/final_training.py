@@ -82,7 +82,7 @@ def train_recipe(
     gpus: float = 1.0,
     threads: int | None = None,
     note: Note = lambda _text: None,
-    stages: Path | None = None,
+    pretrained: Path | None = None,
     workers: int | None = None,
     address: str | None = None,
     progress: TrainingView | None = None,
@@ -90,19 +90,19 @@ def train_recipe(
     """Train every seed on train + validation data, test it, and write its packed network to `out`.
     A seed that was interrupted continues after its last epoch; one that is finished is not trained
     again; a folder with the training of another recipe is refused. Pretraining in full precision
-    uses train + validation data too, and its networks are kept in `stages`. With `workers`, that
-    many Ray workers train each seed together. `progress` shows the epochs; without it each is a
-    line passed to `note`."""
+    uses train + validation data too, and its networks are kept in `pretrained`. With `workers`,
+    that many Ray workers train each seed together. `progress` shows the epochs; without it each is
+    a line passed to `note`."""
     task = recipe.spec.task.model_copy(update={"epochs": recipe.final.epochs})
     _check_start(task, note)
     if data_dir is not None:  # workers run in folders of their own
         data_dir = str(whole_path(data_dir))
     data_dir = data_dir or task.data_dir
-    stages = stages or out / "pretrained"
+    pretrained = pretrained or out / "pretrained"
 
     def job_of(seed: int) -> SeedJob:
         spec = final_spec(recipe, seed)
-        return SeedJob(recipe, spec, str(out), data_dir, str(stages), threads)
+        return SeedJob(recipe, spec, str(out), data_dir, str(pretrained), threads)
 
     with claimed(out, recipe):
         jobs = [job_of(seed) for seed in dict.fromkeys(recipe.final.seeds)]
@@ -134,7 +134,7 @@ def _check_start(task: Task, note: Note) -> None:
     if not has_test_part(task):
         note(
             f"{dataset_title(task.dataset)} has no test part: the validation part is left out of "
-            "training and reported; its accuracy helped to choose this network"
+            "training and reported, although the search chose this network by it"
         )
     check_teacher(task)
     if task.pretrain.checkpoint is not None:

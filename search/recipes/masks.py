@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bitfront.trainables import packed
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import shown
 from bitfront.trainables.plan import binary_layers, plan_layers
 
 
@@ -22,7 +23,7 @@ def layer_masks(checkpoint: Path) -> tuple[dict[str, NDArray[np.bool_]], str]:
     for layer, _level in planned:
         weight: torch.Tensor = model.get_submodule(layer.name).weight  # type: ignore[assignment]
         masks[layer.name] = (weight.detach() != 0).numpy()
-    return masks, f"{spec.task.model.name}, {spec.method}"
+    return masks, shown(f"{spec.task.model.name}, {spec.method}")
 
 
 def pruned_masks(checkpoint: Path) -> tuple[dict[str, NDArray[np.bool_]], str]:

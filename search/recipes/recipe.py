@@ -18,7 +18,7 @@ from bitfront.trainables.metrics import Metric
 from bitfront.trainables.own_code import places
 from bitfront.trainables.settings import Strict
 from bitfront.trainables.task import TrialSpec
-from bitfront.trainables.tasks import Kind, kind_of
+from bitfront.trainables.tasks import Kind, kind_for
 from bitfront.trainables.text_files import check_format, dump_yaml
 from bitfront.trainables.training.parts import has_test_part
 
@@ -60,7 +60,7 @@ class Recipe(Strict):
 
     @property
     def kind(self) -> Kind:
-        return kind_of(self.spec.task.dataset)
+        return kind_for(self.spec.task)
 
     @property
     def tested_on(self) -> str:

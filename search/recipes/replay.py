@@ -12,7 +12,7 @@ import torch
 
 from bitfront.search import kept_code
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import list_searches, stages_folder
+from bitfront.search.ledger.folder import list_searches, pretrained_folder
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import Results
 from bitfront.trainables.errors import UserError
@@ -107,8 +107,8 @@ def replay_trial(
         task = spec.task.model_copy(update={"data_dir": data_dir})
         spec = spec.model_copy(update={"task": task})
     device = device_from_resources(results.config.resources.whole_gpus)
-    stages = PretrainedCache(stages_folder(results.folder.path.parent))
-    training = Training(spec, *search_data(spec.task), device, pretrained=stages)
+    pretrained = PretrainedCache(pretrained_folder(results.folder.path.parent))
+    training = Training(spec, *search_data(spec.task), device, pretrained=pretrained)
     quality = results.config.quality
     compared = ["train_loss", *(metric.name for metric in results.config.kind.metrics)]
     while not training.done:

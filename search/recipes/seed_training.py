@@ -18,15 +18,16 @@ from bitfront.search.recipes.final_folder import seed_identity
 from bitfront.search.recipes.recipe import Recipe
 from bitfront.search.recipes.training_progress import EpochReport, SeedView
 from bitfront.trainables import packed
+from bitfront.trainables.data import Part, load_test, load_train
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
-from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.tasks import Kind
 from bitfront.trainables.text_files import read_json
 from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.network import device_from_resources
-from bitfront.trainables.training.parts import final_data
+from bitfront.trainables.training.parts import has_test_part, search_data
 from bitfront.trainables.training.peers import Peers
 from bitfront.trainables.training.pretraining import PretrainedCache
 
@@ -58,7 +59,7 @@ class SeedJob:
     spec: TrialSpec
     out: str
     data_dir: str | None
-    stages: str
+    pretrained: str
     threads: int | None
 
     @property
@@ -131,7 +132,7 @@ def train_seed(
         test,
         device_from_resources(gpus),
         validate_each_epoch=False,
-        pretrained=PretrainedCache(Path(job.stages)),
+        pretrained=PretrainedCache(Path(job.pretrained)),
         peers=peers,
     )
     first = peers is None or peers.rank == 0
@@ -163,6 +164,15 @@ def train_seed(
     reached = quality.text(measured[job.tested])
     part = job.recipe.part_in_words
     view.note(f"seed {job.spec.seed}: {reached} {part} {quality.label}{drawn}")
+
+
+def final_data(task: Task, data_dir: str | None) -> tuple[Part, Part]:
+    """(training part, part that the network is measured on) of final training: training and
+    validation examples together and the test part or, without a test part, as in the search."""
+    if has_test_part(task):
+        train = load_train(task.dataset, data_dir, task.normalize)
+        return train, load_test(task.dataset, data_dir, task.normalize)
+    return search_data(task.model_copy(update={"subset": None, "data_dir": data_dir}))
 
 
 def _train_epochs(job: SeedJob, training: Training, view: SeedView, saved: Saved | None) -> None:

@@ -63,13 +63,15 @@ class Comparison:
         pairs = zip(self.objectives, self.a.reference, self.b.reference, strict=True)
         return [min(x, y) if o.maximize else max(x, y) for o, x, y in pairs]
 
-    def joint_front(self) -> list[tuple[str, str]]:
-        """(`a` or `b`, trial) of every point of the joint front."""
-        front = Front(self.objectives)
-        for side, results in (("a", self.a), ("b", self.b)):
-            for entry in results.front:
-                front.add(f"{side}/{entry.id}", entry.values or [])
-        return [(key[0], key[2:]) for key in front.keys]
+    def on_joint_front(self, results: Results) -> int:
+        """How many points of one of the fronts are on the front of both. A point that both found
+        counts for both."""
+        joint = Front(self.objectives)
+        for side, of in (("a", self.a), ("b", self.b)):
+            for entry in of.front:  # the same trial may be in both, with other values
+                joint.add(f"{side}/{entry.id}", entry.values or [])
+        best = {values for _, values in joint.items}
+        return sum(tuple(entry.values or []) in best for entry in results.front)
 
     @property
     def full_flops(self) -> float | None:
@@ -89,7 +91,6 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """The comparison as `bitfront compare --json` prints it."""
         ideal = ideal_point(self.a.config)
-        joint = self.joint_front()
         sides = {}
         for side, results in (("a", self.a), ("b", self.b)):
             values = results.front_values
@@ -104,7 +105,7 @@ class Comparison:
                 "hypervolume_share": hypervolume_share(
                     values, self.reference, ideal, self.objectives
                 ),
-                "on_joint_front": sum(owner == side for owner, _ in joint),
+                "on_joint_front": self.on_joint_front(results),
                 "best_under_budget": {str(b): self.best_at(results, b) for b in BUDGETS},
             }
         return {

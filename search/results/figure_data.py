@@ -7,7 +7,8 @@ from bitfront.search.ledger.entry import Entry
 from bitfront.search.results.labels import OWN_SHARE, metric_label
 from bitfront.search.results.points import FrontPoint, Labels
 from bitfront.search.results.results import Results
-from bitfront.search.results.settings import settings_of
+from bitfront.search.results.settings import settings_of, shown_settings
+from bitfront.trainables import own_code
 
 
 def front_points(results: Results) -> list[FrontPoint]:
@@ -22,7 +23,7 @@ def front_points(results: Results) -> list[FrontPoint]:
     return [
         FrontPoint(
             trial=e.id,
-            method=e.spec.method,
+            method=own_code.shown(e.spec.method),
             plan=e.spec.plan,
             accuracy=e.metrics[quality.name],
             cost=e.costs[cost],
@@ -33,7 +34,7 @@ def front_points(results: Results) -> list[FrontPoint]:
                 **_certainty(e, confidence.get(e.id, e.confidence)),
             },
             settings=settings_of(e),
-            drawn={name: value for name, value in e.drawn.items() if name != "method"},
+            drawn=shown_settings({k: v for k, v in e.drawn.items() if k != "method"}),
             seeds=e.seeds,
             spread=e.own_spread if spread_known else None,
         )

@@ -9,6 +9,7 @@ from functools import lru_cache
 from bitfront.search.results.results import Results
 from bitfront.search.results.view import Layer
 from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.own_code import shown
 from bitfront.trainables.plan import PlanLayer
 from bitfront.trainables.task import Task
 
@@ -16,7 +17,7 @@ from bitfront.trainables.task import Task
 def network_key(task: Task) -> str:
     """The name of a network with its parameters, which identifies it within a search."""
     params = ", ".join(f"{k} {v}" for k, v in sorted(task.model.params.items()))
-    return f"{task.model.name} {params}".strip()
+    return f"{shown(task.model.name)} {params}".strip()
 
 
 def networks(results: Results) -> dict[str, Sequence[Layer]]:

@@ -15,6 +15,7 @@ from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.models import MODELS
+from bitfront.trainables.own_code import is_reference
 
 # In points of percent: networks whose costs differ by more are shown without a difference.
 SAME_COST = 5.0
@@ -150,6 +151,8 @@ def trial_value(entry: Entry, key: str) -> Any:
     if key in entry.drawn:
         return entry.drawn[key]
     owner, _, name = key.rpartition(".")
+    if owner == "model" and is_reference(spec.task.model.name):  # no code is run to look at trials
+        return spec.task.model.params.get(name)
     if owner == "model":
         return MODELS.get(spec.task.model.name).resolve(spec.task.model.params).get(name)
     if owner == spec.method:

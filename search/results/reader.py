@@ -5,21 +5,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from bitfront.search.config.known import is_cost
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry, training_seconds
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import LedgerReader
 from bitfront.search.results.figure_data import budgets, figure_labels, front_points
 from bitfront.search.results.growth import Growth
-from bitfront.search.results.labels import COST_LABELS, metric_label
+from bitfront.search.results.labels import metric_label
 from bitfront.search.results.layers import network_key, networks
 from bitfront.search.results.results import Results, ideal_point
-from bitfront.search.results.settings import settings_of
+from bitfront.search.results.settings import settings_of, shown_settings
 from bitfront.search.results.stored import stored_config
 from bitfront.search.results.view import Axis, Budget, HypervolumeStep, SearchView, TrialView
 from bitfront.search.session.early_stopping import rung_epoch
 from bitfront.trainables.data import dataset_title
 from bitfront.trainables.metrics import Metric
+from bitfront.trainables.own_code import shown
 
 
 class SearchReader:
@@ -89,7 +91,7 @@ def _view(
         name=config.name,
         description=config.description,
         dataset=dataset_title(config.task.dataset),
-        model=config.task.model.name,
+        model=shown(config.task.model.name),
         state=results.state,
         trials=trials,
         points=front_points(results),
@@ -118,7 +120,7 @@ def _view(
 
 def axis_of(name: str, results: Results) -> Axis:
     """The axis of a metric or of a cost."""
-    if name in COST_LABELS:
+    if is_cost(name):
         return Axis(name, results.label_of(name), maximize=False, short=name)
     return metric_axis(results.config.kind.metric(name))
 
@@ -158,11 +160,11 @@ def _trial_view(entry: Entry, results: Results) -> TrialView:
         id=entry.id,
         number=entry.number,
         state=entry.state,
-        method=spec.method,
+        method=shown(spec.method),
         plan=spec.plan,
         network=network_key(spec.task),
         seed=spec.seed,
-        params=entry.drawn,
+        params=shown_settings(entry.drawn),
         values={**entry.costs, **entry.metrics},
         epochs=spec.task.epochs,
         curve=curve,

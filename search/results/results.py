@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from bitfront.search.config.known import COSTS, metrics_of
+from bitfront.search.config.known import is_cost, metrics_of
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.front import Front, Objective, hypervolume, hypervolume_share
 from bitfront.search.garbage import uncollected
@@ -27,12 +27,12 @@ from bitfront.search.session.repeats import merged, probabilities
 from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.registry import is_count
-from bitfront.trainables.tasks import kind_of
+from bitfront.trainables.tasks import kind_for
 
 
 def _check_trials(entries: list[Entry], config: SearchConfig) -> None:
     """Raise a UserError where a trial lacks a cost or an objective."""
-    metrics = {name for name in config.objectives if name not in COSTS}
+    metrics = {name for name in config.objectives if not is_cost(name)}
     costs = {"flops", "flops_pct", "parameters"} | (set(config.objectives) - metrics)
     for entry in entries:
         wrong = None
@@ -296,7 +296,7 @@ class Results:
     @property
     def cost_name(self) -> str:
         """The cost on the axis of figures: the first objective that is a cost."""
-        return next((o for o in self.config.objectives if o in COST_LABELS), "flops")
+        return next((o for o in self.config.objectives if is_cost(o)), "flops")
 
     @property
     def shown_cost(self) -> str:
@@ -305,14 +305,16 @@ class Results:
 
     def label_of(self, cost: str) -> str:
         """The label of a cost on an axis."""
-        return ONE_NETWORK if cost == "flops_pct" and self.one_network else COST_LABELS[cost]
+        if cost == "flops_pct" and self.one_network:
+            return ONE_NETWORK
+        return COST_LABELS.get(cost, cost)
 
     @property
     def figure_quality(self) -> Metric:
         """The metric on the quality axis of figures: accuracy, where a search minimizes the loss of
         a classifier."""
         quality = self.config.quality
-        return quality if quality.share else self.config.kind.quality
+        return self.config.kind.quality if quality.name == "val_loss" else quality
 
     @property
     def in_percent(self) -> bool:
@@ -336,7 +338,7 @@ def ideal_point(config: SearchConfig) -> list[float]:
 
 def point_json(entry: Entry) -> dict[str, Any]:
     """A point of the front as `bitfront front --json` prints it."""
-    metrics = metrics_of(kind_of(entry.spec.task.dataset))
+    metrics = metrics_of(kind_for(entry.spec.task))
     return {
         "trial": entry.id,
         "number": entry.number,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bitfront.search.ledger.entry import Entry
+from bitfront.trainables.own_code import shown
 
 NETWORK = "model."
 # Characters of settings in the name of an MLflow run: its list of runs shows no more.
@@ -28,7 +29,8 @@ def _named(drawn: Mapping[str, Any], method: str) -> dict[str, str]:
     others = [n for n in names if n not in own]
     shared = Counter(map(_last, others))
     heads = {n: _last(n) if shared[_last(n)] == 1 else n for n in others}
-    return heads | {n: n if _last(n) in shared else _last(n) for n in own}
+    heads |= {n: n if _last(n) in shared else _last(n) for n in own}
+    return {name: shown(head) for name, head in heads.items()}
 
 
 def _last(name: str) -> str:
@@ -37,8 +39,13 @@ def _last(name: str) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value as text, numbers in three digits."""
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    """A value as text, numbers in three digits, code of the user's own without its hash."""
+    return f"{value:.3g}" if isinstance(value, float) else shown(str(value))
+
+
+def shown_settings(drawn: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with code of the user's own, in names and values, without its hash."""
+    return {shown(k): shown(v) if isinstance(v, str) else v for k, v in drawn.items()}
 
 
 def columns(rows: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:

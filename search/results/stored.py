@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from bitfront.search.config.known import COSTS
 from bitfront.search.config.mistakes import first_mistake
 from bitfront.search.config.schema import SEARCH_FORMAT, SearchConfig
 from bitfront.search.ledger.folder import SearchFolder, is_name, list_searches
@@ -60,9 +59,10 @@ def _unknown_name(config: SearchConfig) -> str | None:
         return f"{quoted(config.name)} is no name of a search"
     try:
         known = {metric.name for metric in config.kind.metrics}
+        costs = set(config.cost_names)
     except UserError as error:
         return error.message
-    unknown = (set(config.objectives) - known - set(COSTS)) | (set(config.limits) - set(COSTS))
+    unknown = (set(config.objectives) - known - costs) | (set(config.limits) - costs)
     if unknown:
         return f"{quoted(min(unknown))} is no metric or cost"
     if not set(config.objectives) & known:

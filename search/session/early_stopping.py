@@ -4,10 +4,12 @@ training, ranked as a front is. Ray calls it through `cluster/scheduler.py`."""
 from __future__ import annotations
 
 import math
+import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bitfront.search.config.known import COSTS
+from bitfront.search.config.known import is_cost
 from bitfront.search.config.schema import EarlyStoppingSpec
 from bitfront.search.front import Objective, layers
 from bitfront.search.ledger.entry import Entry
@@ -63,7 +65,7 @@ class EarlyStopping:
     def is_control(self, entry: Entry) -> bool:
         """Whether the trial runs to its end whatever its rank. Control trials are a fixed share of
         all, chosen by id; from them the loss by stopping the others is estimated."""
-        return int(entry.id, 16) % 1000 < 1000 * self.spec.control
+        return _number(entry.id) % 1000 < 1000 * self.spec.control
 
     def _arrive(self, entry: Entry, row: Row) -> tuple[float, Rung] | None:
         """The rung of this epoch with the trial added to it; None where the epoch is no rung."""
@@ -86,9 +88,16 @@ class EarlyStopping:
         for axis, objective in enumerate(self.objectives):
             costs = [values[axis] for values in rung.values]
             here = costs.pop(own)
-            if objective.name in COSTS and not min(costs) <= here <= max(costs):
+            if is_cost(objective.name) and not min(costs) <= here <= max(costs):
                 return True
         return False
+
+
+def _number(trial_id: str) -> int:
+    """An id as a number. Ids of a search are hexadecimal; any other name gets its checksum."""
+    if re.fullmatch("[0-9a-f]+", trial_id):
+        return int(trial_id, 16)
+    return zlib.crc32(trial_id.encode())
 
 
 def rung_epoch(share: float, epochs: int) -> int:
@@ -167,7 +176,7 @@ def report(
     ended = [e for e in entries if e.state in (TrialState.COMPLETE, TrialState.STOPPED)]
     control = [e for e in ended if e.state == TrialState.COMPLETE and rule.is_control(e)]
     spared = [e for e in control if "would_stop_at" in e.metrics]
-    quality = next(o for o in objectives if o.name not in COSTS)
+    quality = next(o for o in objectives if not is_cost(o.name))
     return StoppingReport(
         stopped=sum(e.state == TrialState.STOPPED for e in ended),
         epochs_trained=sum(len(e.history) for e in ended),

@@ -26,10 +26,9 @@ from bitfront.search.session.preparation import (
     differences,
 )
 from bitfront.search.session.preview import quick_estimate
-from bitfront.search.session.progress import Progress
+from bitfront.search.session.progress import Line, Progress
 from bitfront.search.session.selection import settle, start_points
 from bitfront.search.session.session import Session
-from bitfront.search.session.status_line import StatusLine
 from bitfront.search.session.warm_start import carried_points
 from bitfront.search.tracking.notes import SMALL_FRONT, note_of
 from bitfront.search.tracking.tracker import Tracker
@@ -52,7 +51,7 @@ Artifacts = dict[str, str | Path]
 class Shown:
     """The functions that show a turn to people. They come from the rooms above."""
 
-    line: StatusLine
+    line: Line
     progress: Callable[[Session], Progress]
     pictures: Pictures
     lost: Callable[[str, str], None]
@@ -180,7 +179,7 @@ def _drive(
     return complete
 
 
-def _announce(session: Session, line: StatusLine) -> None:
+def _announce(session: Session, line: Line) -> None:
     config = session.config
     done = f"{session.ended} trials done, " if session.ended else ""
     left = max(0, session.budget - session.ended)
@@ -189,7 +188,7 @@ def _announce(session: Session, line: StatusLine) -> None:
         line.say(text)
 
 
-def _run_trials(session: Session, address: str | None, line: StatusLine) -> None:
+def _run_trials(session: Session, address: str | None, line: Line) -> None:
     if not line.quiet and address is None:
         line.wait("timing a few steps of a trial")
         session.progress.expect(*quick_estimate(session.config, session.ledger.space))
@@ -220,7 +219,7 @@ def _close_tracker(
     artifacts: Artifacts,
     note: str,
     complete: bool,
-    line: StatusLine,
+    line: Line,
 ) -> str | None:
     """Deliver the rest to MLflow; returns what went wrong, or None."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from bitfront.search import kept_code, named
 from bitfront.search.cluster.resources import check_here
+from bitfront.search.config.checks.activations import unresponsive
 from bitfront.search.config.load import load_text
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.config.settle import MLFLOW_RUN
@@ -18,14 +19,14 @@ from bitfront.search.ledger.folder import (
     LEDGER,
     SearchFolder,
     is_name,
+    pretrained_folder,
     selections_folder,
-    stages_folder,
     writing,
 )
 from bitfront.search.results.stored import stored_config
 from bitfront.search.session.beginning import has_trials, missing_folders
+from bitfront.search.session.progress import Line
 from bitfront.search.session.session import check_storage
-from bitfront.search.session.status_line import StatusLine
 from bitfront.search.tracking.store import fetch_artifact, tracking_uri
 from bitfront.search.urls import canonical, redacted, with_whole_path, without_secrets
 from bitfront.spaces.space import Space
@@ -56,7 +57,7 @@ def fetched(config: SearchConfig, space: Space, root: Path) -> tuple[SearchConfi
     run = checkpoint.removeprefix(MLFLOW_RUN).partition("/")[0]
     if not is_name(run) or ".." in checkpoint.split("/"):
         raise UserError(f"{checkpoint}: not an artifact of a run, write {MLFLOW_RUN}RUN/FILE")
-    folder = stages_folder(root) / "mlflow" / run
+    folder = pretrained_folder(root) / "mlflow" / run
     path = fetch_artifact(checkpoint, tracking_uri(config, root), folder)
     here, space = load_text(config.dump(), assignments=[f"task.pretrain.checkpoint={path}"])
     places = {"tracking": config.tracking, "storage": config.storage}
@@ -163,14 +164,21 @@ def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def check_start(config: SearchConfig, address: str | None, line: StatusLine) -> None:
+def check_start(
+    config: SearchConfig, space: Space, folder: SearchFolder, address: str | None, line: Line
+) -> None:
     """Raise UserError for what would keep the first trial from starting, as far as it can be
-    checked before anything is made: data, resources of this machine, the storage of checkpoints."""
+    checked before anything is made: data, binary activations that say nothing (of a search without
+    trials), resources of this machine, the storage of checkpoints."""
     if address is None:
         check_here(config.resources)
     line.wait(f"reading {dataset_title(config.task.dataset)}")
     if not DATASETS.get(config.task.dataset).embedded:
         load_train(config.task.dataset, config.task.data_dir, config.task.normalize)
+    line.wait("trying the network on a few examples")
+    unsure = None if has_trials(folder) else unresponsive(space)
+    if unsure is not None:
+        line.say(f"warning: {unsure}")
     if config.storage is not None:
         line.wait("trying the storage of checkpoints")
         check_storage(config.storage, config.storage)
@@ -183,5 +191,5 @@ def check_places(config: SearchConfig, folder: SearchFolder) -> None:
         named.check("tracking", config.tracking.uri, config.name)
     named.check("storage", config.storage, config.name)
     _ = folder.ledger_url
-    for place in (stages_folder, selections_folder):
+    for place in (pretrained_folder, selections_folder):
         place(folder.path.parent)

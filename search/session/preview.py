@@ -47,8 +47,8 @@ class Preview:
     data"""
     concurrent: int
     trials: int
-    stage_epochs: list[int]
-    stage_seconds: float | None
+    pretraining_epochs: list[int]
+    pretraining_seconds: float | None
     eta_seconds: float | None
     """without what early stopping saves"""
     early_stopping: bool = False
@@ -75,10 +75,10 @@ def preview_search(config: SearchConfig, space: Space, timed: bool = True) -> Pr
     concurrent = slots_here(config)
     mean = sum(seconds) / 2
     lengths = space.pretraining_lengths()
-    stages = [_full(by_cost[-1], n) for n in lengths[-1:]] if timed else []
-    stage = max((trial_seconds(spec, config) for spec in stages), default=0.0)
+    before = [_full(by_cost[-1], n) for n in lengths[-1:]] if timed else []
+    pretraining = max((trial_seconds(spec, config) for spec in before), default=0.0)
     trials = int(min(config.search.trials, size))
-    eta = START_SECONDS + stage + mean * math.ceil(trials / concurrent)
+    eta = START_SECONDS + pretraining + mean * math.ceil(trials / concurrent)
     return Preview(
         search=config.name,
         points=None if math.isinf(size) else size,
@@ -89,8 +89,8 @@ def preview_search(config: SearchConfig, space: Space, timed: bool = True) -> Pr
         trial_seconds=(seconds[0], seconds[-1]) if timed else None,
         concurrent=concurrent,
         trials=config.search.trials,
-        stage_epochs=lengths,
-        stage_seconds=stage if timed else None,
+        pretraining_epochs=lengths,
+        pretraining_seconds=pretraining if timed else None,
         eta_seconds=eta if timed else None,
         early_stopping=config.search.early_stopping is not None,
     )

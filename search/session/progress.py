@@ -1,14 +1,41 @@
-"""The interface through which a running session shows its progress. What people see of it is made
+"""The interfaces through which a turn at a search shows what it does. What people see of it is made
 in `bitfront.terminal`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bitfront.search.ledger.entry import Entry
 
 if TYPE_CHECKING:
     from bitfront.search.session.session import Session
+
+
+class Line(Protocol):
+    """A line that shows what a turn is doing, from its first second to its last."""
+
+    quiet: bool
+
+    def __enter__(self) -> object: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        """End the line; messages are printed as before."""
+
+    def wait(self, text: str) -> None:
+        """Show this text, with the time it takes, until something else is shown."""
+
+    def watch(self, text: Callable[[], str]) -> None:
+        """Show what `text` returns until something else is shown."""
+
+    def say(self, text: str) -> None:
+        """Print a message above the line."""
 
 
 class Progress(Protocol):

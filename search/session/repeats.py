@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
-from bitfront.search.config.known import COSTS
+from bitfront.search.config.known import is_cost
 from bitfront.search.front import Objective
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
@@ -73,7 +73,7 @@ def merged(entries: Iterable[Entry], objectives: Sequence[Objective]) -> list[En
 
 def quality_axis(objectives: Sequence[Objective]) -> int:
     """The index of the first objective that is measured; the costs are exact."""
-    return next(i for i, o in enumerate(objectives) if o.name not in COSTS)
+    return next(i for i, o in enumerate(objectives) if not is_cost(o.name))
 
 
 def probabilities(points: Sequence[Entry], objectives: Sequence[Objective]) -> list[float]:

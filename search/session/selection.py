@@ -11,9 +11,10 @@ from typing import Any
 
 from bitfront.search.cluster.board import Board
 from bitfront.search.config.schema import SearchConfig
-from bitfront.search.ledger.folder import SearchFolder, selections_folder, stages_folder
+from bitfront.search.durations import duration
+from bitfront.search.ledger.folder import SearchFolder, pretrained_folder, selections_folder
 from bitfront.search.pictures import NO_PICTURES, Pictures
-from bitfront.search.session.status_line import StatusLine, duration
+from bitfront.search.session.progress import Line
 from bitfront.spaces.space import Space, middle, recorded
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import dataset_title
@@ -43,7 +44,7 @@ def settle(
     folder: SearchFolder,
     address: str | None,
     note: Note,
-    line: StatusLine | None = None,
+    line: Line | None = None,
     pictures: Pictures = NO_PICTURES,
 ) -> Space:
     """The space with the results of all its selectors, which are written into the search's folder
@@ -93,7 +94,7 @@ def intentions(specs: Sequence[SelectionSpec]) -> list[str]:
     """Sentences about what will be trained."""
     return [
         f"{shown(spec.selector)}: trains on {dataset_title(spec.task.dataset)} "
-        f"({spec.task.epochs} epochs a network) and "
+        f"({spec.task.epochs} epochs per network) and "
         "scores its layers first; kept for the next time"
         for spec in specs
     ]
@@ -104,18 +105,18 @@ def _selected_remotely(
     config: SearchConfig,
     folder: SearchFolder,
     address: str | None,
-    line: StatusLine | None,
+    line: Line | None,
 ) -> list[Selection]:
     if line is not None:
         line.wait("starting Ray for the selectors")
     from bitfront.search.cluster.tuner import run_tasks
 
-    stages = str(stages_folder(folder.path.parent))
+    pretrained = str(pretrained_folder(folder.path.parent))
     resources = config.resources
     board = Board(folder.identity)
     threads = max(1, int(resources.cpus))
     calls = [
-        (spec.model_dump(mode="json"), stages, threads, resources.whole_gpus, board)
+        (spec.model_dump(mode="json"), pretrained, threads, resources.whole_gpus, board)
         for spec in specs
     ]
     watched = partial(_watch, board, line, len(specs)) if line is not None else None
@@ -123,7 +124,7 @@ def _selected_remotely(
     return [Selection.model_validate(each) for each in found]
 
 
-def _watch(board: Board, line: StatusLine, count: int) -> None:
+def _watch(board: Board, line: Line, count: int) -> None:
     started = time.monotonic()
 
     def text() -> str:
@@ -135,7 +136,7 @@ def _watch(board: Board, line: StatusLine, count: int) -> None:
 
 
 def _select(
-    spec: dict[str, Any], stages: str, threads: int, gpus: float, board: Board
+    spec: dict[str, Any], pretrained: str, threads: int, gpus: float, board: Board
 ) -> dict[str, Any]:
     import torch
 
@@ -143,7 +144,7 @@ def _select(
     name = shown(str(spec["selector"]))
     with reporting_to(lambda text: board.write(name, f"{name}: {text}")):
         found = select(
-            SelectionSpec.model_validate(spec), pretrained=Path(stages), gpus=gpus, note=report
+            SelectionSpec.model_validate(spec), pretrained=Path(pretrained), gpus=gpus, note=report
         )
     board.erase(name)
     return found.model_dump(mode="json")

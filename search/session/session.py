@@ -14,7 +14,7 @@ from bitfront.search.cluster.resources import packed_share
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.front import Front, hypervolume_share
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import SearchFolder, stages_folder
+from bitfront.search.ledger.folder import SearchFolder, pretrained_folder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.reader import ledger_errors
 from bitfront.search.ledger.states import ENDED, TrialState
@@ -310,7 +310,7 @@ class Session:
             "trial": entry.id,
             "spec": entry.spec.model_dump(mode="json"),
             "folder": self._checkpoint_folder(entry.id),
-            "stages": str(stages_folder(self.folder.path.parent)),
+            "pretrained": str(pretrained_folder(self.folder.path.parent)),
             "checkpoint_every": resources.checkpoint_every,
             "threads": max(1, int(resources.cpus)),
             "gpus": self.gpus,

@@ -12,9 +12,10 @@ from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import SearchFolder, stages_folder
+from bitfront.search.ledger.folder import SearchFolder, pretrained_folder
 from bitfront.search.recipes.finals import final_trainings
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import shown
 from bitfront.trainables.selectors import SelectionSpec
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.text_files import parse_json, read_json
@@ -90,7 +91,7 @@ def _pretraining(folder: SearchFolder, entries: Iterable[Entry]) -> list[Extra]:
     made = [make(spec) for spec in specs.values() for make in before]
     wanted = {spec.fingerprint(length=64): spec for spec in made if spec is not None}
     found = []
-    for file in sorted(stages_folder(folder.path.parent).glob("*.safetensors")):
+    for file in sorted(pretrained_folder(folder.path.parent).glob("*.safetensors")):
         stored, notes = _pretraining_notes(file)
         spec = wanted.get(stored)
         if spec is None:
@@ -100,9 +101,13 @@ def _pretraining(folder: SearchFolder, entries: Iterable[Entry]) -> list[Extra]:
             Extra(
                 key=file.stem,
                 kind="pretraining",
-                name=f"pretraining {spec.method} {epochs} epochs",
-                tags={"method": spec.method},
-                params={"method": spec.method, "epochs": str(epochs), "seed": str(spec.seed)},
+                name=f"pretraining {shown(spec.method)} {epochs} epochs",
+                tags={"method": shown(spec.method)},
+                params={
+                    "method": shown(spec.method),
+                    "epochs": str(epochs),
+                    "seed": str(spec.seed),
+                },
                 metrics={f"val_{k}": float(v) for k, v in notes.items() if k != "epochs"},
                 ended=file.stat().st_mtime,
             )
@@ -129,9 +134,9 @@ def _finals(folder: SearchFolder) -> list[Extra]:
             key=f"final {final.key}",
             kind="final",
             name=f"final {final.recipe} seed {final.seed}",
-            tags={"method": final.method, "plan": final.plan, "trial": final.trial},
+            tags={"method": shown(final.method), "plan": final.plan, "trial": final.trial},
             params={
-                "method": final.method,
+                "method": shown(final.method),
                 "plan": final.plan,
                 "epochs": str(final.epochs),
                 "seed": str(final.seed),

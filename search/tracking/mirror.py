@@ -24,9 +24,17 @@ from bitfront.search.tracking.database import make_database
 from bitfront.search.tracking.extra_runs import log_extras
 from bitfront.search.tracking.extras import extras_of
 from bitfront.search.tracking.notes import FRONT, RUN, note_of
-from bitfront.search.tracking.runs import end_tags, experiment_name, flat_params, role_of, run_name
+from bitfront.search.tracking.runs import (
+    code_tags,
+    end_tags,
+    experiment_name,
+    flat_params,
+    role_of,
+    run_name,
+)
 from bitfront.search.tracking.store import find_runs, keeps_artifacts
 from bitfront.search.urls import sqlite_path
+from bitfront.trainables.own_code import shown
 
 # Trials of the front whose pictures are logged, a few ten kilobytes each.
 MOST_PICTURES = 40
@@ -128,6 +136,7 @@ class Mirror:
             "bitfront.search": self.config.name,
             "bitfront.search_id": self.identity,
             "bitfront.kind": "search",
+            **code_tags(self.config.open_data()),
             **{f"bitfront.{name}": text for name, text in environment().items()},
         }
         run_id = str(self.client.create_run(self.experiment_id, tags=tags).info.run_id)
@@ -139,10 +148,10 @@ class Mirror:
 
         config = self.config
         params = {
-            "dataset": config.task.dataset,
-            "model": config.task.model.name,
+            "dataset": shown(config.task.dataset),
+            "model": shown(config.task.model.name),
             "epochs": config.task.epochs,
-            "sampler": config.search.sampler,
+            "sampler": shown(config.search.sampler),
             "trials": config.search.trials,
             "objectives": ", ".join(f"{k} {v}" for k, v in config.objectives.items()),
         }
@@ -188,19 +197,20 @@ class Mirror:
         if child.ended:
             return
         ended = entry.state in STATUS
-        tags = end_tags(entry) if ended else {}
+        tags = end_tags(entry, self.config.quality) if ended else {}
         if child.run_id is None:
             run = self.client.create_run(
                 self.experiment_id,
                 start_time=int((entry.started or time.time()) * 1000),
                 tags={
                     PARENT: self.parent_id,
-                    "mlflow.runName": run_name(entry),
+                    "mlflow.runName": run_name(entry, self.config.quality),
                     "bitfront.kind": "trial",
                     "bitfront.trial": entry.id,
                     "bitfront.search": self.config.name,
                     "bitfront.search_id": self.identity,
-                    "method": entry.spec.method,
+                    "method": shown(entry.spec.method),
+                    **code_tags(entry.spec.model_dump(mode="json")),
                     "plan": entry.spec.plan,
                     "pareto": "false",
                     "role": role_of(entry, self.config),
@@ -238,7 +248,7 @@ class Mirror:
         """Correct a run of version 0.1: its name, and percentages of its own network's flops."""
         now = int(time.time() * 1000)
         costs = [(name, float(value), now, 0) for name, value in entry.costs.items()]
-        self.log(child.run_id, costs, tags={"mlflow.runName": run_name(entry)})
+        self.log(child.run_id, costs, tags={"mlflow.runName": run_name(entry, self.config.quality)})
         child.restated = True
 
     def log(
@@ -292,7 +302,8 @@ class Mirror:
         functions by the name of the data."""
         members = [key for key in pictures if key in front][:MOST_PICTURES]
         for key in members:
-            run_id, title = str(self.children[key].run_id), run_name(entries[key])
+            run_id = str(self.children[key].run_id)
+            title = run_name(entries[key], self.config.quality)
             if not self._keeps(run_id):
                 continue
             with tempfile.TemporaryDirectory() as folder:

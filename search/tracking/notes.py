@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.results.settings import settings_of, varying
+from bitfront.trainables import own_code
 
 MOST_ROWS = 25
 # Replaced by the id of the parent run, which the tracker knows.
@@ -70,7 +71,7 @@ def front_rows(front: Sequence[Entry], config: SearchConfig) -> list[str]:
         costs = entry.costs
         cells = "".join(f" {column[i]} |" for column in settings.values())
         rows.append(
-            f"| {entry.id} | {entry.spec.method} |{cells} "
+            f"| {entry.id} | {own_code.shown(entry.spec.method)} |{cells} "
             f"{quality.number(entry.metrics.get(quality.name))} | {entry.seeds} "
             f"| {costs['flops_pct']:.1f} | {costs['flops']:,.0f} | `{entry.spec.plan}` |"
         )

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import urllib.error
@@ -85,6 +86,9 @@ def _server(uri: str, host: str, port: int) -> Iterator[Server]:
         **{k: v for k, v in os.environ.items() if k not in LOGIN},
         # Not as an option: the list of processes would show a password.
         "MLFLOW_BACKEND_STORE_URI": uri,
+        # `python -m` and uvicorn would import files of the current folder in place of libraries.
+        "PYTHONSAFEPATH": "1",
+        "UVICORN_APP_DIR": sysconfig.get_path("purelib"),
     }
     guard = Guard()
     with tempfile.TemporaryFile() as said:

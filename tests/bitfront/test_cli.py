@@ -136,6 +136,7 @@ def test_cost_prints_the_per_layer_table_and_the_totals(capsys):
         (["cost", "cresnet20", "--plan", "frist:3"], "did you mean 'first'"),
         (["cost", "cresnet", "--set", "widht=3"], "did you mean 'width'"),
         (["front", "nothing"], "unknown search 'nothing'"),
+        (["front", "nothing", "--csv", "--json"], "not allowed with"),
         (["run", "no-such.yaml"], "no such file"),
         (["run", "quickstrat"], "did you mean 'quickstart'"),
         (["validate", "quickstart", "--set", "task.epocs=1"], "did you mean 'epochs'"),
@@ -205,6 +206,13 @@ def test_the_version_is_that_of_the_package(capsys):
     from importlib import metadata
 
     assert call(capsys, "--version").strip() == f"bitfront {metadata.version('bitfront')}"
+
+
+def test_python_m_bitfront_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "bitfront", "--version"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout[:9]) == (0, "bitfront "), done.stderr
 
 
 def test_the_package_is_importable_from_any_directory(tmp_path):

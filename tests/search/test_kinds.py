@@ -101,7 +101,7 @@ def test_what_does_not_belong_to_the_kind_is_refused(assignment, message):
         config_of(TRACKING + PAPER * assignment.startswith("paper"), assignment)
 
 
-def test_a_selector_and_a_stage_work_for_a_tracker():
+def test_a_selector_and_pretraining_work_for_a_tracker():
     config = config_of(
         TRACKING, "space.plan={selector: mixbin-grad, budget: 50}", "task.pretrain=1"
     )

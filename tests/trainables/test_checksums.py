@@ -102,9 +102,9 @@ def test_a_trial_tells_that_its_checkpoint_was_damaged(make_spec, tmp_path: Path
 def test_a_stage_with_one_bit_changed_is_not_used(make_spec, start, finish, tmp_path: Path) -> None:
     spec = make_spec("bnn", "W", model=SMALL, epochs=1, pretrain={"epochs": 1})
     training = finish(start(spec, pretrained=PretrainedCache(tmp_path)))
-    stage = pretraining_spec(spec)
-    assert stage is not None
-    path = PretrainedCache(tmp_path).path(stage, training.train)
+    before = pretraining_spec(spec)
+    assert before is not None
+    path = PretrainedCache(tmp_path).path(before, training.train)
     good, expected = path.read_bytes(), _stored(path)
     assert expected is not None
     for content in flipped(good):

@@ -31,13 +31,13 @@ class LayerTrace:
 @dataclass(frozen=True)
 class PlannedLayer:
     """A traced layer at a level of a plan. `scale`: how many scales a binary layer keeps; `shifts`:
-    whether layers with binary inputs keep one number per input channel; `kept`: the weights that
+    how many numbers per input channel layers with binary inputs keep; `kept`: the weights that
     pruning leaves, None where the layer is not pruned."""
 
     layer: LayerTrace
     letter: str
     scale: str = "none"
-    shifts: bool = False
+    shifts: int = 0
     kept: int | None = None
 
     @property

@@ -13,8 +13,8 @@ def stored_bytes(planned: PlannedLayer) -> int:
     layer, level = planned.layer, planned.level
     if level.weight_bits == 1:
         floats = {"none": 0, "layer": 1}.get(planned.scale, layer.channels)
-        if planned.shifts and level.input_bits == 1:
-            floats += layer.inputs
+        if level.input_bits == 1:
+            floats += planned.shifts * layer.inputs
         size = (planned.weights + 7) // 8 + 4 * floats
     else:
         size = 4 * planned.weights

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from bitfront.trainables.data.own.declaration import Declared, base_of
+from bitfront.trainables.data.own.declaration import Declared, base_of, is_settled
 from bitfront.trainables.data.parts import Arrays, TaskRow
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code import is_reference
@@ -69,9 +69,16 @@ class DatasetInfo:
 
     def is_there(self, data_dir: Path | str | None) -> bool:
         """Whether the dataset is in `data_dir`, judged by its folder alone."""
+        if self.has_path:
+            return Path(str(self.folder)).is_dir()
         if self.embedded or data_dir is None or self.folder is None:
             return self.embedded
         return (whole_path(data_dir) / self.folder).is_dir()
+
+    @property
+    def has_path(self) -> bool:
+        """Whether its folder is a whole path, so that no data directory is needed."""
+        return self.folder is not None and self.folder.startswith("/")
 
     def how_to_get(self, data_dir: Path | None = None) -> str:
         """`get_hint` with the user's own directory in place of DIR, ready to paste."""
@@ -86,6 +93,8 @@ class Family:
     info: Callable[[str], DatasetInfo]
     # (name, data directory) -> the name completed by what is looked up in the data directory.
     settle: Callable[[str, Path | str | None], str]
+    # Whether nothing is known about its data until they have been looked at.
+    looked_at: bool = False
 
 
 class Datasets(Registry[DatasetInfo]):
@@ -108,9 +117,14 @@ class Datasets(Registry[DatasetInfo]):
         family = self.families.get(name.partition(":")[0])
         return self.references if family is None and is_reference(base_of(name)) else family
 
+    def is_unseen(self, name: str) -> bool:
+        """Whether nothing is known about the data until the name is settled."""
+        family = self._family(name)
+        return family is not None and family.looked_at and not is_settled(name)
+
     def runs_code(self, name: str) -> bool:
         """Whether settling the name runs code of the user's own."""
-        return self._family(name) is self.references is not None and ";" not in name
+        return self.is_unseen(name) and self._family(name) is self.references
 
     def settle(self, name: str, data_dir: Path | str | None) -> str:
         """The name as a search stores it: complete, so that it means the same on other machines."""
@@ -148,7 +162,7 @@ def missing_test(name: str, data_dir: Path | str | None = None) -> str | None:
     info = DATASETS.get(name)
     if info.own is not None:
         return info.find_test(Path())
-    where = _known_dir(data_dir)
+    where = _known_dir(info, data_dir)
     if info.embedded or where is None or not info.is_there(where):
         return None
     return info.find_test(where)
@@ -160,13 +174,23 @@ def train_examples(name: str, data_dir: Path | str | None = None) -> int | None:
     info = DATASETS.get(name)
     if info.count_train is None:
         return info.train_size or None
-    where = _known_dir(data_dir)
+    where = _known_dir(info, data_dir)
     return info.count_train(where) if where is not None and info.is_there(where) else None
 
 
-def _known_dir(data_dir: Path | str | None) -> Path | None:
+def _known_dir(info: DatasetInfo, data_dir: Path | str | None) -> Path | None:
+    if info.has_path:
+        return Path("/")
     chosen = data_dir or os.environ.get("BITFRONT_DATA")
     return Path(chosen).expanduser().resolve() if chosen else None
+
+
+def _read_from(info: DatasetInfo, data_dir: Path | str | None) -> Path | None:
+    """The directory that the folder of a dataset is in; None where it has no files."""
+    if info.embedded:
+        return None
+    known = _known_dir(info, data_dir) if info.has_path else None
+    return known or resolve_data_dir(info.name, info.how_to_get(), data_dir)
 
 
 def resolve_data_dir(name: str, how_to_get: str, data_dir: Path | str | None = None) -> Path:
@@ -195,7 +219,7 @@ def _load(name: str, part: PartName, data_dir: Path | str | None, normalize: str
     info = DATASETS.get(name)
     mean, std = pixel_statistics(info, normalize)
     info = replace(info, mean=mean, std=std)
-    where = None if info.embedded else resolve_data_dir(info.name, info.how_to_get(), data_dir)
+    where = _read_from(info, data_dir)
     stored = _read(info.name, part, where)
     if isinstance(stored, tuple):
         x, y = stored
@@ -221,7 +245,7 @@ def stored_arrays(name: str, data_dir: Path | str | None = None) -> Stored | Non
     """The training examples, and those of a validation part of its own, as they are stored, if they
     are arrays; None otherwise."""
     info = DATASETS.get(name)
-    where = None if info.embedded else resolve_data_dir(info.name, info.how_to_get(), data_dir)
+    where = _read_from(info, data_dir)
     parts: tuple[PartName, ...] = ("train",) if info.read_val is None else ("train", "val")
     stored = {part: _read(info.name, part, where) for part in parts}
     if not all(isinstance(arrays, tuple) for arrays in stored.values()):

@@ -5,6 +5,7 @@ larger one is streamed."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
@@ -20,13 +21,20 @@ from bitfront.trainables.data.datasets import (
     Family,
     resolve_data_dir,
 )
+from bitfront.trainables.data.parts import stratified
 from bitfront.trainables.data.streams import Streamed, decode
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import find_path
 from bitfront.trainables.registry import is_count
 from bitfront.trainables.text_files import whole_path
 
 IN_MEMORY_BYTES = 2 * 1024**3
 DEFAULT_SIZE = 224
+# The last word of the name of images without a test part, and the share of them that is set aside.
+FLAT = "flat"
+TEST_SHARE = 0.2
+# The seed that chooses the test images is part of the dataset.
+_TEST_SEED = (0, 4)
 ANNOTATIONS = "val_annotations.txt"
 # The image types that torchvision reads.
 IMAGE_TYPES = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"}
@@ -76,6 +84,24 @@ def _images(folder: Path) -> Iterator[Path]:
     return (f for f in folder.rglob("*") if f.suffix.lower() in IMAGE_TYPES)
 
 
+def _is_flat(folder: Path) -> bool:
+    """Whether the classes are folders of images directly inside, without `train` and `test`."""
+    if not folder.is_dir() or (folder / "train").is_dir():
+        return False
+    classes = [entry for entry in folder.iterdir() if entry.is_dir()]
+    named = {entry.name for entry in classes} & {"test", "val"}
+    return len(classes) > 1 and not named and any(next(_images(c), None) for c in classes)
+
+
+def _flat_part(files: list[str], labels: list[int], train: bool) -> tuple[list[str], list[int]]:
+    """The training or the test part of images that have only one: a fixed share of every class is
+    the test part."""
+    chosen = np.zeros(len(files), dtype=bool)
+    chosen[stratified(np.array(labels), round(TEST_SHARE * len(files)), _TEST_SEED)] = True
+    kept = np.flatnonzero(~chosen if train else chosen)
+    return [files[i] for i in kept], [labels[i] for i in kept]
+
+
 def _find_test(folder: str, data_dir: Path) -> str | None:
     root = data_dir / folder
     if next(_images(_test_folder(root)), None) is not None:
@@ -83,28 +109,32 @@ def _find_test(folder: str, data_dir: Path) -> str | None:
     return f"no images in {root / 'test'}/CLASS, nor in {root / 'val'}/CLASS"
 
 
-def _count_train(folder: str, data_dir: Path) -> int:
-    return sum(1 for _ in _images(data_dir / folder / "train"))
+def _count_train(folder: str, flat: bool, data_dir: Path) -> int:
+    count = sum(1 for _ in _images(data_dir / folder / ("" if flat else "train")))
+    return count - round(TEST_SHARE * count) if flat else count
 
 
-def _read(name: str, folder: str, train: bool, data_dir: Path | None) -> Any:
+def _read(name: str, folder: str, flat: bool, train: bool, data_dir: Path | None) -> Any:
     import torch
 
     assert data_dir is not None
     info = DATASETS.get(name)
     root = data_dir / folder
     how = f"get it with: {info.how_to_get(data_dir)}"
-    part = root / "train" if train else _test_folder(root)
-    for needed in (root / "train", part):
+    first = root if flat else root / "train"
+    part = first if train or flat else _test_folder(root)
+    for needed in (first, part):
         if not needed.is_dir():
             raise UserError(f"dataset '{name}' not found: looked for {needed}", how)
-    classes = class_names(root / "train")
+    classes = class_names(first)
     if len(classes) != info.classes:
         raise UserError(
-            f"dataset '{name}' has {info.classes} classes, {root / 'train'} has {len(classes)}",
+            f"dataset '{name}' has {info.classes} classes, {first} has {len(classes)}",
             f"for data of your own: folder:{folder}:{info.shape[-1]}",
         )
     files, labels = image_files(part, classes)
+    if flat:
+        files, labels = _flat_part(files, labels, train)
     if not files:
         raise UserError(f"dataset '{name}' has no image in {part}", how)
     y = torch.tensor(labels, dtype=torch.int64)
@@ -113,22 +143,24 @@ def _read(name: str, folder: str, train: bool, data_dir: Path | None) -> Any:
     return torch.stack([decode(file, info.shape[-1]) for file in files]), y
 
 
-def _info(name: str, folder: str, size: int, classes: int, **more: Any) -> DatasetInfo:
+def _info(
+    name: str, folder: str, size: int, classes: int, flat: bool = False, **more: Any
+) -> DatasetInfo:
     declared: dict[str, Any] = {
         "train_size": 0,
         "test_size": 0,
         "mean": IMAGENET_MEAN,
         "std": IMAGENET_STD,
         "augmentation": "resized-crop-flip",
-        "find_test": partial(_find_test, folder),
+        "find_test": (lambda _data_dir: None) if flat else partial(_find_test, folder),
     }
     return DatasetInfo(
         name=name,
         shape=(3, size, size),
         classes=classes,
-        read_train=partial(_read, name, folder, True),
-        read_test=partial(_read, name, folder, False),
-        folder=f"{folder}/train",
+        read_train=partial(_read, name, folder, flat, True),
+        read_test=partial(_read, name, folder, flat, False),
+        folder=folder if flat else f"{folder}/train",
         **(declared | more),
     )
 
@@ -188,45 +220,62 @@ DATASETS.add(
 )
 
 
-def _parsed(name: str) -> tuple[str, int, int | None]:
-    """(folder, size, classes) of `folder:NAME`, `folder:NAME:64` or `folder:NAME:64:20`."""
+def _parsed(name: str) -> tuple[str, int, int | None, bool]:
+    """(folder, size, classes, flat) of `folder:NAME`, `folder:NAME:64`, `folder:NAME:64:20` or
+    `folder:NAME:64:20:flat`. NAME may be a path."""
     folder, *numbers = name.split(":")[1:]
+    flat = len(numbers) == 3 and numbers[-1] == FLAT
+    numbers = numbers[:2] if flat else numbers
     if not folder or len(numbers) > 2 or not all(is_count(n) and int(n) > 0 for n in numbers):
         raise UserError(
             f"dataset '{name}': write folder:NAME:SIZE, for example folder:birds:64 for images "
-            "resized to 64x64"
+            "resized to 64x64, or with a path, folder:./birds:64"
         )
     size = int(numbers[0]) if numbers else DEFAULT_SIZE
-    return folder, size, int(numbers[1]) if len(numbers) == 2 else None
+    return folder, size, int(numbers[1]) if len(numbers) == 2 else None, flat
+
+
+def _located(folder: str, name: str, how: str, data_dir: Path | str | None) -> str:
+    """The folder as the settled name says it: a whole path, or its name in the data directory."""
+    known = data_dir or os.environ.get("BITFRONT_DATA")
+    beside = find_path(folder)
+    if "/" in folder or folder.startswith((".", "~")) or (not known and beside.is_dir()):
+        return str(find_path(folder, known))
+    resolve_data_dir(name, how, data_dir)
+    return folder
 
 
 def _settle(name: str, data_dir: Path | str | None) -> str:
     """The name as `folder:NAME:SIZE:CLASSES`; classes that are not given are counted."""
-    folder, size, classes = _parsed(name)
+    folder, size, classes, _ = _parsed(name)
     if classes is not None:
         return name
     how = f"put the images into DIR/{folder}/train/CLASS and DIR/{folder}/test/CLASS"
-    train = whole_path(resolve_data_dir(name, how, data_dir) / folder / "train")
+    located = _located(folder, name, how, data_dir)
+    whole = located.startswith("/")
+    root = Path(located) if whole else resolve_data_dir(name, how, data_dir) / folder
+    flat = _is_flat(root)
+    train = root if flat else whole_path(root / "train")
     count = len(class_names(train)) if train.is_dir() else 0
     if not count:
-        where = str(train.parent.parent)
         raise UserError(
             f"dataset '{name}' not found: looked for folders of images in {train}",
-            how.replace("DIR", where),
+            how.replace(f"DIR/{folder}", str(root)),
         )
-    return f"folder:{folder}:{size}:{count}"
+    return f"folder:{located}:{size}:{count}" + (f":{FLAT}" if flat else "")
 
 
 @lru_cache(maxsize=64)
 def _declared(name: str) -> DatasetInfo:
-    folder, size, classes = _parsed(name)
+    folder, size, classes, flat = _parsed(name)
     assert classes is not None
     return _info(
         name,
         folder,
         size,
         classes,
-        count_train=partial(_count_train, folder),
+        flat,
+        count_train=partial(_count_train, folder, flat),
         source=f"Images of {classes} kinds of things at {size}x{size}, a user's own.",
         get_hint=f"put the images into DIR/{folder}/train/CLASS and DIR/{folder}/test/CLASS",
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bitfront.trainables import own_code
 from bitfront.trainables.data.datasets import DATASETS, Family
-from bitfront.trainables.data.own import arrays, hugging_face
+from bitfront.trainables.data.own import array_files, hugging_face
 from bitfront.trainables.data.own.declaration import (
     arguments_of,
     base_of,
@@ -27,7 +27,7 @@ def _settle_reference(name: str, _data_dir: Path | str | None) -> str:
 
 
 def _settle_arrays(name: str, _data_dir: Path | str | None) -> str:
-    return _checked(name) if is_settled(name) else look(f"arrays:{arrays.file_of(name)}").name
+    return _checked(name) if is_settled(name) else look(f"arrays:{array_files.file_of(name)}").name
 
 
 def _settle_hugging_face(name: str, data_dir: Path | str | None) -> str:
@@ -43,6 +43,6 @@ def _checked(name: str) -> str:
     return name
 
 
-DATASETS.references = Family(info_of, _settle_reference)
-DATASETS.families[arrays.FAMILY] = Family(info_of, _settle_arrays)
-DATASETS.families[hugging_face.FAMILY] = Family(info_of, _settle_hugging_face)
+DATASETS.references = Family(info_of, _settle_reference, looked_at=True)
+DATASETS.families[array_files.FAMILY] = Family(info_of, _settle_arrays, looked_at=True)
+DATASETS.families[hugging_face.FAMILY] = Family(info_of, _settle_hugging_face, looked_at=True)

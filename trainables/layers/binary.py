@@ -14,6 +14,7 @@ from torch.nn.utils import parametrize
 
 from bitfront.trainables.layers.inputs import quantize_input
 from bitfront.trainables.layers.quantizers import piecewise_linear
+from bitfront.trainables.layers.treatments import treated
 from bitfront.trainables.plan import BINARY_INPUTS, PlanLayer, binary_layers
 
 if TYPE_CHECKING:
@@ -57,9 +58,14 @@ class BinaryLayer:
 
 
 def apply_plan(
-    model: nn.Module, layers: Sequence[PlanLayer], plan: str, method: Method
+    model: nn.Module,
+    layers: Sequence[PlanLayer],
+    plan: str,
+    method: Method,
+    activations: str = "keep",
 ) -> list[BinaryLayer]:
-    """Make the planned layers of `model` binary, in place, and return them."""
+    """Make the planned layers of `model` binary, in place, and return them. `activations`: what
+    happens to inputs before they are quantized, a name of `treatments.TREATMENTS`."""
     modules = dict(model.named_modules())
     made = []
     for layer, level in binary_layers(plan, layers):
@@ -69,7 +75,7 @@ def apply_plan(
         # unsafe=True skips a trial run of the quantizer: shape and dtype never change here.
         parametrize.register_parametrization(module, "weight", quantizer, unsafe=True)
         if level in BINARY_INPUTS:
-            quantize_input(module, method.input_quantizer(module))
+            quantize_input(module, treated(activations, module, method.input_quantizer(module)))
         if level == "A":
             method.accumulate(module, quantizer)
         made.append(BinaryLayer(layer.name, level, module, method.scale))

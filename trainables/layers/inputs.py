@@ -74,7 +74,7 @@ class _QuantizedAgain:
             return kept
         if self.x._version != self.version:
             raise RuntimeError("the input of a binary layer was changed in place after its use")
-        again: Tensor = self.quantizer(self.x)
+        again: Tensor = getattr(self.quantizer, "again", self.quantizer)(self.x)
         return again.as_strided(*kept)
 
 

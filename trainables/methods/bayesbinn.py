@@ -39,7 +39,7 @@ class BayesBiNNMethod(OwnOptimizer):
             search=Float(1e-12, 1e-3, log=True),
         ),
         "momentum": Param(0.0, Float(0.0, 0.999), "of the update of lam"),
-        "samples": Param(1, Int(1, 100), "Monte-Carlo samples a step"),
+        "samples": Param(1, Int(1, 100), "Monte-Carlo samples per step"),
         "lam_init": Param(
             10.0, Float(0.0, 100.0), "|lam| at first", search=Choice((1.0, 5.0, 10.0, 15.0))
         ),
@@ -47,7 +47,7 @@ class BayesBiNNMethod(OwnOptimizer):
         "prior": Param(
             "previous",
             Choice(("previous", "none")),
-            "of a further task of a row of tasks: the posterior of the one before, or lam = 0",
+            "of every task after the first one: the posterior of the task before, or lam = 0",
         ),
         "mean_samples": Param(
             0,

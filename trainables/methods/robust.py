@@ -292,7 +292,7 @@ class ATMC(PrunedWhileTrained):
     paper = "Gui et al., Model Compression with Adversarial Robustness (ATMC), NeurIPS 2019"
     doc = (
         "dense, then projected to the greatest weights after every step, then (W) to one trained "
-        "value a layer; without the low-rank term of the paper"
+        "value per layer; without the low-rank term of the paper"
     )
     parametrization = "SharedValue"
     params: ClassVar = {"rate": RATE, "p": EXPONENT}

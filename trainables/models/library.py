@@ -7,6 +7,7 @@ import importlib.util
 from functools import lru_cache, partial
 from typing import Any
 
+import torch
 from torch import nn
 
 from bitfront.trainables.errors import UnknownNameError, UserError, did_you_mean
@@ -98,8 +99,14 @@ def _build_torchvision(
     # Only torchvision's vision transformers take an image size; they refuse images of any other.
     if name.startswith("vit_"):
         options["image_size"] = size[0]
+    make = partial(models.get_model, name, weights=None, num_classes=classes, **options)
+    model: nn.Module
     try:
-        model: nn.Module = models.get_model(name, weights=None, num_classes=classes, **options)
+        model = make()
+    except NotImplementedError:  # it computes widths with tensors, which the meta device cannot
+        device = torch.get_default_device()
+        with torch.device("cpu"):
+            model = make().to(device)
     except (TypeError, AssertionError, RuntimeError) as error:
         raise UserError(_no_fit(called, size, error)) from None
     if size != shape[1:]:

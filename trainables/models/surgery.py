@@ -35,7 +35,8 @@ def repeat_grey(model: nn.Module, called: str, channels: int) -> None:
 def patch_size(model: nn.Module) -> tuple[int, int]:
     """(height, width) of the patches a transformer cuts images into; (1, 1) for other networks."""
     found = getattr(getattr(model, "patch_embed", None), "patch_size", (1, 1))
-    return (int(found[0]), int(found[1]))
+    height, width = found if isinstance(found, tuple | list) else (found, found)
+    return (int(height), int(width))
 
 
 def attentions(model: nn.Module) -> dict[str, nn.Module]:

@@ -6,13 +6,14 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import CodeError, UserError
 from bitfront.trainables.own_code import places, trusted
-from bitfront.trainables.own_code.reference import parse
+from bitfront.trainables.own_code.reference import is_reference, parse
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,35 @@ def unpack(sent: Bundle) -> None:
         places.look_in(folder)
         if each.root and Path(each.root).is_dir():
             places.look_in(each.root)
+
+
+def files_named(data: Any) -> dict[str, bytes]:
+    """The files of all code that the texts of plain data name, by path below one folder in which it
+    is found again. Text that is no reference after all, and installed code, has none."""
+    files: dict[str, bytes] = {}
+    for text in dict.fromkeys(_texts(data)):
+        reference = text.partition(";")[0]
+        if not is_reference(reference):
+            continue
+        try:
+            source = places.find(parse(reference))
+        except CodeError:
+            continue
+        for name, content in ({} if source.installed else source.files).items():
+            if files.setdefault(name, content) != content:
+                raise UserError(
+                    f"two files called {name} would be sent",
+                    "give one of them another name, or put the code into a package",
+                )
+    return files
+
+
+def _texts(data: Any) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, Mapping | list | tuple):
+        for each in data.values() if isinstance(data, Mapping) else data:
+            yield from _texts(each)
 
 
 _unpacked: set[str] = set()

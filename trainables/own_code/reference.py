@@ -67,6 +67,11 @@ def parse(text: str) -> Reference:
     return Reference(found["source"], found["name"], found["digest"] or "")
 
 
+def called(text: str) -> str:
+    """The name that the object of a reference has in its module."""
+    return parse(text.partition(";")[0]).name.rpartition(".")[2]
+
+
 def references_in(data: Any) -> list[str]:
     """The settled references among the texts of plain data, each once; of datasets and metrics
     without the declaration that follows the hash."""

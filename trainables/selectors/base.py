@@ -107,6 +107,7 @@ class SelectionSpec(Strict):
         # Paths make no difference; a checkpoint is identified by its sha256.
         content["task"].pop("data_dir")
         content["task"]["pretrain"].pop("checkpoint")
+        content["task"].pop("metrics")
         content["params"] = self.build().values
         content["method_params"] = METHODS.get(self.method)(dict(self.method_params)).values
         text = json.dumps([VERSION, content], sort_keys=True)

@@ -8,6 +8,7 @@ from bitfront.trainables.attacks.base import Ball
 from bitfront.trainables.data import DATASETS, pixel_statistics
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
+from bitfront.trainables.own_code import shown
 from bitfront.trainables.settings import NO_EPS
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.training.run import Run
@@ -31,12 +32,12 @@ def check_attack(spec: TrialSpec) -> None:
     attack = task.attack
     if not METHODS.get(spec.method).from_weights and task.pretrain.active:
         raise UserError(
-            f"pretrain: {spec.method} prunes random weights: there is nothing to start from"
+            f"pretrain: {shown(spec.method)} prunes random weights: there is nothing to start from"
         )
     if adversary == "none" and not attack.evaluate:
         return
     if attack.eps is None:
-        why = f" ({spec.method} trains against attacks)" if attack.train == "none" else ""
+        why = f" ({shown(spec.method)} trains against attacks)" if attack.train == "none" else ""
         raise UserError(f"attack.eps: {NO_EPS.removeprefix('eps ')}{why}")
     info = DATASETS.get(task.dataset)
     if info.kind != "classification" or len(info.shape) != 3:

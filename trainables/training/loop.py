@@ -16,7 +16,7 @@ from bitfront.trainables.attacks import TRAINING_ATTACKS, AdversarialLoss
 from bitfront.trainables.data import DATASETS, Batches, Part, TaskRow
 from bitfront.trainables.layers.verify import NotBinaryError
 from bitfront.trainables.task import TrialSpec
-from bitfront.trainables.tasks import kind_of
+from bitfront.trainables.tasks import kind_for
 from bitfront.trainables.training.adversarial import check_attack
 from bitfront.trainables.training.distillation import Loss, make_loss
 from bitfront.trainables.training.evaluation import (
@@ -26,7 +26,7 @@ from bitfront.trainables.training.evaluation import (
     quality_in_training,
 )
 from bitfront.trainables.training.network import Network, memory_format
-from bitfront.trainables.training.norms import running_norms
+from bitfront.trainables.training.norms import running_norms, start_shifts
 from bitfront.trainables.training.peers import Peers
 from bitfront.trainables.training.pretraining import PretrainedCache, load_starting_weights
 from bitfront.trainables.training.schedules import phases
@@ -74,7 +74,7 @@ class Training:
         self.train: Part = train.laid_out(layout).to(self.device)
         self.validation: Part = validation.laid_out(layout).to(self.device)
         task = spec.task
-        self.kind = kind_of(task.dataset)
+        self.kind = kind_for(task)
         augmentation: str = task.augmentation
         if augmentation == "default":
             augmentation = DATASETS.get(task.dataset).augmentation
@@ -138,7 +138,10 @@ class Training:
         """Load the weights that a phase starts from, make its optimizers and call the method's
         `enter`."""
         if index == 0:
-            if load_starting_weights(self):
+            loaded = load_starting_weights(self)
+            if not self.spec.task.pretrain.binary_epochs:  # which has trained the shifts
+                start_shifts(self.model, self.train)
+            if loaded:
                 self.method.enter(self.phases[0])
             return
         if self.phases[index].continues:

@@ -10,6 +10,7 @@ from bitfront.trainables.layers.binary import BinaryLayer, apply_plan
 from bitfront.trainables.layers.verify import verify_binary
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
+from bitfront.trainables.models.activations import with_activations
 from bitfront.trainables.plan import check_plan, plan_layers
 from bitfront.trainables.task import TrialSpec
 
@@ -31,12 +32,15 @@ class Network:
 
     def __init__(self, spec: TrialSpec, device: torch.device | str = "cpu") -> None:
         info = DATASETS.get(spec.task.dataset)
-        model_spec = spec.task.model
+        model_spec, activations = spec.task.model, spec.task.settled_activations
         model = build_model(model_spec.name, model_spec.params, info.shape, info.classes)
+        model = with_activations(model, activations, info.shape, model_spec.name)
         layers = plan_layers(model, spec.task.binarize)
         self.method = build_method(spec.method, dict(spec.params))
         check_plan(spec.plan, layers, self.method.levels)
-        self.binary: list[BinaryLayer] = apply_plan(model, layers, spec.plan, self.method)
+        self.binary: list[BinaryLayer] = apply_plan(
+            model, layers, spec.plan, self.method, activations
+        )
         self.model = laid_out(model.to(device))
 
     def verify(self) -> None:

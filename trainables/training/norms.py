@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from bitfront.trainables.data import Part, in_order
+from bitfront.trainables.layers.treatments import STARTING_EXAMPLES, starting_shifts
 
 # The number of examples for running statistics, whose error falls with its root
 # (docs/methods.md 4.8 uses 200 batches).
@@ -47,6 +48,30 @@ def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
         norm.eval()
+
+
+@contextmanager
+def batch_statistics(model: nn.Module) -> Iterator[None]:
+    """Inside, batch norms use the statistics of the batch and everything else is in evaluation
+    mode; mode and running statistics are restored when the block ends."""
+    was_training = model.training
+    with kept_statistics(model), torch.no_grad():
+        model.eval()
+        for norm in running_norms(model):
+            norm.train()
+        try:
+            yield
+        finally:
+            model.train(was_training)
+
+
+def start_shifts(model: nn.Module, part: Part) -> None:
+    """Set the shifts of inputs to the means that these inputs have on some training examples."""
+    some = part.subset(torch.arange(min(len(part), STARTING_EXAMPLES)))
+    x, _ = next(iter(in_order(some, STARTING_EXAMPLES)))
+    with batch_statistics(model), starting_shifts(model) as any_shifts:
+        if any_shifts:
+            model(x)
 
 
 @contextmanager

@@ -1,5 +1,4 @@
-"""The parts of a task's dataset: training and validation part, the only data that a search uses,
-and those of final training."""
+"""The training and validation parts of a task's dataset, the only data that a search uses."""
 
 from __future__ import annotations
 
@@ -9,8 +8,6 @@ from bitfront.trainables.data import (
     DATASETS,
     Part,
     load_search,
-    load_test,
-    load_train,
     missing_test,
     split,
 )
@@ -34,15 +31,6 @@ def has_test_part(task: Task) -> bool:
     missing one is an error."""
     own = DATASETS.get(task.dataset).own is not None
     return not own or missing_test(task.dataset, task.data_dir) is None
-
-
-def final_data(task: Task, data_dir: str | None) -> tuple[Part, Part]:
-    """(training part, part that the network is measured on) of final training: training and
-    validation examples together and the test part or, without a test part, as in the search."""
-    if has_test_part(task):
-        train = load_train(task.dataset, data_dir, task.normalize)
-        return train, load_test(task.dataset, data_dir, task.normalize)
-    return search_data(task.model_copy(update={"subset": None, "data_dir": data_dir}))
 
 
 # A worker trains many trials on the same data; two entries cover a change of the task in between.

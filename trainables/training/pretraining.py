@@ -26,6 +26,7 @@ from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import DATASETS, Part, in_order
 from bitfront.trainables.files import opened
 from bitfront.trainables.models import build_model
+from bitfront.trainables.models.activations import with_activations
 from bitfront.trainables.progress import report
 from bitfront.trainables.settings import PretrainSpec
 from bitfront.trainables.task import Task, TrialSpec
@@ -41,6 +42,7 @@ from bitfront.trainables.training.checkpoints import load_state, save_state
 from bitfront.trainables.training.parts import search_data
 from bitfront.trainables.training.run import Run, Start
 
+# Written into every file, which version 0.1 reads too: its word for a pretraining.
 FORMAT = "bitfront-stage"
 VERSION = "1"
 # The hash of the data covers the labels of all examples and all values of about this many.
@@ -263,5 +265,6 @@ def check_checkpoint(task: Task, *others: Task) -> Fit:
         info = DATASETS.get(each.dataset)
         with torch.device("meta"):
             model = build_model(each.model.name, each.model.params, info.shape, info.classes)
+            model = with_activations(model, each.settled_activations, info.shape, each.model.name)
         fits.append(match(dict(model.state_dict()), weights, pretrain.checkpoint))
     return fits[0]

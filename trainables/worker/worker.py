@@ -98,7 +98,7 @@ class Worker(tune.Trainable):
             torch.backends.cudnn.deterministic = True
         spec = TrialSpec.model_validate(config["spec"])
         # The folder keeps the name it had in version 0.1.
-        cache = config.get("stages")
+        cache = config.get("pretrained")
         pretrained = training.PretrainedCache(Path(cache)) if cache is not None else None
         data = training.search_data(spec.task)
         self._training = training.Training(spec, *data, device, pretrained=pretrained)

@@ -13,6 +13,7 @@ from bitfront.trainables.data import DATASETS, train_examples
 from bitfront.trainables.settings import ModelSpec
 from bitfront.trainables.task import Task
 from bitfront.verbs import options as shared
+from bitfront.verbs.declared import declared_names, declared_text
 
 
 def options(parser: ArgumentParser) -> None:
@@ -28,8 +29,9 @@ def action(args: Namespace) -> int:
     if ":" in args.pattern:
         return _show_own(args.pattern, data_dir, args.json)
     found = [_described(name, data_dir) for name in DATASETS.names(args.pattern)]
+    others = declared_names("dataset", args.pattern)
     if args.json:
-        terminal.show_json(found)
+        terminal.show_json([*found, *others])
         return 0
     rows = [
         [
@@ -45,6 +47,8 @@ def action(args: Namespace) -> int:
     ]
     headers = ["dataset", "shape", "classes", "train", "test", "here", "what"]
     terminal.show(terminal.table(headers, rows, prose=(6,)))
+    if others:
+        terminal.show(declared_text(others))
     if not all(d["available"] for d in found):
         where = data_dir or "--data-dir DIR or BITFRONT_DATA"
         terminal.say(f"\nothers are read from {where}; to get one: bitfront datasets --json")

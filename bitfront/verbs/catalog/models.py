@@ -8,6 +8,7 @@ from typing import Any
 from bitfront.terminal import tables as terminal
 from bitfront.trainables.models import MODELS
 from bitfront.verbs import options as shared
+from bitfront.verbs.declared import declared_names, declared_text
 
 
 def options(parser: ArgumentParser) -> None:
@@ -24,9 +25,12 @@ def action(args: Namespace) -> int:
         }
         for name in MODELS.names(args.pattern)
     ]
+    others = declared_names("model", args.pattern)
     if args.json:
-        terminal.show_json(found)
+        terminal.show_json([*found, *others])
         return 0
     rows = [[m["name"], terminal.defaults(m["params"]), m["doc"]] for m in found]
     terminal.show(terminal.table(["model", "parameters", "what"], rows, prose=(1, 2)))
+    if others:
+        terminal.show(declared_text(others))
     return 0

@@ -51,7 +51,8 @@ def _checked(args: Namespace, file: Path) -> str:
     task = source.data.get("task") or {}
     pretrain, loss = task.get("pretrain"), task.get("loss") or {}
     elsewhere = isinstance(pretrain, str) or "teacher" in str(loss) or "checkpoint" in str(pretrain)
-    if elsewhere or ":" in str(task.get("dataset")):
+    dataset = str(task.get("dataset"))
+    if elsewhere or (":" in dataset and ".py:" not in dataset):
         terminal.show("the YAML names files of the cluster: it is checked there")
         return str(name)
     assignments = list(args.set or [])

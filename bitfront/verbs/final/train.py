@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bitfront.search import kept_code
 from bitfront.search.cluster.head import INTERRUPTED
-from bitfront.search.ledger.folder import home, stages_folder
+from bitfront.search.ledger.folder import home, pretrained_folder
 from bitfront.search.recipes.final_folder import folder_for, refuse_other
 from bitfront.search.recipes.final_training import FinalResult, check_test_part, train_recipe
 from bitfront.search.recipes.finals import FILE
@@ -74,7 +74,7 @@ def action(args: Namespace) -> int:
                 args.data_dir,
                 threads=args.threads,
                 note=note,
-                stages=stages_folder(home(args.home)),
+                pretrained=pretrained_folder(home(args.home)),
                 workers=args.workers,
                 address=args.address,
                 progress=view,

@@ -17,11 +17,12 @@ from bitfront.verbs.opening import results_of
 
 
 def options(parser: ArgumentParser) -> None:
-    shared.json_output(parser)
+    form = parser.add_mutually_exclusive_group()
+    shared.json_output(form)
     shared.search_name(parser)
     parser.add_argument("--plot", action="store_true", help="with a scatter of all trials")
     parser.add_argument("--wide", action="store_true", help="whole plans and all columns")
-    parser.add_argument(
+    form.add_argument(
         "--csv",
         action="store_true",
         help="all points with a complete trial as CSV, a row per point: means over its seeds",

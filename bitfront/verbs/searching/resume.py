@@ -13,7 +13,7 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.config.space import named_methods
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import config_to_continue
-from bitfront.search.session.status_line import StatusLine
+from bitfront.terminal.status_line import StatusLine
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.own_code import is_reference, received
@@ -52,5 +52,5 @@ def resumed(config: SearchConfig, folder: SearchFolder, args: Namespace, line: S
     with received():  # the folder may have come from somebody else
         config, space = load_text(config.dump())
     check_places(config, folder)
-    check_start(config, args.address, line)
+    check_start(config, space, folder, args.address, line)
     return launch(config, space, folder, args.address, args.quiet, line=line)

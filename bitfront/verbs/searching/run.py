@@ -8,9 +8,8 @@ import os
 from argparse import ArgumentParser, Namespace
 
 from bitfront.search.cluster.ray_client import is_client, run_there
-from bitfront.search.ledger.folder import LEDGER, home
-from bitfront.terminal.own_data import data_text
-from bitfront.terminal.tables import filled
+from bitfront.search.ledger.folder import LEDGER, SearchFolder, home
+from bitfront.terminal.own_data import tell
 from bitfront.trainables.errors import UserError
 from bitfront.verbs import options as shared
 from bitfront.verbs.opening import results_of, search_of, status_line
@@ -46,9 +45,7 @@ def action(args: Namespace) -> int:
         from bitfront.verbs.launch import launch
 
         config, space = fetched(config, space, root)
-        check_start(config, args.address, line)
-        seen = data_text(config.task)
-        if seen:
-            line.say("\n".join(map(filled, seen.split("\n"))))
+        check_start(config, space, SearchFolder(root / config.name), args.address, line)
+        tell(config.task, line.say)
         folder = prepare(config, root, args.ledger or os.environ.get(LEDGER) or None)
         return launch(config, space, folder, args.address, args.quiet, warm, line, renewed=False)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 
 from bitfront.terminal import tables as terminal
-from bitfront.terminal.own_data import data_text
+from bitfront.terminal.own_data import tell
+from bitfront.terminal.tables import filled
 from bitfront.verbs import options as shared
 from bitfront.verbs.opening import search_of, waiting_line
 
@@ -18,10 +20,14 @@ def options(parser: ArgumentParser) -> None:
 
 def action(args: Namespace) -> int:
     with waiting_line(args):
-        config, _ = search_of(args)
-        seen = "" if args.json else data_text(config.task)
-    if seen:
-        terminal.say(seen)
+        config, space = search_of(args)
+        from bitfront.search.config.checks.activations import unresponsive
+
+        unsure = unresponsive(space, read=False)
+    if unsure is not None:
+        print(filled(f"warning: {unsure}"), file=sys.stderr, flush=True)
+    if not args.json:
+        tell(config.task, terminal.show)
     if args.json:
         terminal.show_json({"valid": True, "config": config.open_data()})
     elif args.search is None:

@@ -7,7 +7,6 @@ from contextlib import suppress
 
 from bitfront.search.config.errors import Problems
 from bitfront.search.config.known import (
-    COSTS,
     METRICS,
     attacks,
     direction,
@@ -47,10 +46,10 @@ def _check_name(name: str, problems: Problems) -> None:
 def _check_objectives(
     config: SearchConfig, kind: Kind | None, metrics: tuple[str, ...], problems: Problems
 ) -> None:
-    given = config.objectives
-    unknown = [key for key in given if key not in (*metrics, *COSTS)]
+    given, costs = config.objectives, config.cost_names
+    unknown = [key for key in given if key not in (*metrics, *costs)]
     for key in unknown:
-        hint = did_you_mean(key, (*metrics, *COSTS))
+        hint = did_you_mean(key, (*metrics, *costs))
         problems.add(("objectives", key), f"unknown key, {hint}")
     for key, mode in given.items():
         wanted = direction(key, kind)
@@ -75,8 +74,8 @@ def _check_objectives(
 def _check_limits(config: SearchConfig, problems: Problems) -> None:
     for key, limit in config.limits.items():
         path = ("limits", key)
-        if key not in COSTS:
-            problems.add(path, f"unknown key, {did_you_mean(key, COSTS)}")
+        if key not in config.cost_names:
+            problems.add(path, f"unknown key, {did_you_mean(key, config.cost_names)}")
         if limit.min is None and limit.max is None:
             problems.add(path, "give a min, a max or a number")
         elif limit.min is not None and limit.max is not None and limit.min > limit.max:

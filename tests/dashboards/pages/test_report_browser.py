@@ -192,8 +192,8 @@ def _tracked_search(home: Path):
     from bitfront.search.ledger.folder import SearchFolder
     from bitfront.search.session.launch import summarize
     from bitfront.search.session.session import Session
-    from bitfront.search.session.status_line import StatusLine
     from bitfront.search.tracking.tracker import Tracker
+    from bitfront.terminal.status_line import StatusLine
     from bitfront.trainables.files import write_atomically
     from bitfront.verbs.launch import shown_on
 

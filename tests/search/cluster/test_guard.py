@@ -141,6 +141,18 @@ def test_a_port_that_is_taken_while_mlflow_starts_is_told_too(
     assert "http" not in capsys.readouterr().out
 
 
+def test_files_of_the_current_folder_are_not_imported_by_mlflow(searched, tmp_path, monkeypatch):
+    """MLflow serves with uvicorn, which imports from the folder it is started in."""
+    for name in ("uvicorn", "probe"):
+        (tmp_path / f"{name}.py").write_text(f"open('{name}-executed', 'w')\napp = None\n")
+    words = [sys.executable, "-m", "uvicorn", "probe:app", "--port", "0"]
+    monkeypatch.setattr(ui, "_command", lambda host, port: words)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="did not start"):
+        serve(searched, free_port())
+    assert list(tmp_path.glob("*-executed")) == []
+
+
 # `bitfront ui` with a server that starts at once in place of MLflow.
 PAGE = """
 import sys

@@ -164,7 +164,7 @@ def test_flags_go_to_the_head_through_rays_client_too(tmp_path, monkeypatch):
     flags = ["--quiet", "--dry-run", "--json"]
     given = ["run", "away.yaml", *flags, "--home", "there", "--address", "ray://there:10001"]
     assert ray_client.run_there(cli.build_parser().parse_args(given)) == 0
-    assert sent == [(["run", "away.yaml", *flags, "--home", "there"], ("away.yaml", YAML))]
+    assert sent == [(["run", "away.yaml", *flags, "--home", "there"], {"away.yaml": YAML.encode()})]
 
 
 @pytest.mark.timeout(600)

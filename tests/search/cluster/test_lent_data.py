@@ -83,7 +83,7 @@ def test_a_node_reads_files_once_and_its_workers_share_the_memory(
     def then_take_the_files_away(config):
         lent = lending(config)
         pictures.rename(tmp_path / "away")
-        (references,) = lent.values()
+        references = lent[config.task.dataset]["train"]
         fetch = partial(ray.get, references[0])
         tasks = [ray.remote(num_cpus=1)(mapped_file).remote(fetch) for _ in range(2)]
         found.extend(ray.get(tasks))
@@ -103,7 +103,9 @@ def test_a_node_reads_files_once_and_its_workers_share_the_memory(
         ray.shutdown()
     trials = list(session.ledger.entries.values())
     assert [e.state for e in trials] == ["complete"] * 4, [e.message for e in trials]
-    assert told == ["pretraining, epoch 2 of 2"], "the driver hears how far the shared stage is"
+    assert told == ["pretraining, epoch 2 of 2"], (
+        "the driver hears how far the shared pretraining is"
+    )
     assert len({place[1:3] for place in found}) == 1, "one file in memory for all"
     assert found[0][2] != "0"
     assert not any(place[3] for place in found), "and nobody may write to it"

@@ -255,7 +255,7 @@ def weights(make_config, tmp_path):
     return path
 
 
-def test_a_stage_keeps_the_settings_the_task_is_written_with(make_space):
+def test_pretraining_keeps_the_settings_the_task_is_written_with(make_space):
     _, space = make_space("task.pretrain=2", "space.optimizer.lr=0.03")
     spec = space.walk(lambda name, domain: domain.values[0] if name == "method" else "F")
     assert spec.task.optimizer.lr == 0.03
@@ -442,3 +442,9 @@ def test_warnings_are_shown_before_anything_starts(words, capsys, tmp_path, tiny
     captured = capsys.readouterr()
     assert captured.err.startswith("warning: task.subset: 5,000")
     assert json.loads(captured.out)
+
+
+def test_a_wrong_name_of_the_option_is_not_blamed_on_the_file():
+    text = "task: {dataset: digits, model: mlp}\nname: fine\n"
+    with pytest.raises(UserError, match=r"^--name: '\.\./x': letters"):
+        load_text(text, name="../x")

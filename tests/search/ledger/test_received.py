@@ -17,7 +17,7 @@ import yaml
 from bitfront import cli
 from bitfront.search.cluster.doctor import _tracking
 from bitfront.search.config.space import build_space
-from bitfront.search.ledger.folder import SearchFolder, stages_folder
+from bitfront.search.ledger.folder import SearchFolder, pretrained_folder
 from bitfront.search.session.session import Session
 from bitfront.trainables.files import discard, opened, replacing, write_atomically
 from bitfront.trainables.training.checkpoints import save_state
@@ -139,7 +139,7 @@ def trained_here(session, address):
         told = session.trial_config(entry)
         training = Training(entry.spec, *search_data(entry.spec.task), device_from_resources(0))
         save_state(training, Path(told["folder"]) / "state.pt")
-        assert Path(told["stages"]).parent == session.folder.path.parent
+        assert Path(told["pretrained"]).parent == session.folder.path.parent
         row = {"epoch": 1, "val_accuracy": 0.5, "train_loss": 0.5}
         session.finish(entry.id, {**row, "history": [row]})
 
@@ -298,7 +298,7 @@ def test_a_pipe_in_the_place_of_the_lock_holds_nobody_up(tmp_path):
 
 
 def test_folders_of_the_home_are_found_where_they_were(tmp_path):
-    assert stages_folder(tmp_path) == tmp_path / "pretrained"
+    assert pretrained_folder(tmp_path) == tmp_path / "pretrained"
 
 
 # --- servers ------------------------------------------------------------------------------------

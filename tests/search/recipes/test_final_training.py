@@ -9,6 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -233,6 +234,35 @@ def test_two_at_once_do_not_share_a_folder(tmp_path):
         pass
 
 
+def test_of_two_that_replace_a_damaged_signature_one_gets_the_folder(tmp_path, monkeypatch):
+    """The second one starts just when the first one has found the signature damaged."""
+    (tmp_path / final_folder.FILE).write_text("{")
+    read, claims, second = final_folder._stored_owner, [], []
+
+    def claim(of):
+        try:
+            with final_folder.claimed(tmp_path, of):
+                claims.append(final_folder.owner_of(of).identity)
+        except UserError:
+            return
+
+    def and_then_another(folder):
+        found = read(folder)
+        if found is None and len(seen) == 1 and not second:
+            second.append(threading.Thread(target=claim, args=(recipe("FB"),)))
+            second[0].start()
+            second[0].join(0.5)  # it ends, or waits for the first one
+        seen.append(found)
+        return found
+
+    seen = []
+    monkeypatch.setattr(final_folder, "_stored_owner", and_then_another)
+    claim(recipe())
+    second[0].join()
+    assert len(claims) == 1
+    assert read(tmp_path).identity == claims[0]
+
+
 def test_a_file_where_a_folder_should_be_is_one_line(here, capsys):
     save_recipe(recipe(), Path("recipe.yaml"))
     Path("out").write_text("mine")
@@ -248,13 +278,13 @@ def test_every_file_has_ordinary_permissions(tmp_path, umask):
     before = os.umask(umask)
     try:
         given = recipe(pretrain=1)
-        train_recipe(given, tmp_path / "out", stages=tmp_path / "stages")
+        train_recipe(given, tmp_path / "out", pretrained=tmp_path / "pretrained")
         save_recipe(given, tmp_path / "recipe.yaml")
     finally:
         os.umask(before)
     files = [f for f in tmp_path.rglob("*") if f.is_file()]
     assert {f.suffix for f in files} >= {".safetensors", ".json", ".yaml"}
-    assert len(list((tmp_path / "stages").rglob("*.safetensors"))) == 1
+    assert len(list((tmp_path / "pretrained").rglob("*.safetensors"))) == 1
     wrong = {f.name: oct(f.stat().st_mode) for f in files if mode(f) != 0o666 & ~umask}
     assert not wrong
 

@@ -68,7 +68,7 @@ def test_workers_continue_from_the_last_epoch(two_cpus, tmp_path):
     spec = given.spec.model_copy(
         update={"task": given.spec.task.model_copy(update={"epochs": 3}), "seed": 0}
     )
-    job = SeedJob(given, spec, str(tmp_path), None, str(tmp_path / "stages"), None)
+    job = SeedJob(given, spec, str(tmp_path), None, str(tmp_path / "pretrained"), None)
     begun = Training(spec, load_train("digits"), load_test("digits"), validate_each_epoch=False)
     begun.epoch()
     save_state(begun, job.state)

@@ -122,6 +122,13 @@ def test_a_selectors_budget_is_of_the_network_it_plans(make_space):
         assert costs["flops_own_pct"] >= 50
 
 
+def test_a_point_that_two_searches_found_is_on_the_joint_front_of_both(make_search, tmp_path):
+    results = Results.of(make_search())
+    sides = Comparison(results, results).as_json()
+    counts = [side["on_joint_front"] for side in (sides["a"], sides["b"])]
+    assert counts == [len(results.front)] * 2
+
+
 @pytest.mark.parametrize("budget", [2, 10, 40, 70, 100])
 def test_a_point_exported_for_a_budget_is_within_it_by_its_own_row(
     make_search, budget, tmp_path, capsys
@@ -159,7 +166,7 @@ def test_percentages_are_the_same_wherever_a_point_is_shown(make_search, tmp_pat
         assert view.by_id[entry.id].values[view.cost.name] == share
         line = next(line for line in table.splitlines() if line.startswith(entry.id))
         assert f" {share:.2f} " in line
-        assert f" {share:.{0 if share >= 9.5 else 1}f} %" in run_name(entry)
+        assert f" {share:.{0 if share >= 9.5 else 1}f} %" in run_name(entry, results.config.quality)
     shares = [entry.costs["flops_pct"] for entry in results.front]
     assert shares == sorted(shares)
     assert view.cost.label.endswith("% of the dearest FP network")

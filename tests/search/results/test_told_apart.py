@@ -136,7 +136,7 @@ def test_pictures_runs_and_csv_say_the_width_of_a_point(results, capsys):
         width = settings_of(entry)["width"]
         assert f"width: {width}<br>" in hovers[entry.id]
         assert f"width={width}" in layers.hovertext[i][0].replace("<br>", " ")
-        assert f" width={width} " in run_name(entry)
+        assert f" width={width} " in run_name(entry, results.config.quality)
         assert rows[entry.id]["model.width"] == width
         assert float(rows[entry.id]["optimizer.lr"]) == entry.drawn["optimizer.lr"]
         assert f"| {entry.id} | {entry.spec.method} | {width} |" in note
@@ -170,7 +170,7 @@ def test_a_trial_has_one_id_wherever_it_is_shown(results, tmp_path, capsys):
         "table": front_table(results),
         "report": report_html(view, {}),
         "live": trial_row(view, view.by_id[entry.id])[0],
-        "run": run_name(entry),
+        "run": run_name(entry, results.config.quality),
         "note": note_of(results.config, results.entries, results.front, None),
         "hover": str(front_figure(view.points, "", **view.labels).data),
     }
@@ -183,7 +183,8 @@ def test_a_trial_has_one_id_wherever_it_is_shown(results, tmp_path, capsys):
 def test_an_id_from_anywhere_or_a_number_finds_the_trial(results):
     root = results.folder.path.parent
     entry = results.front[0]
-    shown = (entry.id, entry.id[:6], f"t{entry.number}", run_name(entry), f"tiny-{entry.id}")
+    run = run_name(entry, results.config.quality)
+    shown = (entry.id, entry.id[:6], f"t{entry.number}", run, f"tiny-{entry.id}")
     for text in shown:
         assert results.find(text).id == entry.id
         assert find_trial(root, text)[1].id == entry.id
@@ -278,4 +279,4 @@ def test_runs_of_version_0_1_get_the_name_and_the_percentages_of_today(make_sess
     for run in runs:
         entry = again.ledger.entries[run.data.tags["bitfront.trial"]]
         assert run.data.metrics["flops_pct"] == pytest.approx(entry.costs["flops_pct"])
-        assert run.info.run_name == run_name(entry)
+        assert run.info.run_name == run_name(entry, again.config.quality)

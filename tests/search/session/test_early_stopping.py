@@ -191,6 +191,16 @@ def test_control_trials_are_a_fixed_share_by_their_ids():
         assert sum(map(rule.is_control, trials)) == expected
 
 
+def test_control_trials_are_chosen_among_ids_of_any_form():
+    rule = EarlyStopping(EarlyStoppingSpec(control=0.1), OBJECTIVES)
+    trials = [entry_of(0, 1) for _ in range(2000)]
+    for i, trial in enumerate(trials):
+        trial.id = f"trial-{i}"
+    chosen = [rule.is_control(trial) for trial in trials]
+    assert sum(chosen) / len(chosen) == pytest.approx(0.1, abs=0.03)
+    assert chosen == [rule.is_control(trial) for trial in trials]
+
+
 # The session.
 
 

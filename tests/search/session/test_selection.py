@@ -18,8 +18,8 @@ from bitfront.search.session.selection import (
     start_points,
     write_selection,
 )
-from bitfront.search.session.status_line import StatusLine
 from bitfront.spaces.space import SelectedPlan
+from bitfront.terminal.status_line import StatusLine
 from bitfront.trainables.cost import cost_table, task_cost_table
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.selectors import select
@@ -162,7 +162,7 @@ def test_work_is_done_once_and_shown(make_space, tmp_path, monkeypatch):
     assert calls == [1]
     assert "mixbin-grad: pretraining, epoch 1 of 1" in told
     assert any("scored 4 layers" in text for text in told)
-    assert "mixbin-grad: trains on digits (1 epochs a network)" in said[0]
+    assert "mixbin-grad: trains on digits (1 epochs per network)" in said[0]
     assert "1 epochs of training" in said[1]
     made = sorted(path.suffix for path in folder.path.glob("selection-mixbin-grad-*"))
     assert made == [".csv", ".html", ".json", ".png"]
@@ -246,7 +246,7 @@ def test_the_cost_of_a_selected_plan(tmp_path, capsys):
     words += ["--epochs", "1", "--home", str(tmp_path), "--plan", "mixbin-grad@40%"]
     assert main(words) == 0
     text = capsys.readouterr().out
-    assert "mixbin-grad: trains on digits (1 epochs a network)" in text
+    assert "mixbin-grad: trains on digits (1 epochs per network)" in text
     assert main([*words, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["totals"]["flops_pct"] >= 40

@@ -418,6 +418,32 @@ def test_a_trial_may_take_so_much_memory_and_no_more():
     assert afterwards == 40
 
 
+def limit_within(out):
+    """Set a hard limit as `ulimit -d` does, then limits above and below it and none."""
+    import resource
+
+    from bitfront.trainables.worker.memory import limit_memory
+
+    hard = 8 * 10**9
+    resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+    found = []
+    for gigabytes in (1000, 0.3, None):
+        limit_memory(gigabytes)
+        found.append(resource.getrlimit(resource.RLIMIT_DATA)[0])
+    out.put((hard, found))
+
+
+def test_a_limit_on_memory_stays_within_the_hard_limit_of_the_process():
+    context = multiprocessing.get_context("spawn")
+    out = context.Queue()
+    process = context.Process(target=limit_within, args=(out,))
+    process.start()
+    hard, (above, below, none) = out.get(timeout=100)
+    process.join()
+    assert above == none == hard
+    assert below < hard
+
+
 class Gone(io.StringIO):
     """A terminal that was closed, or a log on a full disk."""
 

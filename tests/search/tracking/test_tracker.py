@@ -77,12 +77,20 @@ def test_a_search_is_a_parent_run_with_a_child_run_a_trial(make_space, folder):
     entry = session.ledger.entries[child.data.tags["bitfront.trial"]]
     assert child.data.params["plan"] == entry.spec.plan
     assert child.data.metrics["flops_pct"] == pytest.approx(entry.costs["flops_pct"])
-    assert child.info.run_name == run_name(entry)
+    assert child.info.run_name == run_name(entry, session.config.quality)
     assert child.info.run_name.endswith(f" 53.0 (seed {entry.spec.seed})"), "not a mean over seeds"
     curve = client.get_metric_history(child.info.run_id, "val_accuracy")
     assert [(m.step, m.value) for m in curve] == [(1, 0.51), (2, 0.52), (3, 0.53)]
     steps = client.get_metric_history(parent.info.run_id, "hypervolume_share")
     assert sorted(m.step for m in steps) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_is_named_by_the_metric_that_the_search_optimizes(make_space, folder):
+    session, tracker = begin(make_space, folder, "objectives={val_loss: min, flops: min}")
+    train(session, session.ask())
+    assert tracker.close("complete", {}, "") is None
+    _, (child,) = runs_of(tracker)
+    assert child.info.run_name.endswith(" 0.5 (seed 0)"), "the loss, not the accuracy"
 
 
 def test_a_picture_of_the_predictions_is_in_the_run_of_its_trial(make_space, folder):

@@ -16,6 +16,7 @@ import torch
 from PIL import Image
 
 from bitfront.cli import main
+from bitfront.search.config import load as loading
 from bitfront.search.config.load import load_text
 from bitfront.search.recipes.recipe import FinalSettings, Recipe, save_recipe
 from bitfront.trainables.data import (
@@ -416,3 +417,59 @@ def test_a_search_warns_of_it_and_final_training_says_so_in_one_line(
     assert captured.err.startswith("error: final training needs a test part: no images in")
     assert len(captured.err.splitlines()) == 1
     assert not (tmp_path / "r-trained").exists()
+
+
+# --- at any path, with or without a test part ---------------------------------------------------
+
+
+def flat_folder(root: Path, each: int = 10) -> Path:
+    for label, name in enumerate(CLASSES):
+        for i in range(each):
+            write_image(root / name / f"{i}.png", (50 * label, i, 0))
+    return root
+
+
+def test_a_folder_may_be_named_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BITFRONT_DATA", raising=False)
+    birds = write_folder(tmp_path / "birds")
+    monkeypatch.chdir(tmp_path)
+    settled = f"folder:{birds}:12:3"
+    for name in (f"folder:{birds}:12", "folder:./birds:12", "folder:birds:12"):
+        assert DATASETS.settle(name, None) == settled
+    assert len(load_train(settled)) == 24
+    assert missing_test(settled) is None
+    shutil.rmtree(birds / "test")
+    assert missing_test(settled) is not None
+
+
+def test_a_folder_beside_the_yaml_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BITFRONT_DATA", raising=False)
+    write_folder(tmp_path / "birds")
+    file = tmp_path / "s.yaml"
+    file.write_text(
+        "task: {dataset: 'folder:./birds:12', model: mlp}\nspace: {method: bnn, plan: B}\n"
+    )
+    config, _ = loading.load(file)
+    assert config.task.dataset == f"folder:{tmp_path}/birds:12:3"
+
+
+def test_classes_without_a_test_part_are_split_the_same_way_each_time(tmp_path: Path) -> None:
+    root = flat_folder(tmp_path / "birds")
+    name = DATASETS.settle(f"folder:{root}:12", None)
+    assert name == f"folder:{root}:12:3:flat"
+    train, test = load_train(name), load_test(name)
+    assert (len(train), len(test)) == (24, 6)
+    assert test.y.bincount().tolist() == [2, 2, 2]
+    seen = {tuple(x.flatten().tolist()) for x in train.x}
+    assert not any(tuple(x.flatten().tolist()) in seen for x in test.x)
+    datasets_module._read.cache_clear()
+    assert load_test(name).x.equal(test.x)
+    assert missing_test(name) is None
+
+
+def test_the_split_of_a_folder_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = flat_folder(tmp_path / "birds")
+    assert main(["datasets", f"folder:{root}:12"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "3x12x12, 3 classes 24 training examples" in said
+    assert "20% of all images set aside for the test" in said

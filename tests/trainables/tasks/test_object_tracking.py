@@ -512,9 +512,9 @@ def test_a_soft_tracker_starts_from_a_shared_stage_and_tells_its_gap(tmp_path: P
     last = training.epoch()
     assert last["soft_gap"] == last["acc_soft"] - last["val_auc"]
     assert "soft_gap" in training.history[0]
-    stage = pretraining_spec(spec)
-    assert stage is not None
-    assert cache.path(stage, training.train).exists()
+    before = pretraining_spec(spec)
+    assert before is not None
+    assert cache.path(before, training.train).exists()
 
 
 def test_kinds_declare_what_they_measure() -> None:

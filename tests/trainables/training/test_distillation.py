@@ -168,17 +168,17 @@ def test_every_kind_of_teacher_gives_its_own_logits(
     recipe.write_text(
         yaml.safe_dump({"spec": full.model_dump(mode="json"), "final": {"epochs": 2}})
     )
-    stages = PretrainedCache(tmp_path / "stages")
+    pretrained = PretrainedCache(tmp_path / "pretrained")
     for teacher in (teacher_file, packed_file, recipe):
         spec = distilled(make_spec, teacher=teacher)
         check_teacher(spec.task)
-        model = load_teacher(start(spec, pretrained=stages)).eval()
+        model = load_teacher(start(spec, pretrained=pretrained)).eval()
         torch.testing.assert_close(model(x), expected, msg=str(teacher))
-    of_stage = distilled(make_spec, pretrain=2)
-    check_teacher(of_stage.task)
-    model = load_teacher(start(of_stage, pretrained=stages)).eval()
+    of_pretraining = distilled(make_spec, pretrain=2)
+    check_teacher(of_pretraining.task)
+    model = load_teacher(start(of_pretraining, pretrained=pretrained)).eval()
     torch.testing.assert_close(model(x), expected)
-    assert len(list((tmp_path / "stages").glob("*.safetensors"))) <= 2
+    assert len(list((tmp_path / "pretrained").glob("*.safetensors"))) <= 2
 
 
 def test_a_teacher_stays_as_it_is_and_draws_no_random_number(
@@ -223,13 +223,13 @@ def test_an_added_norm_of_the_student_is_not_asked_of_the_teacher(make_spec, sta
 def test_a_resumed_student_ends_like_the_uninterrupted_one(
     make_spec, start, finish, tmp_path, kind
 ) -> None:
-    stages = PretrainedCache(tmp_path / "stages")
+    pretrained = PretrainedCache(tmp_path / "pretrained")
     spec = distilled(make_spec, kind, epochs=3, pretrain=1)
-    whole = finish(start(spec, pretrained=stages))
-    half = start(spec, pretrained=stages)
+    whole = finish(start(spec, pretrained=pretrained))
+    half = start(spec, pretrained=pretrained)
     half.epoch()
     save_state(half, tmp_path / "state.pt")
-    other = start(spec, pretrained=stages)
+    other = start(spec, pretrained=pretrained)
     assert load_state(other, tmp_path / "state.pt")
     finish(other)
     assert [h["train_loss"] for h in other.history] == [h["train_loss"] for h in whole.history]

@@ -1,5 +1,5 @@
-"""Claims about where trials start: phases that follow one another, stages trained once and shared,
-also by workers that are killed, and checkpoints that fit or say why not."""
+"""Claims about where trials start: phases that follow one another, pretraining done once and
+shared, also by workers that are killed, and checkpoints that fit or say why not."""
 
 from __future__ import annotations
 
@@ -141,16 +141,16 @@ def test_a_phase_can_begin_with_the_best_weights_of_the_one_before(
     assert same(weights_of(training.model), kept)
 
 
-# --- the stage ----------------------------------------------------------------------------------
+# --- pretraining --------------------------------------------------------------------------------
 
 
 def test_a_stage_knows_nothing_of_the_trial(make_spec) -> None:
     one = make_spec("bnn", "B", seed=1, **STAGE)
     other = make_spec("bc", "W", seed=2, binarize="all", epochs=9, **STAGE)
-    stage = pretraining_spec(one)
-    assert stage is not None
-    assert (stage.method, set(stage.plan), stage.seed, stage.task.epochs) == ("fp", {"F"}, 0, 3)
-    assert stage == pretraining_spec(other)
+    before = pretraining_spec(one)
+    assert before is not None
+    assert (before.method, set(before.plan), before.seed, before.task.epochs) == ("fp", {"F"}, 0, 3)
+    assert before == pretraining_spec(other)
     assert pretraining_spec(make_spec()) is None
 
 
@@ -199,13 +199,13 @@ def test_where_a_checkpoint_lies_is_no_part_of_the_id(make_spec) -> None:
 
 def test_a_trial_starts_from_the_weights_of_the_stage(make_spec, start, finish, tmp_path) -> None:
     spec = make_spec("bnn", "W", **STAGE)
-    stage = finish(start(pretraining_spec(spec)))
+    before = finish(start(pretraining_spec(spec)))
     training = start(spec, pretrained=PretrainedCache(tmp_path))
     training._begin_phase(0)
-    assert same(weights_of(training.model), weights_of(stage.model))
+    assert same(weights_of(training.model), weights_of(before.model))
     # the signs of full-precision weights, not those of the random ones
     latent = training.network.binary[0].latent
-    assert torch.equal(latent, stage.model.layers[1].weight)
+    assert torch.equal(latent, before.model.layers[1].weight)
 
 
 @pytest.mark.parametrize("level", ["W", "B"])
@@ -277,13 +277,13 @@ def test_a_damaged_stage_is_trained_again(make_spec, start, finish, tmp_path, da
 
 def test_a_resumed_trial_needs_no_stage(make_spec, start, finish, tmp_path, monkeypatch) -> None:
     spec = make_spec("bnn", "W", **STAGE)
-    whole = start(spec, pretrained=PretrainedCache(tmp_path / "stages"))
+    whole = start(spec, pretrained=PretrainedCache(tmp_path / "pretrained"))
     whole.epoch()
     save_state(whole, tmp_path / "state.pt")
     finish(whole)
 
     def fail(*args, **kwargs):
-        raise AssertionError("the stage was asked for")
+        raise AssertionError("the pretraining was asked for")
 
     monkeypatch.setattr(pretraining, "pretrain", fail)
     resumed = start(spec, pretrained=PretrainedCache(tmp_path / "elsewhere"))
@@ -294,21 +294,21 @@ def test_a_resumed_trial_needs_no_stage(make_spec, start, finish, tmp_path, monk
 
 def test_an_interrupted_stage_is_taken_over(make_spec, start, finish, tmp_path: Path) -> None:
     spec = make_spec("bnn", "W", **STAGE)
-    stage = pretraining_spec(spec)
-    train, validation = search_data(stage.task)
+    before = pretraining_spec(spec)
+    train, validation = search_data(before.task)
     cache = PretrainedCache(tmp_path)
-    begun = Training(stage, train, validation, validate_each_epoch=False)
+    begun = Training(before, train, validation, validate_each_epoch=False)
     begun.epoch()
     begun.epoch()
-    state = cache.path(stage, train).with_suffix(".state")
+    state = cache.path(before, train).with_suffix(".state")
     save_state(begun, state)
     epochs = []
     original = Training.epoch
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Training, "epoch", lambda self: epochs.append(1) or original(self))
-        taken_over = cache.weights(Training, stage, train, validation, torch.device("cpu"))
+        taken_over = cache.weights(Training, before, train, validation, torch.device("cpu"))
     assert len(epochs) == 1
-    assert same(taken_over, weights_of(finish(start(stage)).model))
+    assert same(taken_over, weights_of(finish(start(before)).model))
 
 
 WORKER = """
@@ -322,7 +322,7 @@ from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.parts import search_data
 
 spec = TrialSpec.model_validate_json(sys.argv[1])
-stage = pretraining_spec(spec)
+before = pretraining_spec(spec)
 original = Training.epoch
 def epoch(self):
     print("epoch", flush=True)
@@ -336,7 +336,7 @@ torch.set_num_threads(1)
 print("ready", flush=True)
 sys.stdin.readline()
 cache = PretrainedCache(Path(sys.argv[2]))
-w = cache.weights(Training, stage, *search_data(stage.task), torch.device("cpu"))
+w = cache.weights(Training, before, *search_data(before.task), torch.device("cpu"))
 print("done", float(sum(t.double().abs().sum() for t in w.values())), flush=True)
 """
 
@@ -513,7 +513,7 @@ def test_another_file_under_the_same_name_is_noticed(make_spec, checkpoint) -> N
 
 def test_ray_trials_share_a_stage_and_leave_nothing_behind(make_spec, tmp_path: Path) -> None:
     def config(spec, name: str) -> dict:
-        folders = {"folder": str(tmp_path / name), "stages": str(tmp_path / "stages")}
+        folders = {"folder": str(tmp_path / name), "pretrained": str(tmp_path / "pretrained")}
         return {"spec": spec.model_dump(mode="json"), **folders}
 
     def run(trial: Worker) -> list[dict]:
@@ -531,22 +531,22 @@ def test_ray_trials_share_a_stage_and_leave_nothing_behind(make_spec, tmp_path: 
     trial.reset_config(config(tuned, "d"))
     assert run(trial) == first
     assert first != alone
-    assert len(list((tmp_path / "stages").glob("*.safetensors"))) == 1
+    assert len(list((tmp_path / "pretrained").glob("*.safetensors"))) == 1
 
 
 # --- binary epochs before the trial's own -------------------------------------------------------
 
 
 def test_binary_epochs_come_between_the_stage_and_the_trial(make_spec, start, finish, tmp_path):
-    stages = PretrainedCache(tmp_path)
+    pretrained = PretrainedCache(tmp_path)
     spec = make_spec(pretrain={"epochs": 1, "binary_epochs": 2}, epochs=1)
     binary = binary_pretraining_spec(spec)
     assert (binary.method, binary.plan, binary.task.epochs) == (spec.method, spec.plan, 2)
     assert binary.task.pretrain.epochs == 1
-    training = start(spec, pretrained=stages)
+    training = start(spec, pretrained=pretrained)
     load_starting_weights(training)
-    assert len(list(tmp_path.glob("*.safetensors"))) == 2, "both stages are kept"
-    alone = finish(start(binary, pretrained=stages))
+    assert len(list(tmp_path.glob("*.safetensors"))) == 2, "both pretrained networks are kept"
+    alone = finish(start(binary, pretrained=pretrained))
     kept = weights_of(alone.model)
     ours = weights_of(training.model)
     assert all(torch.equal(kept[name], ours[name]) for name in kept)

@@ -1,63 +1,31 @@
-"""`arrays:FILE`: examples and targets in one safetensors file, as the Python interface writes those
-it was handed. The name of the file has the hash of its content."""
+"""Data that were handed over in Python, written to a file of arrays that workers can read."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bitfront.trainables.errors import UserError, first_line
-from bitfront.trainables.files import replacing
-from bitfront.trainables.text_files import whole_path
+from bitfront.trainables.data.own.array_files import write_file
+from bitfront.trainables.data.own.look import is_too_large, varies
+from bitfront.trainables.data.own.opened import TRAIN, taken_apart
+from bitfront.trainables.data.own.reading import Source, indexed, stacked
+from bitfront.trainables.errors import UserError
 
-FAMILY = "arrays"
-DIGITS = 16
-
-
-def write_arrays(parts: Mapping[str, tuple[Any, Any]], folder: Path | str) -> str:
-    """Write the parts (`train`, `val`, `test`: examples and targets as arrays) to a file in
-    `folder`; returns the name of the dataset, which is not settled yet."""
-    import torch
-    from safetensors.torch import save_file
-
-    tensors = {
-        f"{part}.{axis}": torch.as_tensor(array).detach().cpu().contiguous()
-        for part, pair in parts.items()
-        for axis, array in zip("xy", pair, strict=True)
-    }
-    digest = hashlib.sha256()
-    for key in sorted(tensors):
-        tensor = tensors[key]
-        digest.update(f"{key} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.view(torch.uint8).numpy().tobytes() if tensor.numel() else b"")
-    path = whole_path(folder) / f"{digest.hexdigest()[:DIGITS]}.safetensors"
-    if not path.is_file():
-        with replacing(path) as part_file:
-            save_file(tensors, str(part_file))
-    return f"{FAMILY}:{path}"
+# What messages call the data.
+DATA = "data"
+_BY_FUNCTION = "hand over a function that returns them: data=load"
 
 
-def file_of(name: str) -> Path:
-    """The file of `arrays:FILE`."""
-    return whole_path(name.partition(":")[2])
-
-
-def read_parts(name: str) -> dict[str, tuple[Any, Any]]:
-    """The parts in the file, by name."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    path = file_of(name)
-    try:
-        tensors = load_file(str(path))
-        return {
-            part: (tensors[f"{part}.x"], tensors[f"{part}.y"])
-            for part in dict.fromkeys(key.partition(".")[0] for key in tensors)
-        }
-    except (OSError, SafetensorError, KeyError) as error:
-        raise UserError(
-            f"{path}: not found, or no file of arrays ({first_line(error)})",
-            "it has tensors train.x, train.y and, if there are any, val.x, val.y, test.x, test.y",
-        ) from None
+def write_arrays(data: Any, folder: Path | str) -> str:
+    """Write what a function of the user's own would return (Datasets, arrays, DataLoaders, with or
+    without validation and test part) to a file in `folder`; returns the name of the dataset, with
+    the hash of its content, not settled yet."""
+    found = taken_apart(data, DATA)
+    if found.goal.loss is not None or found.goal.metrics or found.goal.kind is not None:
+        raise UserError("data with a metric, a loss or a kind of their own", _BY_FUNCTION)
+    items = {part: indexed(given, Source(DATA, part)) for part, given in found.parts.items()}
+    if varies(items[TRAIN], Source(DATA, TRAIN)):
+        raise UserError("data: examples differ each time they are read", _BY_FUNCTION)
+    if is_too_large(items, Source(DATA, TRAIN)):
+        raise UserError("data: too large to be kept in memory", _BY_FUNCTION)
+    return write_file({p: stacked(those, Source(DATA, p)) for p, those in items.items()}, folder)

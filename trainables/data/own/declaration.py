@@ -16,6 +16,8 @@ from bitfront.trainables.own_code import shown
 from bitfront.trainables.parameters import Value
 
 Target = Literal["classes", "regression", "own"]
+# Families whose names have a path.
+_WITH_PATHS = ("arrays", "hf", "folder")
 # An argument of the user's function, `;load.size=64`.
 ARGUMENT = "load."
 
@@ -66,10 +68,11 @@ def base_of(name: str) -> str:
 
 
 def dataset_title(name: str) -> str:
-    """The name as people read it: without its declaration, the hash of code and the folder of
-    arrays."""
+    """The name as people read it: without its declaration, the hash of code and the folders
+    of a path."""
     base = shown(base_of(name))
-    return f"arrays:{base.rpartition('/')[2]}" if base.startswith("arrays:") else base
+    family, _, rest = base.partition(":")
+    return f"{family}:{rest.rpartition('/')[2]}" if family in _WITH_PATHS else base
 
 
 def is_settled(name: str) -> bool:

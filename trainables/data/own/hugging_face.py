@@ -13,6 +13,7 @@ from bitfront.trainables.registry import is_count
 from bitfront.trainables.text_files import whole_path
 
 FAMILY = "hf"
+_PARTS = ("train", "val", "valid", "validation", "test")
 _INPUTS = ("image", "img", "x", "pixel_values", "features")
 _TARGETS = ("label", "labels", "fine_label", "y", "target")
 FORM = "write hf:PATH, hf:PATH:IMAGE_COLUMN:LABEL_COLUMN, and :SIZE at the end to resize images"
@@ -72,6 +73,7 @@ def read_parts(name: str) -> dict[str, Columns]:
             f"{folder}: no dataset that save_to_disk has written ({first_line(error)})", FORM
         ) from None
     parts = dict(stored) if isinstance(stored, dict) else {"train": stored}
+    parts = {part: rows for part, rows in parts.items() if part in _PARTS}
     made = {}
     for part, rows in parts.items():
         names = rows.column_names

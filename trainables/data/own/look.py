@@ -73,9 +73,8 @@ def look(key: str) -> Look:
     items = {part: _indexed(key, part) for part in found.parts}
     x0, _ = example(items[TRAIN], 0, Source(key, TRAIN))
     check_shape(x0, Source(key, TRAIN))
-    varies = _varies(items[TRAIN], Source(key, TRAIN))
-    total = sum(map(len, items.values())) * max(1, x0.numel()) * 4
-    each = varies or total > IN_MEMORY_BYTES
+    random = varies(items[TRAIN], Source(key, TRAIN))
+    each = random or is_too_large(items, Source(key, TRAIN))
     xs: dict[str, torch.Tensor] = {}
     ys: dict[str, torch.Tensor] = {}
     for part, those in items.items():
@@ -102,7 +101,7 @@ def look(key: str) -> Look:
         mean=mean,
         std=std,
         each=each,
-        random=varies,
+        random=random,
         arguments=arguments_of(key),
     )
     some = seen[:MEASURED]
@@ -144,7 +143,13 @@ def _notes(declared: Declared, y: torch.Tensor, key: str) -> list[str]:
     return found
 
 
-def _varies(items: Any, source: Source) -> bool:
+def is_too_large(items: Mapping[str, Any], source: Source) -> bool:
+    """Whether the examples of all parts are too many to be kept in memory."""
+    x0, _ = example(items[TRAIN], 0, source)
+    return sum(map(len, items.values())) * x0.numel() * 4 > IN_MEMORY_BYTES
+
+
+def varies(items: Any, source: Source) -> bool:
     """Whether the same example differs when it is read again, as augmented ones do."""
     if isinstance(items, Rows | list):
         return False

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from bitfront.trainables.data.own import arrays, hugging_face
+from bitfront.trainables.data.own import array_files, hugging_face
 from bitfront.trainables.data.own.declaration import arguments_of, base_of
-from bitfront.trainables.errors import UserError, did_you_mean, quoted
+from bitfront.trainables.errors import UserError, did_you_mean, first_line, quoted
 from bitfront.trainables.own_code import is_reference, load_object, shown
 from bitfront.trainables.own_code.loading import blamed
 
@@ -27,7 +27,7 @@ FORMS = (
 )
 # Families whose datasets have a reader of their own: name -> what a user's function would return.
 READERS: dict[str, Callable[[str], Any]] = {
-    arrays.FAMILY: arrays.read_parts,
+    array_files.FAMILY: array_files.read_parts,
     hugging_face.FAMILY: hugging_face.read_parts,
 }
 
@@ -59,12 +59,18 @@ def is_own(name: str) -> bool:
 
 @contextmanager
 def blame(name: str, doing: str) -> Iterator[None]:
-    """Turn an exception of the user's code into one line with its file and line."""
-    if name.partition(":")[0] in READERS:
-        yield
+    """Turn an exception of the user's code into one line, with its file and line where the data
+    are named by a reference."""
+    if is_reference(base_of(name)) and name.partition(":")[0] not in READERS:
+        with blamed(base_of(name), doing):
+            yield
         return
-    with blamed(base_of(name), doing):
+    try:
         yield
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"{name}: {doing}: {first_line(error, typed=True)}") from error
 
 
 # The user's function is run once in a process; a second entry would keep a second dataset.
@@ -73,14 +79,14 @@ def opened(name: str) -> Opened:
     """What the data of this name consist of. Runs the user's function."""
     family = name.partition(":")[0]
     if family in READERS:
-        return _taken_apart(READERS[family](base_of(name)), name, Goal())
+        return taken_apart(READERS[family](base_of(name)), name)
     load = load_object(base_of(name))
     returned = load
     if callable(load):
         arguments = _arguments(load, name)
         with blame(name, "an error when the data are loaded"):
             returned = load(**arguments)
-    return _taken_apart(returned, name, _goal(_attributes(load), name))
+    return taken_apart(returned, name, _goal(_attributes(load), name))
 
 
 def goal_of(name: str) -> Goal:
@@ -121,8 +127,9 @@ def _arguments(load: Any, name: str) -> dict[str, Any]:
     return arguments
 
 
-def _taken_apart(returned: Any, name: str, goal: Goal) -> Opened:
-    """The parts of what was returned, by name."""
+def taken_apart(returned: Any, name: str, goal: Goal | None = None) -> Opened:
+    """The parts of what was returned, by name. `goal`: the one that is known without them."""
+    goal = goal or Goal()
     if isinstance(returned, Mapping):
         settings = {key: returned[key] for key in returned if key in _SETTINGS}
         parts = {_ALSO.get(key, key): returned[key] for key in returned if key not in settings}
@@ -131,7 +138,7 @@ def _taken_apart(returned: Any, name: str, goal: Goal) -> Opened:
             hint = did_you_mean(str(unknown[0]), (*PARTS, *_SETTINGS))
             raise UserError(f"{shown(name)} returns a part {quoted(unknown[0])}, {hint}")
         goal = _goal(settings, name) if settings else goal
-    elif isinstance(returned, list | tuple) and not is_pair(returned):
+    elif isinstance(returned, tuple) and not is_pair(returned):  # a list is one of examples
         names = {1: (TRAIN,), 2: (TRAIN, TEST), 3: PARTS}.get(len(returned))
         if names is None or (is_array(returned[0]) and len(returned) > 1):
             what = f"{len(returned)} things" if names is None else "bare arrays"

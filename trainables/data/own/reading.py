@@ -114,7 +114,7 @@ def example(part: Any, index: int, source: Source) -> tuple[torch.Tensor, torch.
         )
     if not isinstance(item, list | tuple) or len(item) != 2:
         what = f"{len(item)} values" if isinstance(item, list | tuple) else type(item).__name__
-        raise source.refuse(f"example {index} is {what}, not a pair (x, y)")
+        raise source.refuse(f"example {index} is {what}, not a pair (x, y)", FORMS)
     x = _tensor(item[0], f"x of example {index}", source)
     y = _tensor(item[1], f"y of example {index}", source)
     return as_input(x), as_target(y)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
+from bitfront.search.durations import duration
 from bitfront.search.urls import redacted
 
 if TYPE_CHECKING:
@@ -25,17 +26,6 @@ if TYPE_CHECKING:
 SHORTEST_SILENCE = 1.7
 LONGEST_SILENCE = 60.0
 REFRESHES_A_SECOND = 8
-
-
-def duration(seconds: float | None) -> str:
-    """Seconds as hours and minutes, minutes and seconds, or seconds."""
-    if seconds is None:
-        return "?"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 def silence_after(seconds: float) -> float:

@@ -13,12 +13,12 @@ import pytest
 
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.session import status_line
 from bitfront.search.session.eta import START_SECONDS, Eta
 from bitfront.search.session.interrupts import acknowledged, ending_gently, held_back
 from bitfront.search.session.session import Session
-from bitfront.search.session.status_line import StatusLine, silence_after
+from bitfront.terminal import status_line
 from bitfront.terminal.progress import Progress
+from bitfront.terminal.status_line import StatusLine, silence_after
 from bitfront.trainables.task import TrialSpec
 
 PATIENCE = 30
