@@ -2,6 +2,8 @@ from .api.binarizing import Binarized, binarize
 from .api.networks import LoadedNetwork, cost, load, save
 from .api.opened import ExportedRecipe, OpenedSearch, TrainedRecipe, open
 from .api.searching import Search, run
+from .api.selecting import select
+from .api.tables import datasets, methods, models, selectors
 from .trainables.errors import UserError
 
 __all__ = [
@@ -14,8 +16,13 @@ __all__ = [
     "UserError",
     "binarize",
     "cost",
+    "datasets",
     "load",
+    "methods",
+    "models",
     "open",
     "run",
     "save",
+    "select",
+    "selectors",
 ]

@@ -73,9 +73,20 @@ class CommandParser(Parser):
         """The parsed arguments; the error for an unknown option names the nearest option of the
         verb."""
         args, unknown = self.parse_known_args(words)
+        if unknown and args.verb:
+            unknown = self._taken(args, unknown)
         if unknown:
             self._refuse(unknown[0][:60], args.verb)
         return args
+
+    def _taken(self, args: argparse.Namespace, unknown: list[str]) -> list[str]:
+        """Give words behind an option to the argument of the verb that takes any number of them,
+        which argparse does not; returns what is left."""
+        many = [a for a in self.verb_parser(args.verb)._actions if a.nargs == "*"]
+        if not many or any(word.startswith("-") for word in unknown):
+            return unknown
+        setattr(args, many[0].dest, [*(getattr(args, many[0].dest) or ()), *unknown])
+        return []
 
     def _refuse(self, word: str, verb: str | None) -> NoReturn:
         sub = self.verb_parser(verb) if verb else self

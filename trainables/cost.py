@@ -4,23 +4,27 @@ conventions, with their equations, are in `costs`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bitfront.trainables.costs import COSTS, Cost, LayerTrace, PlannedLayer, summed
 from bitfront.trainables.data import DATASETS
-from bitfront.trainables.errors import UserError, first_line
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.pruning import BlockCost, block_cost
-from bitfront.trainables.models import MODELS, Shape, build_model
+from bitfront.trainables.models import MODELS, Shape
+from bitfront.trainables.own_code import is_reference
 from bitfront.trainables.plan import BY_LETTER, PlanLayer, binary_layers, check_plan, plan_layers
 from bitfront.trainables.settings import REPLACEMENTS
+from bitfront.trainables.structure.scope import Scope
 from bitfront.trainables.task import Task
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
+
+    from bitfront.trainables.structure.counting import Counted
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class LayerCost:
     kept: int
     macs: int
     costs: Mapping[str, float]
+    role: str = ""
 
     def describe(self) -> dict[str, Any]:
         """The machine-readable form, with each cost as a key of its own."""
@@ -77,9 +82,10 @@ class CostTable:
         check_plan(plan, self.plan_layers)
         letters = {layer.name: plan[i] for i, layer in enumerate(self.plan_layers)}
         left = kept or {}
+        owners = [layer.tied or layer.name for layer in self.layers]
         return [
-            PlannedLayer(layer, letters.get(layer.name, "F"), scale, shifts, left.get(layer.name))
-            for layer in self.layers
+            PlannedLayer(layer, letters.get(owner, "F"), scale, shifts, left.get(owner))
+            for layer, owner in zip(self.layers, owners, strict=True)
         ]
 
     def priced(
@@ -162,131 +168,41 @@ def _row(planned: PlannedLayer, counted: Sequence[Cost]) -> LayerCost:
         kept=planned.weights,
         macs=layer.macs,
         costs={cost.name: cost.of_layer(planned) for cost in counted if cost.of_layer},
+        role=layer.role,
     )
 
 
-def trace(model: nn.Module, shape: Shape, scope: str = "body") -> CostTable:
-    """The cost table of `model` (on the meta device), from one forward pass of one example."""
+def trace(
+    model: nn.Module,
+    shape: Shape,
+    scope: Scope = "body",
+    keep_full: Sequence[str] = (),
+    by_names: bool = True,
+) -> CostTable:
+    """The cost table of `model`, from one forward pass of one example. `by_names`: which layers a
+    plan decides follows from their names; otherwise from the way the example takes."""
     import torch
-    from torch import nn
-    from torch.utils.flop_counter import FlopCounterMode
 
-    plan = plan_layers(model, scope)
-    planned = [layer.name for layer in plan]
-    weighted = {n: m for n, m in model.named_modules() if isinstance(m, nn.Conv2d | nn.Linear)}
-    counter = FlopCounterMode(display=False)
+    from bitfront.trainables.structure.counting import count
+
+    device = next((p.device for p in model.parameters()), torch.device("meta"))
     try:
-        with _counted(model, weighted) as seen, _without_gradients(model), counter:
-            model(torch.empty(1, *shape, device="meta"))
+        counted = count(model, torch.zeros(1, *shape, device=device), by_names)
     except RuntimeError as error:
         raise UserError(f"inputs of shape {tuple(shape)} do not fit the model: {error}") from None
-    _all_reached(planned, seen)
-    layers = [
-        _traced(name, weighted[name], counts, last=name == list(seen)[-1], planned=name in planned)
-        for name, counts in seen.items()
-    ]
-    layers = _with_products(layers, counter.get_flop_counts(), type(model).__name__)
-    counted = sum(weighted[name].weight.numel() for name in seen)
-    floats = sum(t.numel() for t in model.state_dict().values() if t.is_floating_point())
+    return table_of(counted, scope, keep_full)
+
+
+def table_of(counted: Counted, scope: Scope, keep_full: Sequence[str] = ()) -> CostTable:
+    """The cost table of a network that an example has passed through."""
+    planned = counted.planned(scope, keep_full)
+    layers = counted.layers(planned)
     return CostTable(
         layers=tuple(layers),
-        plan_layers=tuple(plan),
-        other_bytes=4 * (floats - counted),
-        parameters=sum(p.numel() for p in model.parameters()),
+        plan_layers=tuple(planned),
+        other_bytes=counted.other_bytes(layers),
+        parameters=sum(p.numel() for p in counted.model.parameters()),
     )
-
-
-@contextmanager
-def _without_gradients(model: nn.Module) -> Iterator[None]:
-    """Inside, no parameter has a gradient: torch's counter follows views of those that have, as of
-    a class token, and fails."""
-    import torch
-
-    trained = [p for p in model.parameters() if p.requires_grad]
-    try:
-        for parameter in trained:
-            parameter.requires_grad_(False)
-        with torch.no_grad():
-            yield
-    finally:
-        for parameter in trained:
-            parameter.requires_grad_(True)
-
-
-@contextmanager
-def _counted(
-    model: nn.Module, weighted: Mapping[str, nn.Conv2d | nn.Linear]
-) -> Iterator[dict[str, tuple[int, int]]]:
-    """Inside, forward passes add to (MACs, output elements) per layer in the mapping that is
-    yielded, in the order of first use; the model is in evaluation mode."""
-    seen: dict[str, tuple[int, int]] = {}
-
-    def record(name: str, layer: nn.Conv2d | nn.Linear, output: Tensor) -> None:
-        positions = output.numel() // output.shape[1 if layer.weight.dim() == 4 else -1]
-        macs, elements = seen.get(name, (0, 0))
-        seen[name] = (macs + positions * layer.weight.numel(), elements + output.numel())
-
-    handles = [
-        layer.register_forward_hook(lambda m, _args, out, name=name: record(name, m, out))
-        for name, layer in weighted.items()
-    ]
-    was_training = model.training
-    try:
-        model.eval()
-        yield seen
-    finally:
-        model.train(was_training)
-        for handle in handles:
-            handle.remove()
-
-
-def _traced(
-    name: str, layer: nn.Conv2d | nn.Linear, counts: tuple[int, int], last: bool, planned: bool
-) -> LayerTrace:
-    conv = layer.weight.dim() == 4
-    kind = "conv" if conv else ("classifier" if last else "linear")
-    inputs: int = layer.in_channels if conv else layer.in_features  # type: ignore[assignment]
-    weight = layer.weight
-    return LayerTrace(name, kind, *counts, weight.numel(), weight.shape[0], inputs, planned)
-
-
-def _all_reached(planned: list[str], seen: dict[str, Any]) -> None:
-    missed = [name for name in planned if name not in seen]
-    if missed:
-        raise UserError(
-            f"layer {missed[0]} is read by its network without being called, so that no plan can "
-            "make it binary",
-            "timm has most networks in a form that takes a plan: bitfront cost timm/NAME",
-        )
-
-
-def _with_products(
-    layers: list[LayerTrace], counts: dict[str, dict[Any, int]], root: str
-) -> list[LayerTrace]:
-    """The layers with rows for products of two activations inserted, each behind the layers of the
-    module that computes it. The MACs of a product are what torch counted in the module minus what
-    it counted in its submodules."""
-    flops = {
-        path.removeprefix(root).lstrip("."): sum(by_operator.values())
-        for path, by_operator in counts.items()
-        if path != "Global"
-    }
-    own = dict(flops)
-    for name, inside in flops.items():
-        holder = name
-        while holder:
-            holder = holder.rpartition(".")[0]
-            if holder in own:  # a list of modules is never called itself
-                own[holder] -= inside
-                break
-    known = {layer.name for layer in layers}
-    rows = list(layers)
-    for name, count in own.items():
-        if count > 0 and name not in known:
-            behind = [i for i, row in enumerate(rows) if row.name.startswith(f"{name}.")]
-            product = LayerTrace(f"{name}.product", "product", count // 2, 0, 0, 0, 0, False)
-            rows.insert(behind[-1] + 1 if behind else len(rows), product)
-    return rows
 
 
 def cost_table(
@@ -294,39 +210,38 @@ def cost_table(
     params: dict[str, Any],
     shape: Shape,
     classes: int,
-    scope: str = "body",
+    scope: Scope = "body",
     activations: str = "keep",
+    keep_full: Sequence[str] = (),
 ) -> CostTable:
-    """The cost table of a declared model; cached, since a search needs it for every point."""
-    resolved = MODELS.get(name).resolve(params)
-    values = tuple(sorted(resolved.items()))
+    """The cost table of a declared model or one of the user's own; cached, since a search needs it
+    for every point."""
+    values = json.dumps(MODELS.get(name).resolve(params), sort_keys=True)
     kept = activations if activations in REPLACEMENTS else "keep"
-    return _cached_table(name, values, shape, classes, scope, kept)
+    chosen = scope if isinstance(scope, str) else tuple(scope)
+    return _cached_table(name, values, tuple(shape), classes, chosen, kept, tuple(keep_full))
 
 
 @lru_cache(maxsize=512)
 def _cached_table(
     name: str,
-    params: tuple[tuple[str, Any], ...],
+    params: str,
     shape: Shape,
     classes: int,
-    scope: str,
+    scope: Scope,
     activations: str,
+    keep_full: tuple[str, ...],
 ) -> CostTable:
-    import torch
+    values = json.loads(params)
+    if is_reference(name):
+        from bitfront.trainables.models.own import counted_own
 
-    from bitfront.trainables.models.activations import with_activations
+        counted = counted_own(name, values, shape, classes, activations)
+        return table_of(counted, scope, keep_full)
+    from bitfront.trainables.models.building import unreal_model
 
-    try:
-        with torch.device("meta"):
-            model = build_model(name, dict(params), shape, classes)
-            model = with_activations(model, activations, shape, name)
-    except (RuntimeError, OverflowError) as error:  # more weights than can be counted
-        reason = first_line(error)
-        raise UserError(
-            f"model {name} cannot be made for shape {shape} and {classes:,} classes: {reason}"
-        ) from None
-    return trace(model, shape, scope)
+    model = unreal_model(name, values, shape, classes, activations)
+    return trace(model, shape, scope, keep_full)
 
 
 def task_cost_table(task: Task) -> CostTable:
@@ -339,4 +254,12 @@ def task_cost_table(task: Task) -> CostTable:
         info.classes,
         task.binarize,
         task.settled_activations,
+        task.keep_full,
     )
+
+
+def task_plan_layers(task: Task, model: nn.Module) -> list[PlanLayer]:
+    """The layers that a plan decides in `model`, a network of the task."""
+    if is_reference(task.model.name):
+        return list(task_cost_table(task).plan_layers)
+    return plan_layers(model, task.binarize, task.keep_full)

@@ -24,6 +24,10 @@ class UserError(Exception):
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\n  {self.hint}"
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in place of a traceback."""
+        return f"error: {self}".split("\n")
+
 
 class UnknownNameError(UserError):
     """A name that no registry entry, key or layer has."""

@@ -16,6 +16,7 @@ import torch
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import CodeError, UserError, first_line, quoted
@@ -28,11 +29,20 @@ from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
 from bitfront.trainables.models.activations import with_activations
 from bitfront.trainables.own_code import places, references_in, shown
-from bitfront.trainables.plan import BINARY_INPUTS, binary_layers, check_plan, plan_layers
+from bitfront.trainables.plan import (
+    BINARY_INPUTS,
+    PlanLayer,
+    binary_layers,
+    check_plan,
+    plan_layers,
+)
+from bitfront.trainables.structure.attention import open_attentions
+from bitfront.trainables.structure.counting import COUNTERS
+from bitfront.trainables.structure.kinds import as_outputs, as_stored, groups_of
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tensor_files import write_tensors
 from bitfront.trainables.text_files import check_format, parse_json
-from bitfront.trainables.training.network import laid_out
+from bitfront.trainables.training.network import laid_out, layout_of
 
 FORMAT = "bitfront-packed"
 VERSION = 1
@@ -80,11 +90,27 @@ def round_rest(network: Planned, rest: str) -> None:
 
 
 def _rest(network: Planned) -> dict[str, Tensor]:
-    return {
-        key: value
-        for key, value in network.model.state_dict().items()
-        if ".parametrizations." not in key and value.is_floating_point()
-    }
+    """What is neither a weight of a planned layer nor integers, by name; a tensor that has several
+    names under the first one."""
+    return {key: value for key, value in _stored(network).items() if value.is_floating_point()}
+
+
+def _stored(network: Planned) -> dict[str, Tensor]:
+    """All tensors but the weights of planned layers and counters of batch norms."""
+    model = network.model
+    planned = {id(layer.latent) for layer in network.binary}
+    ours = tuple(
+        f"{name}.parametrizations."
+        for name, module in model.named_modules()
+        if parametrize.is_parametrized(module, "weight")
+        and id(module.parametrizations.weight._parameters.get("original")) in planned
+    )
+    known: dict[int, str] = {}
+    for key, value in model.state_dict(keep_vars=True).items():
+        if isinstance(value, Tensor) and not key.startswith(ours) and not key.endswith(COUNTERS):
+            known.setdefault(id(value), key)
+    state = model.state_dict()
+    return {key: state[key] for key in known.values()}
 
 
 def packed_tensors(network: Planned, rest: str = "float32") -> dict[str, Tensor]:
@@ -102,8 +128,11 @@ def packed_tensors(network: Planned, rest: str = "float32") -> dict[str, Tensor]
             tensors[f"{name}.weight.bits"] = pack_bits(signs)
         if scale is not None:
             tensors[f"{name}.weight.scale"] = scale.contiguous()
-    for key, value in _rest(network).items():
-        tensors[key] = value.detach().cpu().to(RESTS[rest]).contiguous()
+    for key, value in _stored(network).items():
+        stored = value.detach().cpu()
+        if value.is_floating_point():
+            stored = stored.to(RESTS[rest])
+        tensors[key] = stored.contiguous()
     return tensors
 
 
@@ -150,12 +179,25 @@ def save(
         ).model_dump_json(),
         "notes": json.dumps(notes),
     }
+    layers = _binary_layers(network)
+    if layers:
+        metadata["layers"] = json.dumps(layers)
     code = places.origins(references_in(spec.model_dump(mode="json")))
     if code:
         metadata["code"] = json.dumps(code)
     metadata["sha256"] = _digest(tensors, metadata)
     write_tensors(tensors, path, metadata)
     return payload_bytes(tensors)
+
+
+def _binary_layers(network: Planned) -> list[list[Any]]:
+    """[name, level, names of the layers that share its weight] of every layer that is not F, so
+    that loading needs no plan of a network that may be the user's own."""
+    names = {id(module): name for name, module in network.model.named_modules()}
+    return [
+        [layer.name, layer.level, [names[id(module)] for module in layer.tied]]
+        for layer in network.binary
+    ]
 
 
 def load(path: Path, own: nn.Module | None = None) -> tuple[nn.Module, TrialSpec, dict[str, Any]]:
@@ -170,7 +212,8 @@ def load(path: Path, own: nn.Module | None = None) -> tuple[nn.Module, TrialSpec
     try:
         spec = TrialSpec.model_validate_json(metadata["spec"])
         code = _look_for_code(metadata, path)
-        model = _rebuild(spec, tensors, own)
+        model = _built(spec, own)
+        _fill(model, spec, tensors, _planned(model, spec, metadata.get("layers")))
         notes = parse_json(metadata["notes"], "notes")
     except CodeError as error:
         were = "; ".join(f"{shown(text)} was {place}" for text, place in code.items())
@@ -237,12 +280,27 @@ def _opened(path: Path) -> Iterator[Any]:
         raise UserError(f"{path}: not a packed checkpoint, or damaged: {error}") from None
 
 
-def _rebuild(
-    spec: TrialSpec, tensors: dict[str, Tensor], own: nn.Module | None = None
-) -> nn.Module:
-    model = _built(spec, own)
-    layers = plan_layers(model, spec.task.binarize)
-    check_plan(spec.plan, layers)
+def _planned(model: nn.Module, spec: TrialSpec, stored: str | None) -> list[tuple[PlanLayer, str]]:
+    """(layer, letter) of every layer that is not F: as stored; in files of version 0.1, which did
+    not store them, as the network has them."""
+    if stored is None:
+        layers = plan_layers(model, spec.task.binarize, spec.task.keep_full)
+        return binary_layers(check_plan(spec.plan, layers), layers)
+    found = [(name, level, tuple(tied)) for name, level, tied in parse_json(stored, "layers")]
+    if [level for _, level, _ in found] != [letter for letter in spec.plan if letter != "F"]:
+        raise UserError("its layers are not those of its plan")
+    return [(PlanLayer(name, name, name, tied=tied), level) for name, level, tied in found]
+
+
+def _fill(
+    model: nn.Module,
+    spec: TrialSpec,
+    tensors: dict[str, Tensor],
+    planned: list[tuple[PlanLayer, str]],
+) -> None:
+    """Load the tensors of a packed file into a new network, and make its binary layers what they
+    were, in place."""
+    open_attentions(model, {layer.name for layer, _ in planned})
     modules = dict(model.named_modules())
     activations = spec.task.settled_activations
     parts = tuple(f".weight.{part}" for part in PARTS)
@@ -252,27 +310,36 @@ def _rebuild(
         if not key.endswith(parts) and ".input_quantizer." not in key
     }
     quantizers: dict[str, nn.Module] = {}
-    for layer, level in binary_layers(spec.plan, layers):
-        module = modules[layer.name]
-        weight: Tensor = module.weight
-        signs = _unpacked(layer.name, tensors, tuple(weight.shape))
+    for layer, level in planned:
+        weight: Tensor = modules[layer.name].weight
+        groups = groups_of(modules[layer.name])
+        signs = _unpacked(layer.name, tensors, tuple(as_outputs(weight, groups).shape))
         scale = tensors.get(f"{layer.name}.weight.scale")
-        if level == "A":
-            # Not for other levels: they need no code of a method, which may be the user's own.
-            method = build_method(spec.method, dict(spec.params))
-            bits, slope = int(method.values["acc_bits"]), float(method.values["acc_slope"])
-            accumulate_fixed(module, Accumulator(bits, slope), scale)
-            scale = None
-        state[f"{layer.name}.weight"] = signs if scale is None else signs * scale
-        if level in BINARY_INPUTS:
-            quantizers[layer.name] = _input_quantizer(layer.name, module, activations, tensors)
+        for name in (layer.name, *layer.tied):
+            if level == "A":
+                # Not for other levels: they need no code of a method, which may be the user's own.
+                method = build_method(spec.method, dict(spec.params))
+                bits, slope = int(method.values["acc_bits"]), float(method.values["acc_slope"])
+                accumulate_fixed(modules[name], Accumulator(bits, slope), scale)
+            if level in BINARY_INPUTS:
+                quantizers[name] = _input_quantizer(name, modules[name], activations, tensors)
+        whole = signs if scale is None or level == "A" else signs * scale
+        state[f"{layer.name}.weight"] = as_stored(whole, groups)
+        # torch multiplies in another order with a weight that has gradients, even without them.
+        weight.requires_grad_(False)
     missing, unexpected = model.load_state_dict(state, strict=False)
+    filled = {id(t) for key, t in model.state_dict(keep_vars=True).items() if key in state}
     for name, quantizer in quantizers.items():
         quantize_input(modules[name], quantizer)
-    missing = [key for key in missing if not key.endswith("num_batches_tracked")]
+    tensors_of = model.state_dict(keep_vars=True)
+    missing = [
+        key
+        for key in missing
+        if not key.endswith((COUNTERS, "_extra_state")) and id(tensors_of[key]) not in filled
+    ]
     if missing or unexpected:
         raise KeyError(f"missing {missing}, unexpected {unexpected}")
-    return laid_out(model).eval()
+    laid_out(model, layout_of(spec.task.model.name, model)).eval()
 
 
 def _input_quantizer(

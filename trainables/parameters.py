@@ -106,17 +106,31 @@ Domain = Float | Int | Choice
 
 
 @dataclass(frozen=True)
+class Anything:
+    """Any value: what an argument of the user's own code accepts is for that code to say."""
+
+    def contains(self, value: Any) -> bool:
+        return True
+
+    def describe(self) -> str:
+        return "any value"
+
+
+@dataclass(frozen=True)
 class Param:
     """A declared parameter: its default, the values it accepts, the range worth searching."""
 
-    default: Value
-    domain: Domain
+    default: Any
+    domain: Domain | Anything
     doc: str = ""
     search: Domain | None = None
 
     def check(self, name: str, value: Any) -> Value:
         """The value converted to the parameter's type; a UserError that names the accepted values
         for any other."""
+        if isinstance(self.domain, Anything):
+            given: Value = value
+            return given
         if isinstance(self.domain, Choice):
             if not self.domain.contains(value):
                 hint = did_you_mean(str(value), [_word(v) for v in self.domain.values])

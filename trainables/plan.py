@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.structure.scope import Scope, matching
 
 if TYPE_CHECKING:
     from torch import nn
@@ -44,37 +45,69 @@ BINARY_INPUTS = "".join(letter for letter, level in BY_LETTER.items() if level.i
 @dataclass(frozen=True)
 class PlanLayer:
     """A layer a plan decides: its module path, and the block and stage it belongs to. `real_input`:
-    where one level is drawn for several layers, this layer gets W in place of B and A."""
+    where one level is drawn for several layers, this layer gets W in place of B and A. `tied`: the
+    layers that share its weight, and so its letter; `accumulates`: whether it can be of level A."""
 
     name: str
     block: str
     stage: str
     real_input: bool = False
+    tied: tuple[str, ...] = ()
+    accumulates: bool = True
 
 
 # The names torchvision and timm give to layers that change the shape of a shortcut or of a stage.
 _BETWEEN = {"downsample", "shortcut"}
 
 
-def plan_layers(model: nn.Module, scope: str = "body") -> list[PlanLayer]:
-    """The layers a plan decides, in forward order. A network with a method `plan_layers` lists them
-    itself. In any other they are all convolutions and linear layers; the scope `body` leaves out
-    the first, the last, classifiers, and layers in shortcuts or between stages."""
+def plan_layers(
+    model: nn.Module, scope: Scope = "body", keep_full: Sequence[str] = ()
+) -> list[PlanLayer]:
+    """The layers a plan decides, in forward order: those of the scope (`body`, `all`, or names and
+    patterns) but those of `keep_full`. For networks of ours and of libraries; in one of the user's
+    own an example is followed (`cost.trace`)."""
+    layers = _scope_layers(model, scope if isinstance(scope, str) else "all")
+    if isinstance(scope, str) and not keep_full:
+        return layers
+    names = [layer.name for layer in _scope_layers(model, "all")]
+    full = matching(names, keep_full, "keep_full")
+    chosen = set(names) if isinstance(scope, str) else matching(names, scope, "binarize")
+    return [layer for layer in layers if layer.name in chosen - full]
+
+
+def _scope_layers(model: nn.Module, scope: str) -> list[PlanLayer]:
+    """The layers of the scope `body` or `all`. A network with a method `plan_layers` lists them
+    itself. In any other they are all convolutions and linear layers; the body leaves out the first,
+    the last, classifiers, and layers in shortcuts or between stages."""
     own = getattr(model, "plan_layers", None)
     if own is not None:
         layers: list[PlanLayer] = own(scope)
         return layers
-    from torch import nn
-
-    names = [
-        name
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Conv2d | nn.Linear) and module.weight is not None
-    ]
+    names, projections = _weighted(model)
     if scope == "body":
         ends = {*names[:1], *names[-1:], *_classifiers(model)}
         names = [n for n in names if n not in ends and not _BETWEEN & set(n.split("."))]
-    return [PlanLayer(n, *_block_and_stage(n)) for n in names]
+    return [PlanLayer(n, *block_and_stage(n), accumulates=n not in projections) for n in names]
+
+
+def _weighted(model: nn.Module) -> tuple[list[str], set[str]]:
+    """(names of convolutions and linear layers, those that are projections of the inputs of an
+    attention)."""
+    from torch import nn
+
+    from bitfront.trainables.structure.attention import names_of
+    from bitfront.trainables.structure.kinds import USUAL
+
+    names: list[str] = []
+    inside: set[str] = set()
+    for name, module in model.named_modules():
+        if isinstance(module, nn.MultiheadAttention):
+            found = [f"{name}.{leaf}".lstrip(".") for leaf in names_of(module)]
+            names += found
+            inside |= set(found)
+        elif isinstance(module, USUAL) and module.weight is not None:
+            names.append(name)
+    return names, inside
 
 
 def _classifiers(model: nn.Module) -> list[str]:
@@ -85,7 +118,7 @@ def _classifiers(model: nn.Module) -> list[str]:
     return [name for name, module in model.named_modules() if id(module) in heads]
 
 
-def _block_and_stage(name: str) -> tuple[str, str]:
+def block_and_stage(name: str) -> tuple[str, str]:
     """(block, stage) of a layer's name: `layers.0.blocks.1` and `layers.0` for
     layers.0.blocks.1.mlp.fc1. A block's name ends with the indices after `blocks`, else with the
     first indices; a stage is what holds its blocks."""
@@ -122,6 +155,12 @@ def check_plan(
             raise UserError(
                 f"plan: letter {index + 1} is '{level}', but the method takes only "
                 + ", ".join(sorted({"F", *levels}, key=list(LEVELS).index))
+            )
+        if level == "A" and not layers[index].accumulates:
+            raise UserError(
+                f"plan: letter {index + 1} is 'A', but {layers[index].name} projects the inputs of "
+                "an nn.MultiheadAttention, whose sums have no narrow accumulator",
+                "give it B or W, or keep it in full precision: task.keep_full",
             )
     return plan
 

@@ -10,8 +10,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from bitfront.trainables.attacks import EVALUATION_ATTACKS, TRAINING_ATTACKS
 from bitfront.trainables.data.augmentations import AUGMENTATIONS
-from bitfront.trainables.errors import quoted
+from bitfront.trainables.errors import did_you_mean, quoted
 from bitfront.trainables.numbers import refuse_truths
+from bitfront.trainables.structure.scope import SCOPES
 from bitfront.trainables.text_files import LARGEST_INTEGER
 
 if TYPE_CHECKING:
@@ -26,6 +27,21 @@ AUTO_ACTIVATIONS: Activations = "norm"
 TREATED_INPUTS = {"norm": 2, "shift": 1}
 # The choices that replace activations of the network.
 REPLACEMENTS = ("binrelu", "hardtanh", "rprelu")
+
+
+def _scope(given: Any) -> Any:
+    """A word of `task.binarize`, or the list of names and patterns it is."""
+    if isinstance(given, str) and given not in SCOPES:
+        raise ValueError(
+            f"{quoted(given)} is not known, {did_you_mean(given, SCOPES)}, or a list of layers"
+        )
+    return given
+
+
+Binarize = Annotated[
+    str | Annotated[list[str], Field(min_length=1)],
+    BeforeValidator(_scope),
+]
 
 
 class Strict(BaseModel):

@@ -20,6 +20,7 @@ from bitfront.trainables.settings import (
     Activations,
     AttackSpec,
     Augmentation,
+    Binarize,
     CrossEntropySpec,
     LearningRateSpec,
     LossSpec,
@@ -64,8 +65,11 @@ class Task(Strict):
     """default: what the dataset declares"""
     normalize: Literal["dataset", "imagenet"] = "dataset"
     """mean and deviation of pixels: the dataset's own, or ImageNet's as many checkpoints expect"""
-    binarize: Literal["body", "all"] = "body"
-    """which layers a plan decides: all, or all but first, last and shortcuts"""
+    binarize: Binarize = "body"
+    """which layers a plan decides: body: all but first, last and shortcuts; all; or a list of names
+    of layers, of modules with layers in them, and patterns such as `stage3.*`"""
+    keep_full: list[str] = Field(default_factory=list)
+    """names and patterns of layers that stay in full precision, whatever `binarize` says"""
     activations: Activations = "keep"
     """what gives binary activations something to say: behind a ReLU every sign is +1. norm, shift:
     a batch norm, or a learned shift from the mean, before the sign of every B and A layer; binrelu,
@@ -176,6 +180,8 @@ class TrialSpec(Strict):
             del content["task"]["metrics"]
         if content["task"]["keep"] == "last":
             del content["task"]["keep"]
+        if not content["task"]["keep_full"]:
+            del content["task"]["keep_full"]
         if not self.task.attack.active and self.adversary == "none":
             del content["task"]["attack"]
         content["task"]["loss"] |= _whom_it_learns_from(content["task"]["loss"].pop("distill"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -12,22 +13,28 @@ from torch.optim import Optimizer
 
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.binary import BinaryLayer, apply_plan
-from bitfront.trainables.layers.verify import verify_binary
+from bitfront.trainables.layers.verify import NotBinaryError, verify_binary
 from bitfront.trainables.methods import build_method
+from bitfront.trainables.methods.base import Method
 from bitfront.trainables.plan import LEVELS, check_plan, plan_layers, with_real_inputs
 from bitfront.trainables.settings import AUTO_ACTIVATIONS
 from bitfront.trainables.training.network import laid_out
-from bitfront.trainables.training.schedules.phases import Phase
+from bitfront.trainables.training.norms import RECALIBRATION_EXAMPLES, recalibrate_on
+from bitfront.trainables.training.schedules import phases
 
-# The handle of every network that was made binary here, for `bf.save`.
-_handles: WeakKeyDictionary[nn.Module, Binarized] = WeakKeyDictionary()
+# The attribute in which a network that was made binary here keeps its handle, for `bf.save`.
+HANDLE = "_bitfront_handle"
+# Phases are shares of the training: of so many epochs.
+EPOCHS = 1000
+# Inputs of the last steps that are kept for the statistics of batch norms, at most.
+KEPT_BYTES = 64 * 2**20
 
 
 class Binarized:
     """The handle of a network that `bf.binarize` made binary.
 
-    A method with an optimizer of its own, several draws per step or a change of the gradients needs
-    to know your optimizer: `optimizer = handle.attach(optimizer)`.
+    A method with an optimizer of its own, or with a change of the gradients, needs to know your
+    optimizer: `optimizer = handle.attach(optimizer)`; where you do not, `before_step` says so.
     """
 
     def __init__(
@@ -38,8 +45,14 @@ class Binarized:
         params: dict[str, Any],
         scope: str,
         activations: str,
+        examples: int,
     ) -> None:
         layers = plan_layers(model, scope)
+        if not layers:
+            raise UserError(
+                f"binarize: {type(model).__name__} has no layer that a plan decides",
+                "first and last layers are left out: scope='all' takes them too",
+            )
         self.model = model
         self.method = build_method(method, params)
         self.plan = _for_all(plan, len(layers), layers)
@@ -48,7 +61,9 @@ class Binarized:
         self.activations = _treatment(model, activations)
         """what happens to inputs before their sign: `keep` or `norm`"""
         self.layers = apply_plan(model, layers, self.plan, self.method, self.activations)
-        self._phases = self.method.phases(1000)
+        self.method.examples = examples
+        self._phases = self.method.phases(EPOCHS)
+        self._phase = 0
         self.method.enter(self._phases[0])
         self.own_optimizer = self.method.own_optimizer()
         """the method's optimizer of its binary weights; None: yours has all parameters"""
@@ -56,6 +71,7 @@ class Binarized:
         self._open = False
         self.shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
         """of an input and of its output, without the batch; None before the first call"""
+        self._inputs: deque[Tensor] = deque(maxlen=RECALIBRATION_EXAMPLES)
         laid_out(model)
         model.register_forward_hook(self._note_shapes)
 
@@ -67,6 +83,10 @@ class Binarized:
     def _note_shapes(self, _model: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor):
             self.shapes = (tuple(inputs[0].shape[1:]), tuple(output.shape[1:]))
+            if self.model.training and self.method.soft:
+                self._inputs.append(inputs[0].detach())
+                while len(self._inputs) > 1 and sum(x.nbytes for x in self._inputs) > KEPT_BYTES:
+                    self._inputs.popleft()
 
     def parameters(self) -> list[nn.Parameter]:
         """The parameters for your optimizer: all but those that the method updates itself."""
@@ -76,68 +96,123 @@ class Binarized:
 
     def attach(self, optimizer: Optimizer) -> Optimizer:
         """The same optimizer, whose `step` and `zero_grad` now do the method's part too."""
+        if self._attached is not None:
+            raise UserError("attach: this network has an optimizer already")
         self._attached = optimizer
-        if self.own_optimizer is not None:
-            zero = optimizer.zero_grad
-            own = self.own_optimizer
+        for group in optimizer.param_groups:
+            group.setdefault("initial_lr", group["lr"])  # as the schedulers of torch do
+        zero = optimizer.zero_grad
 
-            def zero_both(set_to_none: bool = True) -> None:
-                zero(set_to_none)
-                own.zero_grad(set_to_none)
+        def zero_both(set_to_none: bool = True) -> None:
+            zero(set_to_none)
+            if self.own_optimizer is not None:
+                self.own_optimizer.zero_grad(set_to_none)
 
-            optimizer.zero_grad = zero_both  # type: ignore[method-assign]
-        optimizer.register_step_pre_hook(lambda *_: self._before_update())
+        optimizer.zero_grad = zero_both  # type: ignore[method-assign]
+        optimizer.register_step_pre_hook(lambda *_: self.method.after_backward())
         optimizer.register_step_post_hook(lambda *_: self._after_update())
         return optimizer
+
+    @property
+    def draws(self) -> int:
+        """How many forward and backward passes the method averages a step over; 1 for most."""
+        return self.method.draws
 
     def before_epoch(self) -> None:
         """Call it before an epoch, for methods that compare epochs; it may be left out."""
         self.method.before_epoch()
 
     def before_step(self, fraction: float) -> None:
-        """Call it before every step, with the fraction of the training that has passed: schedules
-        follow it."""
+        """Call it before every step, with the fraction of the training that has passed, 0 at the
+        first step and 1 at the last: schedules and phases of the method follow it."""
         if not 0.0 <= fraction <= 1.0:
             raise UserError(f"before_step: {fraction} is no fraction of training from 0 to 1")
         if self._attached is None:
-            if self.own_optimizer is not None or self.method.draws > 1:
-                raise UserError(
-                    f"{self.method.name} has an optimizer of its own",
-                    "optimizer = handle.attach(optimizer), made with handle.parameters()",
-                )
+            self._need_optimizer()
             self._close_step()
-        else:
-            self.method.learning_rate = self._attached.param_groups[0]["lr"]
-        self.method.before_step(fraction)
+        passed = self._enter(fraction)
+        if self._attached is not None:
+            group = self._attached.param_groups[0]
+            self.method.learning_rate = group["lr"]
+            self._follow(group["lr"] / group["initial_lr"] if group["initial_lr"] else 1.0)
+        self.method.before_step(passed)
         self._open = True
+
+    def _need_optimizer(self) -> None:
+        """Raise a UserError where the method must know the optimizer and does not."""
+        changes = type(self.method).after_backward is not Method.after_backward
+        if self.own_optimizer is not None or changes or len(self._phases) > 1:
+            why = "changes gradients" if changes else "has an optimizer of its own"
+            raise UserError(
+                f"{self.method.name} {why}",
+                "make yours with handle.parameters() and attach it: "
+                "optimizer = handle.attach(optimizer)",
+            )
+
+    def _enter(self, fraction: float) -> float:
+        """Enter the phase that this fraction of the training belongs to; returns the fraction that
+        has passed of its run of the schedules."""
+        if len(self._phases) == 1:
+            return fraction
+        epoch = min(int(fraction * EPOCHS), EPOCHS - 1)
+        index, first = phases.locate(self._phases, epoch)
+        while self._phase < index:
+            self._phase += 1
+            self.method.enter(self._phases[self._phase])
+            if not self._phases[self._phase].continues:
+                self.own_optimizer = self.method.own_optimizer()
+                self._hand_over()
+        start, epochs = phases.run_of(self._phases, index)
+        first -= sum(phase.epochs for phase in self._phases[start:index])
+        return min(1.0, (fraction * EPOCHS - first) / epochs)
+
+    def _hand_over(self) -> None:
+        """Begin the state of your optimizer anew, without the parameters that the method updates
+        itself from now on."""
+        assert self._attached is not None
+        kept = {id(p) for p in self.parameters()}
+        self._attached.state.clear()
+        for group in self._attached.param_groups:
+            group["params"] = [p for p in group["params"] if id(p) in kept]
+
+    def _follow(self, share: float) -> None:
+        """Give the method's optimizer its learning rate, on the schedule of yours."""
+        if self.own_optimizer is not None:
+            for group in self.own_optimizer.param_groups:
+                group["lr"] = share * float(self.method.values.get("lr", 1.0))
 
     def penalty(self) -> Tensor:
         """The method's term to add to the loss; 0 where it has none."""
         found = self.method.penalty()
         return torch.zeros(()) if found is None else found
 
-    def phases(self, epochs: int) -> Sequence[Phase]:
-        """The phases that the method divides so many epochs into; most have one."""
-        return self.method.phases(epochs)
-
-    def enter(self, phase: Phase) -> None:
-        """Begin a phase: make a new optimizer for it, as `bf.binarize` was the first."""
-        self._close_step()
-        self.method.enter(phase)
-        self.own_optimizer = self.method.own_optimizer()
-        self._attached = None
-
-    def finish(self) -> Self:
+    def finish(self, batches: Iterable[Any] | None = None) -> Self:
         """End the training: the network is in evaluation mode, and every planned layer is checked
-        to hold what its level promises."""
+        to hold what its level promises. Where the method trains with soft weights, the statistics
+        of batch norms are estimated anew for the hard ones: from `batches`, such as a DataLoader of
+        training data without augmentation, else from the last inputs of the training."""
         self._close_step()
         self.method.before_evaluation()
         self.model.eval()
-        verify_binary(self.model, self.layers)
+        if self.method.soft and self.layers:
+            inputs = list(self._inputs) if batches is None else (_input(b) for b in batches)
+            self._estimate_norms(inputs)
+        self._inputs.clear()
+        try:
+            verify_binary(self.model, self.layers)
+        except NotBinaryError as error:
+            raise UserError(
+                f"finish: {error}", "call handle.before_step(fraction) before every step, up to 1"
+            ) from None
         return self
 
-    def _before_update(self) -> None:
-        self.method.after_backward()
+    def _estimate_norms(self, inputs: Iterable[Any]) -> None:
+        given = iter(inputs)
+        first = next(given, None)
+        if first is not None:
+            device = next(self.model.parameters()).device
+            moved = (x.to(device) for x in chain([first], given))
+            recalibrate_on(self.model, moved, len(first))
 
     def _after_update(self) -> None:
         if self.own_optimizer is not None:
@@ -161,17 +236,21 @@ def binarize(
     method: str = "bnn",
     scope: str = "body",
     activations: str = "auto",
+    examples: int = 1,
     **params: Any,
 ) -> Binarized:
     """Make the planned layers of `model` binary, in place, and return the handle of its training.
     `plan`: a letter per layer that a plan decides, or one letter for all; `scope`: `body`, all
     layers but first, last and shortcuts, or `all`; `activations`: `norm`, a batch norm before the
     sign of every binary input, `keep`, none, or `auto`, as a search does: none for the models of
-    `bitfront models`; `params`: those of the method."""
-    if model in _handles:
+    `bitfront models`; `examples`: how many the training data have, for methods that weigh them
+    (bayesbinn); `params`: those of the method."""
+    if not isinstance(model, nn.Module):
+        raise UserError(f"binarize: {type(model).__name__} is no network", "pass an nn.Module")
+    if hasattr(model, HANDLE):
         raise UserError("binarize: this network is binary already", "make it anew")
-    handle = Binarized(model, plan, method, params, scope, activations)
-    _handles[model] = handle
+    handle = Binarized(model, plan, method, params, scope, activations, examples)
+    model.__dict__[HANDLE] = handle
     return handle
 
 
@@ -188,9 +267,10 @@ def _treatment(model: nn.Module, activations: str) -> str:
 
 def handle_of(model: nn.Module) -> Binarized:
     """The handle of a network that was made binary here."""
-    if model not in _handles:
+    handle = getattr(model, HANDLE, None)
+    if not isinstance(handle, Binarized):
         raise UserError("this network was not made binary", "handle = bf.binarize(model, ...)")
-    return _handles[model]
+    return handle
 
 
 def _for_all(plan: str, count: int, layers: Sequence[Any]) -> str:
@@ -198,3 +278,8 @@ def _for_all(plan: str, count: int, layers: Sequence[Any]) -> str:
     if len(plan) == 1 and plan in LEVELS and count != 1:
         return with_real_inputs(plan * count, layers)
     return plan
+
+
+def _input(batch: Any) -> Any:
+    """The inputs of a batch: the first of (x, y), or the batch itself."""
+    return batch[0] if isinstance(batch, list | tuple) else batch

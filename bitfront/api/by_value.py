@@ -7,13 +7,15 @@ import hashlib
 import importlib.machinery
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 from bitfront.search.ledger.folder import code_folder, data_folder
+from bitfront.trainables.data.own.array_files import read_parts
 from bitfront.trainables.data.own.arrays import write_arrays
+from bitfront.trainables.data.own.opened import SETTINGS
 from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.own_code import look_in, trust
@@ -40,7 +42,31 @@ def dataset_of(data: Any, root: Path) -> str:
     reference, examples by the file they are written to in the home."""
     if isinstance(data, str) or (callable(data) and hasattr(data, "__qualname__")):
         return reference_to(data, "data", root)
-    return write_arrays(data, data_folder(root))
+    settings = {}
+    if isinstance(data, Mapping):
+        settings = {key: data[key] for key in SETTINGS if key in data}
+        data = {key: part for key, part in data.items() if key not in settings}
+    name = write_arrays(data, data_folder(root))
+    if not settings:
+        return name
+
+    def load() -> dict[str, Any]:
+        return {**read_parts(name), **settings}
+
+    return _by_value(load, "data", root, _settings_text(name, settings))
+
+
+def _settings_text(name: str, settings: Mapping[str, Any]) -> str | None:
+    """A text that changes with the file of arrays and with the metric and loss beside it; None
+    where their source is not known."""
+    texts = [name]
+    for key, value in settings.items():
+        for part, item in value.items() if isinstance(value, Mapping) else [("", value)]:
+            text = _source(item) if callable(item) else repr(item)
+            if text is None:
+                return None
+            texts.append(f"{key} {part}: {text}")
+    return "\n".join(texts)
 
 
 def importable(thing: Callable[..., Any]) -> str | None:
@@ -59,14 +85,14 @@ def importable(thing: Callable[..., Any]) -> str | None:
     return f"{thing.__module__}:{name}"
 
 
-def _by_value(thing: Callable[..., Any], key: str, root: Path) -> str:
+def _by_value(thing: Callable[..., Any], key: str, root: Path, known: str | None = None) -> str:
     """The reference of an object that is pickled by value and kept in the home. Where the same
-    source text was kept before, that pickle is used: the bytes of two pickles differ although the
-    code is the same."""
+    source text (`known`, or that of its code) was kept before, that pickle is used: the bytes of
+    two pickles differ although the code is the same."""
     import cloudpickle
 
     name = thing.__name__ if thing.__name__.isidentifier() else "made"
-    text = _source(thing)
+    text = known or _source(thing)
     folder = code_folder(root)
     kept = _kept(folder, name, text)
     if kept is None:

@@ -1,10 +1,12 @@
-"""`bf.load`, `bf.save`, `bf.cost` and `bf.select`: networks without a search."""
+"""`bf.load`, `bf.save` and `bf.cost`: networks without a search."""
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,10 @@ from bitfront.trainables.cost import trace
 from bitfront.trainables.data import DATASETS, DatasetInfo
 from bitfront.trainables.data.datasets import normalise, pixel_statistics
 from bitfront.trainables.data.no_data import input_name
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UnknownNameError, UserError
+from bitfront.trainables.models import MODELS
 from bitfront.trainables.own_code import is_reference, look_in, parse, settle
-from bitfront.trainables.own_code import trust as trust_hash
-from bitfront.trainables.own_code.places import find
+from bitfront.trainables.own_code.trusted import trusting
 from bitfront.trainables.plan import check_plan
 from bitfront.trainables.task import Task, TrialSpec
 
@@ -66,10 +68,31 @@ def load(
     say how theirs is made; `trust`: run the code that the file names although you have not run it
     before."""
     file = Path(path)
-    if trust:
-        _trust_code_of(file)
-    look_in(file.parent)
-    return LoadedNetwork(*packed.load(file, model))
+    if model is not None and not isinstance(model, nn.Module):
+        raise UserError(
+            f"load: model is a {type(model).__name__}, not a network", "model=MyNet(...)"
+        )
+    name = packed.describe(file).task.model.name
+    again = f"make its network and pass it: bf.load({str(path)!r}, model={_shown_class(name)}(...))"
+    if model is None and not is_reference(name):
+        try:
+            MODELS.get(name)
+        except UnknownNameError:
+            made = f"{path}: a network of the class {name}, and not how it was made"
+            raise UserError(made, again) from None
+    look_in(file.absolute().parent)
+    try:
+        with trusting(trust):
+            return LoadedNetwork(*packed.load(file, model))
+    except UserError as error:
+        if model is not None or not is_reference(name):
+            raise
+        hint = f"{error.hint}; or {again}" if error.hint else again
+        raise UserError(error.message, hint) from error
+
+
+def _shown_class(name: str) -> str:
+    return parse(name).name if is_reference(name) else name
 
 
 def save(model: nn.Module, path: str | os.PathLike[str], rest: str = "float32") -> int:
@@ -105,20 +128,11 @@ def _class_name(model: nn.Module) -> str:
     return type(model).__qualname__ if found is None else settle(found)
 
 
-def _trust_code_of(file: Path) -> None:
-    look_in(file.parent)
-    name = packed.describe(file).task.model.name
-    if is_reference(name):
-        trust_hash(find(parse(name)).sha256)
-
-
 def cost(
     model: nn.Module, plan: str, shape: tuple[int, ...], scope: str = "body"
 ) -> dict[str, float]:
     """The costs of a planned network for inputs of `shape` (without the batch), by name, exact and
     known before training; one letter stands for all layers."""
-    import copy
-
     try:
         table = trace(copy.deepcopy(model).to("meta"), tuple(shape), scope)
     except (NotImplementedError, RuntimeError) as error:
@@ -152,6 +166,4 @@ def _preprocessed(image: Any, info: DatasetInfo, normalize: str) -> Tensor:
     if tuple(x.shape) != info.shape and len(info.shape) == 3:
         x = resize(x, list(info.shape[1:]), antialias=True)
     mean, std = pixel_statistics(info, normalize)
-    from dataclasses import replace
-
     return normalise(x[None], replace(info, mean=mean, std=std))

@@ -4,16 +4,25 @@ Everything is read anew when it is asked for: a search may be running."""
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bitfront.api.figures import interactive
+from bitfront.api.turns import continue_turn
+from bitfront.search import kept_code
 from bitfront.search.ledger.folder import SearchFolder, code_folder, find, home, pretrained_folder
 from bitfront.search.recipes.choice import best_within, cheapest_with, knee_of
 from bitfront.search.recipes.export import recipe_of, save_beside
+from bitfront.search.recipes.final_folder import folder_for, refuse_other
 from bitfront.search.recipes.recipe import Recipe, load_recipe
 from bitfront.search.results.results import Results, config_to_continue
+from bitfront.search.session.interrupts import ending_gently, obey
+from bitfront.terminal.notebooks import training_progress
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.own_code import look_in
+from bitfront.trainables.own_code import look_in, shown
+from bitfront.trainables.own_code.trusted import trusting
+from bitfront.verbs.searching.stop import stopped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +38,7 @@ class OpenedSearch:
     def __init__(self, folder: SearchFolder) -> None:
         self.folder = folder
         look_in(code_folder(folder.path.parent))
+        kept_code.look(folder.path)
 
     @property
     def name(self) -> str:
@@ -60,7 +70,7 @@ class OpenedSearch:
 
     @property
     def front(self) -> pd.DataFrame:
-        """A row per point of the front, with means over its seeds, the dearest first."""
+        """A row per point of the front, with means over its seeds, the cheapest first."""
         import pandas as pd
 
         rows = [_row(entry) for entry in self.results.front]
@@ -71,8 +81,6 @@ class OpenedSearch:
 
     def figure(self, kind: str = "front") -> Figure:
         """An interactive figure of the search; it shows inline in a notebook."""
-        from bitfront.api.figures import interactive
-
         return interactive(self.folder, kind)
 
     def export(
@@ -95,23 +103,33 @@ class OpenedSearch:
         file = Path(path) if path is not None else Path(f"{self.name}-{entry.id}.yaml")
         return ExportedRecipe(save_beside(recipe, file, force=path is not None), self.path.parent)
 
-    def resume(self, address: str | None = None, quiet: bool = False) -> OpenedSearch:
-        """Run what is left of the search, and return it."""
-        from bitfront.api.turns import continue_turn
-
-        continue_turn(config_to_continue(self.folder), self.folder, address, quiet)
+    def resume(
+        self, address: str | None = None, quiet: bool = False, trust: bool = False
+    ) -> OpenedSearch:
+        """Run what is left of the search, and return it. `trust`: run the code that the search
+        names although you have not run it before."""
+        continue_turn(config_to_continue(self.folder), self.folder, address, quiet, trust)
         return self
 
-    def extend(self, trials: int, address: str | None = None, quiet: bool = False) -> OpenedSearch:
+    def extend(
+        self, trials: int, address: str | None = None, quiet: bool = False, trust: bool = False
+    ) -> OpenedSearch:
         """Give the search so many trials more, run them, and return it."""
-        from bitfront.api.turns import continue_turn
-
         if trials < 1:
             raise UserError(f"extend: {trials} trials: give how many more, at least 1")
         config = config_to_continue(self.folder)
         config.search.trials += trials
-        continue_turn(config, self.folder, address, quiet)
+        continue_turn(config, self.folder, address, quiet, trust)
         return self
+
+    def stop(self) -> str:
+        """End the driver of the search, if it runs in another process here, as ctrl-C would;
+        returns what the search is then: stopped, running (it ends with the epochs under way), or
+        not running. `resume` continues it."""
+        driver = self.folder.driver
+        if driver is not None and driver == (socket.gethostname(), os.getpid()):
+            raise UserError(f"search '{self.name}' runs in this process", "interrupt it")
+        return stopped(self.folder)
 
     def __repr__(self) -> str:
         results = self.results
@@ -151,14 +169,12 @@ class ExportedRecipe:
         data_dir: str | None = None,
         quiet: bool = False,
         workers: int | None = None,
+        trust: bool = False,
     ) -> TrainedRecipe:
-        """Final training: train and validation data together, tested on the test part, packed."""
-        import sys
-
-        from bitfront.search.recipes.final_folder import folder_for, refuse_other
+        """Final training: train and validation data together, tested on the test part, packed. What
+        was trained before is kept, after an interrupt too: the same call goes on from there."""
         from bitfront.search.recipes.final_training import check_test_part, train_recipe
         from bitfront.search.recipes.origin import note_result
-        from bitfront.terminal.training_progress import TrainingProgress
 
         recipe = self.recipe
         if seeds is not None:
@@ -167,17 +183,21 @@ class ExportedRecipe:
             recipe.final.epochs = epochs
         folder = Path(out) if out is not None else folder_for(recipe, self.path)[0]
         refuse_other(folder, recipe)
-        check_test_part(recipe, data_dir)
         note = (lambda _text: None) if quiet else print
-        result = train_recipe(
-            recipe,
-            folder,
-            data_dir,
-            note=note,
-            pretrained=pretrained_folder(self.root),
-            workers=workers,
-            progress=TrainingProgress(note, None if quiet else sys.stdout, lambda: None),
-        )
+        view = training_progress(note, quiet)
+        # With several workers another thread reports the epochs.
+        view.heed = obey if workers is None else view.heed
+        with trusting(trust), ending_gently():
+            check_test_part(recipe, data_dir)
+            result = train_recipe(
+                recipe,
+                folder,
+                data_dir,
+                note=note,
+                pretrained=pretrained_folder(self.root),
+                workers=workers,
+                progress=view,
+            )
         note_result(recipe, result, self.root)
         return TrainedRecipe(folder, result)
 
@@ -232,8 +252,6 @@ def open(
 
 def _row(entry: Entry) -> dict[str, Any]:
     """One trial as a row of a table."""
-    from bitfront.trainables.own_code import shown
-
     return {
         "trial": entry.id,
         "number": entry.number,

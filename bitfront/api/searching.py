@@ -104,10 +104,10 @@ class Search:
     def run(
         self, address: str | None = None, quiet: bool = False, ledger: str | None = None
     ) -> OpenedSearch:
-        """Run the trials that are left, and return the search with its results: after an interrupt
-        too, when the same call continues it."""
+        """Run the trials that are left, and return the search with its results. An interrupt ends
+        it with a KeyboardInterrupt; the same call continues it."""
         config, space = self.load()
-        return take_turn(config, space, self.home, address, quiet, ledger)
+        return OpenedSearch(take_turn(config, space, self.home, address, quiet, ledger))
 
     def __repr__(self) -> str:
         task = self._data["task"]
@@ -131,7 +131,7 @@ def run(
         for key, value in changes.items()
     ]
     config, space = load(search_file(os.fspath(search)), assignments, name)
-    return take_turn(config, space, _home(home), address, quiet)
+    return OpenedSearch(take_turn(config, space, _home(home), address, quiet))
 
 
 def _home(given: str | os.PathLike[str] | None) -> Path:

@@ -13,6 +13,7 @@ from bitfront.search.ledger.folder import home as home_of
 from bitfront.search.ledger.folder import pretrained_folder, selections_folder
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.plan import with_real_inputs
 from bitfront.trainables.selectors.base import SelectionSpec
 from bitfront.trainables.selectors.selection import select as run_selector
 
@@ -47,8 +48,15 @@ def select(
     space = {"method": method, "plan": {"per": "layer", "levels": ["F", level]}}
     config, _ = load_data({"name": "select", "task": described, "space": space}, "bf.select")
     spec = SelectionSpec(selector=selector, task=config.task, method=method, level=level, seed=seed)
-    selection = run_selector(spec, selections_folder(root), pretrained_folder(root), gpus=1.0)
     table = task_cost_table(spec.task)
+    layers = table.plan_layers
+    least = table.costs(with_real_inputs(level * len(layers), layers))["flops_pct"]
+    if least > 100.0 * budget:
+        raise UserError(
+            f"select: the cheapest plan of F and {level} takes {least:.1f} % of the flops, more "
+            f"than a budget of {100 * budget:g} %"
+        )
+    selection = run_selector(spec, selections_folder(root), pretrained_folder(root), gpus=1.0)
     return spec.build().plan(table, list(selection.order), 100.0 * budget, level=level)
 
 

@@ -31,6 +31,11 @@ class PlannedNetwork:
         return list(self.table.rows(self.plan, self.scale, kept=self.kept))
 
     @property
+    def has_roles(self) -> bool:
+        """Whether it is known what every layer is for, as in networks of the user's own."""
+        return any(layer.role for layer in self.table.layers)
+
+    @property
     def totals(self) -> dict[str, float]:
         return self.table.totals(self.plan, self.scale, kept=self.kept)
 
@@ -59,14 +64,15 @@ def cost_text(network: PlannedNetwork) -> str:
     totals, full = network.totals, network.full
     shown = "x".join(map(str, network.shape))
     pruned = [] if network.kept is None else ["weights kept"]
-    headers = ["layer", "level", *pruned, "MACs", "flops", "% of FP", "bytes"]
+    roles = ["role"] if network.has_roles else []
+    headers = ["layer", *roles, "level", *pruned, "MACs", "flops", "% of FP", "bytes"]
     totals_rows = [
         [c, f"{totals[c]:,.0f}", f"{full[c]:,.0f}", f"{100 * totals[c] / full[c]:.2f}"]
         for c in (cost.name for cost in summed())
     ]
     return "\n".join(
         [
-            f"{network.model} at {shown}, {network.classes} classes, plan {network.plan}\n",
+            f"{network.model} at {shown}, {_classes(network)}plan {network.plan}\n",
             table(headers, _layer_rows(network), flexible=0),
             "",
             table(["total", "this plan", "full precision", "%"], totals_rows),
@@ -82,6 +88,7 @@ def _layer_rows(network: PlannedNetwork) -> list[list[str]]:
     return [
         [
             row.name,
+            *([row.role or "fixed"] if network.has_roles else []),
             row.level if row.planned else f"{row.level} fixed",
             *([] if network.kept is None else [f"{row.kept:,}"]),
             f"{row.macs:,}",
@@ -91,6 +98,10 @@ def _layer_rows(network: PlannedNetwork) -> list[list[str]]:
         ]
         for row in network.rows
     ]
+
+
+def _classes(network: PlannedNetwork) -> str:
+    return f"{network.classes} classes, " if network.classes else ""
 
 
 def _pruning(network: PlannedNetwork) -> list[str]:

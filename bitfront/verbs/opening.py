@@ -31,9 +31,14 @@ def search_of(args: Namespace) -> tuple[SearchConfig, Space]:
     if args.trials is not None:
         assignments.append(f"search.trials={args.trials}")
     config, space = load(search_file(args.search or QUICKSTART), assignments, args.name)
+    warn(config, space)
+    return config, space
+
+
+def warn(config: SearchConfig, space: Space) -> None:
+    """Print what is probably not meant about a search, on standard error."""
     for text in cautions(config, space):
         print(filled(f"warning: {text}"), file=sys.stderr, flush=True)
-    return config, space
 
 
 def folder_of(args: Namespace, name: str) -> SearchFolder:

@@ -68,6 +68,7 @@ def selected_here(args: Namespace, params: dict[str, Any]) -> Callable[[str], Se
                 "model": {"name": args.model, **params},
                 "epochs": args.epochs,
                 "binarize": args.binarize,
+                "keep_full": args.keep_full,
                 "data_dir": args.data_dir,
             }
         )

@@ -1,6 +1,6 @@
-"""Code of the user's own in a configuration: methods, selectors, samplers, metrics and costs by
-reference, or by a name that an installed package declares. Each is written out with the hash of its
-code, and keys of `space` that are about a method get its whole name."""
+"""Code of the user's own in a configuration: networks, methods, selectors, samplers, metrics and
+costs by reference, or by a name that an installed package declares. Each is written out with the
+hash of its code, and keys of `space` that are about a method get its whole name."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from bitfront.trainables import own_code
 from bitfront.trainables.costs import COSTS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
+from bitfront.trainables.models import MODELS
 from bitfront.trainables.own_code import is_reference
 from bitfront.trainables.registry import Registry
 from bitfront.trainables.selectors import SELECTORS
@@ -36,7 +37,11 @@ def with_code(config: SearchConfig, problems: Problems) -> tuple[SearchConfig, d
             start = search.start_from.model_copy(update={"selector": chosen})
             search = search.model_copy(update={"start_from": start})
     changes = {"space": space, "search": search, "costs": _costs(config, problems)}
-    task = config.task.model_copy(update={"metrics": _metrics(config, problems)})
+    model = config.task.model
+    with problems.at("task", "model", "name"):
+        model = model.model_copy(update={"name": settled_name(MODELS, model.name)})
+    metrics = _metrics(config, problems)
+    task = config.task.model_copy(update={"metrics": metrics, "model": model})
     return config.model_copy(update={**changes, "task": task}), written
 
 

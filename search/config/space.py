@@ -19,7 +19,7 @@ from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.models import MODELS
 from bitfront.trainables.own_code.signatures import is_open
-from bitfront.trainables.parameters import Choice, Domain, Param
+from bitfront.trainables.parameters import Anything, Choice, Domain, Param
 from bitfront.trainables.settings import (
     AttackSpec,
     DistillSpec,
@@ -181,9 +181,12 @@ def _schedule_parts(
 def _declared_domain(path: KeyPath, param: Param, value: Any) -> Domain:
     """The domain to search; `search` alone asks for the range the declaration recommends."""
     if value == "search":
-        if param.search is None and is_open(param.domain):
+        found = param.search or param.domain
+        if isinstance(found, Anything):
+            raise KeyProblem(path, "has no range of its own: give the values, for example [8, 16]")
+        if param.search is None and is_open(found):
             raise KeyProblem(path, "give the range to search: {float: [low, high]}")
-        return param.search or param.domain
+        return found
     domain = parse_domain(path, value)
     for end in ends(domain):
         try:
@@ -194,11 +197,12 @@ def _declared_domain(path: KeyPath, param: Param, value: Any) -> Domain:
 
 
 def _model_parameter(path: KeyPath, key: str, value: Any, config: SearchConfig) -> Domain:
-    declared = MODELS.get(config.task.model.name).params
+    model = MODELS.get(config.task.model.name)
     name = key.removeprefix("model.")
-    if name not in declared:
-        raise KeyProblem(path, f"unknown key, {did_you_mean(name, declared)}")
-    return _declared_domain(path, declared[name], value)
+    declared = model.param(name)
+    if declared is None:
+        raise KeyProblem(path, f"unknown key, {did_you_mean(name, model.params)}")
+    return _declared_domain(path, declared, value)
 
 
 def _task_parameter(path: KeyPath, key: str, value: Any, config: SearchConfig) -> Domain:

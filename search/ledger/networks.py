@@ -63,4 +63,5 @@ class Networks:
 
 def _key(task: Task) -> str:
     model = json.dumps(task.model.model_dump(mode="json"), sort_keys=True)
-    return f"{task.binarize} {model}"
+    full = f" but {task.keep_full}" if task.keep_full else ""
+    return f"{task.binarize}{full} {model}"

@@ -10,17 +10,17 @@ import torch
 from numpy.typing import NDArray
 
 from bitfront.trainables import packed
+from bitfront.trainables.cost import task_plan_layers
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code import shown
-from bitfront.trainables.plan import binary_layers, plan_layers
+from bitfront.trainables.plan import binary_layers
 
 
 def layer_masks(checkpoint: Path) -> tuple[dict[str, NDArray[np.bool_]], str]:
     """Masks by planned layer, True where a weight is kept; and a title with model and method."""
     model, spec, _ = packed.load(checkpoint)
-    planned = binary_layers(spec.plan, plan_layers(model, spec.task.binarize))
     masks = {}
-    for layer, _level in planned:
+    for layer, _level in binary_layers(spec.plan, task_plan_layers(spec.task, model)):
         weight: torch.Tensor = model.get_submodule(layer.name).weight  # type: ignore[assignment]
         masks[layer.name] = (weight.detach() != 0).numpy()
     return masks, shown(f"{spec.task.model.name}, {spec.method}")

@@ -17,6 +17,7 @@ from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import Results, ideal_point
 from bitfront.trainables.data import dataset_title
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import shown
 
 BUDGETS = (100, 80, 60, 40, 20, 10)
 
@@ -97,7 +98,7 @@ class Comparison:
             sides[side] = {
                 "search": results.config.name,
                 "dataset": dataset_title(results.config.task.dataset),
-                "model": results.config.task.model.name,
+                "model": shown(results.config.task.model.name),
                 "epochs": epochs_of(results),
                 "trials": results.counts()[TrialState.COMPLETE],
                 "front": len(results.front),

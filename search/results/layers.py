@@ -9,7 +9,7 @@ from functools import lru_cache
 from bitfront.search.results.results import Results
 from bitfront.search.results.view import Layer
 from bitfront.trainables.cost import task_cost_table
-from bitfront.trainables.own_code import shown
+from bitfront.trainables.own_code import is_reference, shown
 from bitfront.trainables.plan import PlanLayer
 from bitfront.trainables.task import Task
 
@@ -35,5 +35,7 @@ def networks(results: Results) -> dict[str, Sequence[Layer]]:
 @lru_cache(maxsize=256)
 def _layers(task: str) -> tuple[PlanLayer, ...]:
     """The planned layers of a task, given as JSON so that they can be cached."""
-    table = task_cost_table(Task.model_validate_json(task))
-    return tuple(table.plan_layers)
+    given = Task.model_validate_json(task)
+    if is_reference(given.model.name):  # looking at a search runs no code
+        return ()
+    return tuple(task_cost_table(given).plan_layers)

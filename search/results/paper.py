@@ -154,7 +154,10 @@ def trial_value(entry: Entry, key: str) -> Any:
     if owner == "model" and is_reference(spec.task.model.name):  # no code is run to look at trials
         return spec.task.model.params.get(name)
     if owner == "model":
-        return MODELS.get(spec.task.model.name).resolve(spec.task.model.params).get(name)
+        given = spec.task.model.params
+        if is_reference(spec.task.model.name):  # looking at a search runs no code
+            return given.get(name)
+        return MODELS.get(spec.task.model.name).resolve(given).get(name)
     if owner == spec.method:
         return spec.params.get(name)
     found: Any = spec.task.model_dump()

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class LayerTrace:
     """The counts of one layer in a forward pass of one example: n = `macs` and e = `elements`, the
-    output elements. A layer is a convolution, a linear layer or a product of two activations."""
+    output elements. A layer is a convolution, a linear layer or a product of two activations.
+    `role`: what it is for, where that is known; `tied`: the layer whose weight it shares."""
 
     name: str
     kind: str
@@ -26,6 +27,8 @@ class LayerTrace:
     channels: int
     inputs: int
     planned: bool
+    role: str = ""
+    tied: str = ""
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from bitfront.trainables.layers.pruning import mask_bytes
 def stored_bytes(planned: PlannedLayer) -> int:
     """Bytes of a layer in a packed checkpoint."""
     layer, level = planned.layer, planned.level
+    shifts = planned.shifts * layer.inputs if level.input_bits == 1 else 0
+    if layer.tied:  # its weight is stored with the layer it shares it with
+        return 4 * shifts
     if level.weight_bits == 1:
-        floats = {"none": 0, "layer": 1}.get(planned.scale, layer.channels)
-        if level.input_bits == 1:
-            floats += planned.shifts * layer.inputs
+        floats = {"none": 0, "layer": 1}.get(planned.scale, layer.channels) + shifts
         size = (planned.weights + 7) // 8 + 4 * floats
     else:
         size = 4 * planned.weights

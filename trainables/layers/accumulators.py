@@ -7,6 +7,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from bitfront.trainables.layers.quantizers import CyclicActivation
+from bitfront.trainables.structure.kinds import dimensions, is_convolution, product
 
 
 class Accumulator(nn.Module):
@@ -57,15 +58,13 @@ def accumulate(layer: nn.Module, accumulator: Accumulator, scaling: nn.Module) -
 
 def _accumulating(
     layer: nn.Module, accumulator: Accumulator, scales: Callable[[], Tensor | None]
-) -> Callable[[Tensor], Tensor]:
-    def forward(x: Tensor) -> Tensor:
+) -> Callable[..., Tensor]:
+    shape = (1, -1, *(1,) * dimensions(layer)) if is_convolution(layer) else (-1,)
+
+    def forward(x: Tensor, output_size: list[int] | None = None) -> Tensor:
         weight: Tensor = layer.weight  # type: ignore[assignment]
         bias: Tensor | None = layer.bias  # type: ignore[assignment]
-        shape: tuple[int, ...] = (-1,)
-        if isinstance(layer, nn.Conv2d):
-            z, shape = layer._conv_forward(x, weight, None), (1, -1, 1, 1)
-        else:
-            z = nn.functional.linear(x, weight)
+        z = product(layer, x, weight, None, output_size)
         s = scales()
         y: Tensor = accumulator(z, s if s is None else s.view(shape))
         return y if bias is None else y + bias.view(shape)

@@ -12,10 +12,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.inputs import quantize_input
 from bitfront.trainables.layers.quantizers import piecewise_linear
 from bitfront.trainables.layers.treatments import treated
 from bitfront.trainables.plan import BINARY_INPUTS, PlanLayer, binary_layers
+from bitfront.trainables.structure.attention import open_attentions
+from bitfront.trainables.structure.kinds import (
+    as_outputs,
+    groups_of,
+    parametrize_weight,
+    seen,
+)
 
 if TYPE_CHECKING:
     from bitfront.trainables.methods.base import Method
@@ -29,14 +37,23 @@ class BinaryLayer:
     level: str
     module: nn.Module
     scale: str
+    tied: tuple[nn.Module, ...] = ()
+    """layers that share its weight and its quantizer"""
 
     @property
     def latent(self) -> nn.Parameter:
+        """Its latent weight, outputs first (`structure.kinds`)."""
         return self.module.parametrizations.weight.original  # type: ignore[union-attr,return-value]
 
     @property
     def quantizer(self) -> nn.Module:
         return self.module.parametrizations.weight[0]  # type: ignore[union-attr,index,return-value]
+
+    @property
+    def weight(self) -> Tensor:
+        """The weight the network multiplies with now, outputs first."""
+        weight: Tensor = self.module.weight  # type: ignore[assignment]
+        return as_outputs(weight, groups_of(self.module))
 
     @property
     def kept(self) -> int | None:
@@ -64,23 +81,45 @@ def apply_plan(
     method: Method,
     activations: str = "keep",
 ) -> list[BinaryLayer]:
-    """Make the planned layers of `model` binary, in place, and return them. `activations`: what
-    happens to inputs before they are quantized, a name of `treatments.TREATMENTS`."""
+    """Make the planned layers of `model` binary, in place, and return them. Layers that share a
+    weight share its quantizer; only the first of them is returned. `activations`: what happens to
+    inputs before they are quantized, a name of `treatments.TREATMENTS`."""
+    planned = binary_layers(plan, layers)
+    open_attentions(model, {layer.name for layer, _ in planned})
     modules = dict(model.named_modules())
     made = []
-    for layer, level in binary_layers(plan, layers):
+    for layer, level in planned:
         module = modules[layer.name]
         make = method.sparse_weight if level == "S" else method.weight_quantizer
-        quantizer = make(module)
-        # unsafe=True skips a trial run of the quantizer: shape and dtype never change here.
-        parametrize.register_parametrization(module, "weight", quantizer, unsafe=True)
-        if level in BINARY_INPUTS:
-            quantize_input(module, treated(activations, module, method.input_quantizer(module)))
-        if level == "A":
-            method.accumulate(module, quantizer)
-        made.append(BinaryLayer(layer.name, level, module, method.scale))
+        quantizer = make(seen(module))
+        for name in (layer.name, *layer.tied):
+            each = modules[name]
+            if name in layer.tied:
+                seen(each, again=True)
+            parametrize_weight(each, quantizer)
+            if level in BINARY_INPUTS:
+                quantize_input(each, treated(activations, each, method.input_quantizer(each)))
+            if level == "A":
+                method.accumulate(each, quantizer)
+        tied = tuple(modules[name] for name in layer.tied)
+        made.append(BinaryLayer(layer.name, level, module, method.scale, tied))
     method.bind(made)
+    _check_bound(layers, modules)
     return made
+
+
+def _check_bound(layers: Sequence[PlanLayer], modules: dict[str, nn.Module]) -> None:
+    """Raise a UserError where the method computes the outputs of a layer itself and others share
+    its weight: theirs would be computed in another way."""
+    for layer in layers:
+        if layer.tied and "forward" in vars(modules[layer.name]):
+            if all("forward" in vars(modules[name]) for name in layer.tied):
+                continue
+            raise UserError(
+                f"layer {layer.name} shares its weight with {layer.tied[0]}, and this method "
+                "computes the outputs of each layer on its own",
+                f"keep them in full precision: task.keep_full: [{layer.name}]",
+            )
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from bitfront.trainables.layers.quantizers import sign
 from bitfront.trainables.layers.weights import Annealed
+from bitfront.trainables.structure.kinds import per_channel
 
 
 class InputQuantizer(nn.Module):
@@ -21,21 +22,13 @@ class InputQuantizer(nn.Module):
         self.floor = floor
         self.shift = None
         if annealed.pair.shifted:
-            self.shift = nn.Parameter(torch.zeros(input_channels(layer)))
+            self.shift = nn.Parameter(torch.zeros(per_channel(layer, inputs=True)))
 
     def forward(self, x: Tensor) -> Tensor:
         value = max(self.floor, self.annealed.value)
         if self.training or self.annealed.as_trained:
             return self.annealed.pair(x, value, self.shift)
         return sign(x if self.shift is None else x - self.shift)
-
-
-def input_channels(layer: nn.Module) -> tuple[int, ...]:
-    """The shape of a tensor with one number per input channel of the layer."""
-    if isinstance(layer, nn.Conv2d):
-        return (1, layer.in_channels, 1, 1)
-    assert isinstance(layer, nn.Linear)
-    return (layer.in_features,)
 
 
 class SignInput(nn.Module):

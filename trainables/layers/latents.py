@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.quantizers import SignIdentity, sign
 from bitfront.trainables.optimizers.bayesbinn import (
     EDGE,
@@ -19,6 +20,8 @@ from bitfront.trainables.optimizers.bayesbinn import (
     relaxed_scale,
     relaxed_weight,
 )
+from bitfront.trainables.structure.attention import Projection
+from bitfront.trainables.structure.kinds import product
 
 
 class Shared:
@@ -244,7 +247,7 @@ class RelaxedSample(torch.autograd.Function):
         index = loose.flatten().nonzero().squeeze(1)
         some = lam.flatten()[index]
         drawn = relaxed_weight(some, logistic_noise(torch.rand_like(some)), tau)
-        w = sign(lam)
+        w = sign(lam).contiguous()
         w.view(-1)[index] = drawn
         ctx.save_for_backward(some, drawn, index)
         return w
@@ -256,7 +259,7 @@ class RelaxedSample(torch.autograd.Function):
             lam, w = ctx.saved_tensors
             return relaxed_scale(w, lam, ctx.tau).mul_(grad), None
         some, drawn, index = ctx.saved_tensors
-        gradient = grad / ctx.tau
+        gradient = (grad / ctx.tau).contiguous()  # that of a convolution may be channels last
         scale = relaxed_scale(drawn, some, ctx.tau)
         gradient.view(-1)[index] = grad.reshape(-1)[index] * scale
         return gradient, None
@@ -316,30 +319,36 @@ def reparametrize_locally(layer: nn.Module, weight: StochasticWeight) -> None:
     """Make the layer draw its outputs in training from the normal distribution that approximates
     sums over independent weights (the local reparameterization trick of LR-net, Shayer et al., ICLR
     2018; docs/methods.md 2.8). Evaluation is unchanged."""
-    plain: Callable[[Tensor], Tensor] = layer.forward
+    if isinstance(layer, Projection):
+        raise UserError(
+            "lr-net draws the outputs of layers, and nn.MultiheadAttention hides those of the "
+            "projections of its inputs",
+            "keep them in full precision: task.keep_full: ['*.in_proj']",
+        )
+    plain: Callable[..., Tensor] = layer.forward
 
-    def forward(x: Tensor) -> Tensor:
+    def forward(x: Tensor, output_size: list[int] | None = None) -> Tensor:
         if not weight.training or weight.shared.real:
-            return plain(x)
+            return plain(x) if output_size is None else plain(x, output_size)
         mean: Tensor = layer.weight  # type: ignore[assignment]
         bias: Tensor | None = layer.bias  # type: ignore[assignment]
-        return normal_outputs(layer, x, mean, bias)
+        return normal_outputs(layer, x, mean, bias, output_size)
 
     layer.forward = forward
 
 
-def normal_outputs(layer: nn.Module, x: Tensor, mean: Tensor, bias: Tensor | None) -> Tensor:
+def normal_outputs(
+    layer: nn.Module,
+    x: Tensor,
+    mean: Tensor,
+    bias: Tensor | None,
+    output_size: list[int] | None = None,
+) -> Tensor:
     """conv(h, m_w) + sqrt(conv(h^2, 1 - m_w^2) + 1e-8) N(0, 1) for the input h = `x` and weights of
     mean m_w = `mean` (docs/methods.md 2.8)."""
     spread = 1 - mean * mean
-    centre: Tensor
-    variance: Tensor
-    if isinstance(layer, nn.Conv2d):
-        centre = layer._conv_forward(x, mean, bias)
-        variance = layer._conv_forward(x * x, spread, None)
-    else:
-        centre = nn.functional.linear(x, mean, bias)
-        variance = nn.functional.linear(x * x, spread)
+    centre = product(layer, x, mean, bias, output_size)
+    variance = product(layer, x * x, spread, None, output_size)
     # Rounding in fast convolutions may give a variance slightly below 0.
     return centre + variance.clamp_min(0).add(1e-8).sqrt() * torch.randn_like(centre)
 

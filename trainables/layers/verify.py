@@ -25,7 +25,7 @@ def verify_binary(model: nn.Module, layers: Sequence[BinaryLayer]) -> None:
     model.eval()
     try:
         for layer in layers:
-            weight: Tensor = layer.module.weight  # type: ignore[assignment]
+            weight = layer.weight
             left = int(weight.count_nonzero())
             if layer.kept is not None and left != layer.kept:
                 raise NotBinaryError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from bitfront.trainables.errors import UnknownNameError, UserError, did_you_mean
+from bitfront.trainables.own_code import is_reference
 from bitfront.trainables.parameters import Domain, Param, Value, resolve
 from bitfront.trainables.registry import Registry
 
@@ -35,8 +36,13 @@ class ModelInfo:
     image: bool = True
     kind: str = "classification"
 
-    def resolve(self, given: dict[str, Any]) -> dict[str, Value]:
-        return resolve("model", self.params, given)
+    def resolve(self, given: dict[str, Any]) -> dict[str, Any]:
+        """The values of all parameters: the given one, else the default."""
+        return dict(resolve("model", self.params, given))
+
+    def param(self, name: str) -> Param | None:
+        """The declaration of a parameter; None where there is none of that name."""
+        return self.params.get(name)
 
 
 # For models named `LIBRARY/name`: a function per library that declares any of its networks.
@@ -44,11 +50,12 @@ LIBRARIES: dict[str, Callable[[str], ModelInfo]] = {}
 
 
 class ModelRegistry(Registry[ModelInfo]):
-    """The declared models, and any network of a library: `timm/deit_tiny_patch16_224`."""
+    """The declared models, any network of a library, `timm/deit_tiny_patch16_224`, and any of the
+    user's own, `my_net.py:MyNet`."""
 
     def get(self, name: str) -> ModelInfo:
         library, slash, rest = name.partition("/")
-        if not slash:
+        if not slash or is_reference(name):
             return super().get(name)
         self.find()
         if library not in LIBRARIES:

@@ -81,6 +81,17 @@ def trust_all(given: bool = True) -> None:
     _all = given
 
 
+@contextmanager
+def trusting(given: bool = True) -> Iterator[None]:
+    """Inside, if `given`, all code that is met is trusted."""
+    before = _all
+    trust_all(given or before)
+    try:
+        yield
+    finally:
+        trust_all(before)
+
+
 def is_trusted(sha256: str) -> bool:
     """Whether the user trusts the code with this hash."""
     return sha256 in _now or _kept(sha256) is not None
@@ -103,7 +114,7 @@ def check(reference: Reference, source: Source) -> None:
     raise CodeError(
         f"{reference.source}:{reference.name} is code that you have not run before: "
         f"{source.path}, sha256 {source.sha256[:16]}",
-        "read it, and if you trust it say so once: --trust",
+        "read it, and if you trust it say so once: --trust, in Python trust=True",
     )
 
 

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.packed import FORMAT as PACKED
+from bitfront.trainables.structure.attention import old_name
+from bitfront.trainables.structure.kinds import as_outputs, as_stored, groups_of
 
 # Prefixes that wrappers put before every name of a state dict.
 WRAPPERS = ("module.", "_orig_mod.")
@@ -59,26 +61,37 @@ class Fit:
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Copies on the CPU of all tensors of a network, by name; a latent is named like its weight."""
+    """Copies on the CPU of all tensors of a network, by name, as they are in one without a plan: a
+    latent is named like its weight."""
     return {
-        plain_name(name): tensor.detach().cpu().contiguous().clone()
-        for name, tensor in model.state_dict().items()
+        name: as_stored(tensor.detach().cpu(), groups).contiguous().clone()
+        for name, (tensor, groups) in _plain(model).items()
     }
 
 
-def plain_name(name: str) -> str:
-    """The name that a weight has without a parametrization."""
-    return name.removesuffix(LATENT) + ".weight" if name.endswith(LATENT) else name
+def _plain(model: nn.Module) -> dict[str, tuple[Tensor, int]]:
+    """The tensors of a network by the names they have without a plan, each with what `as_stored`
+    needs to bring it into the layout it has there."""
+    found = {}
+    for key, tensor in model.state_dict().items():
+        groups, name = 0, key
+        if key.endswith(LATENT):
+            layer = key.removesuffix(LATENT)
+            groups, name = groups_of(model.get_submodule(layer)), f"{layer}.weight"
+        found[old_name(model, name)] = (tensor, groups)
+    return found
 
 
 @torch.no_grad()
 def load_weights(model: nn.Module, weights: dict[str, Tensor], source: str) -> Fit:
     """Copy the tensors whose names and shapes match into the network, also into the latents of
     binary layers; returns what matched. Raises a UserError where no weight matches."""
-    targets = {plain_name(name): tensor for name, tensor in model.state_dict().items()}
-    fit = match(targets, weights, source)
+    plain = _plain(model)
+    shapes = {name: as_stored(tensor, groups) for name, (tensor, groups) in plain.items()}
+    fit = match(shapes, weights, source)
     for name in fit.loaded:
-        targets[name].copy_(weights[name])
+        target, groups = plain[name]
+        target.copy_(as_outputs(weights[name], groups))
     return fit
 
 

@@ -20,7 +20,9 @@ from bitfront.trainables import packed
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.models import MODELS, build_model
+from bitfront.trainables.models.building import unreal_model
 from bitfront.trainables.models.surgery import attentions
+from bitfront.trainables.own_code import is_reference
 from bitfront.trainables.settings import DistillSpec
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.text_files import MOST_YAML_BYTES, load_yaml, read_text
@@ -31,7 +33,7 @@ from bitfront.trainables.training.checkpoint_files import (
     match,
     read_checkpoint,
 )
-from bitfront.trainables.training.network import Network, laid_out
+from bitfront.trainables.training.network import Network, laid_out, layout_of
 from bitfront.trainables.training.pretraining import pretrained_weights, starting_weights
 from bitfront.trainables.training.run import Run
 
@@ -184,7 +186,7 @@ def make_loss(run: Run, teacher: nn.Module | None = None) -> Loss:
     devices = [run.device] if run.device.type == "cuda" else []
     with torch.random.fork_rng(devices):
         found = load_teacher(run) if teacher is None else teacher
-    found = laid_out(found.to(run.device))
+    found = laid_out(found.to(run.device), layout_of(task.model.name, found))
     return Distillation(spec.distill, found.eval().requires_grad_(False), spec.label_smoothing)
 
 
@@ -226,7 +228,8 @@ def full_precision_model(task: Task, names: Any) -> nn.Module:
     """The task's model in full precision, with the added attention norms only where `names`, those
     of a checkpoint's tensors, contain them."""
     params = dict(task.model.params)
-    if "attention_norm" in MODELS.get(task.model.name).params:
+    ours = not is_reference(task.model.name)
+    if ours and "attention_norm" in MODELS.get(task.model.name).params:
         params["attention_norm"] = any(".added_norm." in name for name in names)
     info = DATASETS.get(task.dataset)
     return build_model(task.model.name, params, info.shape, info.classes)
@@ -271,9 +274,8 @@ def check_teacher(task: Task) -> None:
     kind = DATASETS.get(task.dataset).kind
     if kind != "classification":
         raise UserError(f"loss.distill: a teacher is for classification, {task.dataset} is {kind}")
-    with torch.device("meta"):
-        student = _build(task)
-        teacher = _teacher_on_meta(task)
+    student = _build(task)
+    teacher = _teacher_on_meta(task)
     if distill.kind != "bibert":
         return
     ours, theirs = (_shown_shapes(model, task) for model in (student, teacher))
@@ -297,7 +299,7 @@ def check_teacher(task: Task) -> None:
 
 def _build(task: Task) -> nn.Module:
     info = DATASETS.get(task.dataset)
-    return build_model(task.model.name, task.model.params, info.shape, info.classes)
+    return unreal_model(task.model.name, task.model.params, info.shape, info.classes)
 
 
 def _teacher_on_meta(task: Task) -> nn.Module:
@@ -316,7 +318,11 @@ def _teacher_on_meta(task: Task) -> nn.Module:
         _same_data(task, spec.task, path)
         return _build(spec.task)
     weights = read_checkpoint(path)
-    model = full_precision_model(task, weights)
+    if is_reference(task.model.name):
+        model = _build(task)
+    else:
+        with torch.device("meta"):
+            model = full_precision_model(task, weights)
     fit = match(dict(model.state_dict()), weights, str(path))
     if fit.missing or fit.other_shape:
         raise UserError(f"loss.distill.teacher: part of the teacher would be random\n{fit.text()}")
@@ -335,5 +341,6 @@ def _same_data(task: Task, theirs: Task, path: Path) -> None:
 def _shown_shapes(model: nn.Module, task: Task) -> list[list[tuple[int, ...]]]:
     shape = DATASETS.get(task.dataset).shape
     with watched(model) as shown, torch.no_grad():
-        model.eval()(torch.empty(1, *shape, device="meta"))
+        device = next(p.device for p in model.parameters())
+        model.eval()(torch.empty(1, *shape, device=device))
     return shown.shapes()

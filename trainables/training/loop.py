@@ -25,7 +25,7 @@ from bitfront.trainables.training.evaluation import (
     measure,
     quality_in_training,
 )
-from bitfront.trainables.training.network import Network, memory_format
+from bitfront.trainables.training.network import Network
 from bitfront.trainables.training.norms import running_norms, start_shifts
 from bitfront.trainables.training.peers import Peers
 from bitfront.trainables.training.pretraining import PretrainedCache, load_starting_weights
@@ -70,7 +70,7 @@ class Training:
         torch.manual_seed(spec.seed)
         self.network = Network(spec, self.device)
         self.model, self.method = self.network.model, self.network.method
-        layout = memory_format(self.model)
+        layout = self.network.layout
         self.train: Part = train.laid_out(layout).to(self.device)
         self.validation: Part = validation.laid_out(layout).to(self.device)
         task = spec.task

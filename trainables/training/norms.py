@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import nn
@@ -25,9 +26,14 @@ def running_norms(model: nn.Module) -> list[nn.modules.batchnorm._BatchNorm]:
     ]
 
 
-@torch.no_grad()
 def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
-    """Estimate batch-norm statistics anew, as plain averages over training examples. Only the norms
+    """Estimate batch-norm statistics anew, as plain averages over training examples."""
+    recalibrate_on(model, (x for x, _ in in_order(part, batch_size)), batch_size)
+
+
+@torch.no_grad()
+def recalibrate_on(model: nn.Module, batches: Iterable[Any], batch_size: int) -> None:
+    """Estimate batch-norm statistics anew, as plain averages over batches of inputs. Only the norms
     are in training mode, so that the weights are those of evaluation."""
     model.eval()
     norms = running_norms(model)
@@ -37,12 +43,12 @@ def recalibrate(model: nn.Module, part: Part, batch_size: int) -> None:
         norm.momentum = None
         norm.train()
     examples = 0
-    for x, y in in_order(part, batch_size):
+    for x in batches:
         # A short last batch would count as much as a full one.
-        if len(y) < batch_size and examples:
+        if len(x) < batch_size and examples:
             break
         model(x)
-        examples += len(y)
+        examples += len(x)
         if examples >= RECALIBRATION_EXAMPLES:
             break
     for norm, momentum in zip(norms, momenta, strict=True):

@@ -25,8 +25,7 @@ from bitfront.trainables import checksums
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import DATASETS, Part, in_order
 from bitfront.trainables.files import opened
-from bitfront.trainables.models import build_model
-from bitfront.trainables.models.activations import with_activations
+from bitfront.trainables.models.building import unreal_model
 from bitfront.trainables.progress import report
 from bitfront.trainables.settings import PretrainSpec
 from bitfront.trainables.task import Task, TrialSpec
@@ -64,6 +63,7 @@ def pretraining_spec(spec: TrialSpec) -> TrialSpec | None:
             **task.pretraining_settings,
             "epochs": pretrain.epochs,
             "binarize": "body",
+            "keep_full": [],
             "pretrain": start,
         }
     )
@@ -263,8 +263,12 @@ def check_checkpoint(task: Task, *others: Task) -> Fit:
     fits = []
     for each in (task, *others):
         info = DATASETS.get(each.dataset)
-        with torch.device("meta"):
-            model = build_model(each.model.name, each.model.params, info.shape, info.classes)
-            model = with_activations(model, each.settled_activations, info.shape, each.model.name)
+        model = unreal_model(
+            each.model.name,
+            each.model.params,
+            info.shape,
+            info.classes,
+            each.settled_activations,
+        )
         fits.append(match(dict(model.state_dict()), weights, pretrain.checkpoint))
     return fits[0]

@@ -9,12 +9,14 @@ from typing import Any
 from bitfront.search.config.source import value
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.costs import PlannedNetwork, cost_text
+from bitfront.trainables import own_code
 from bitfront.trainables.cost import cost_table
-from bitfront.trainables.data import DATASETS
+from bitfront.trainables.data import DATASETS, DatasetInfo
 from bitfront.trainables.errors import UserError, did_you_mean, quoted
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import MODELS
 from bitfront.trainables.registry import is_count
+from bitfront.trainables.structure.scope import SCOPES
 from bitfront.verbs import options as shared
 from bitfront.verbs.plan_option import parse_plan, selected_here
 
@@ -24,7 +26,8 @@ MOST_NUMBERS = 1_000_000_000
 
 def options(parser: ArgumentParser) -> None:
     shared.json_output(parser)
-    parser.add_argument("model")
+    parser.add_argument("model", help="a name, or a network of your own: my_net.py:MyNet")
+    parser.add_argument("params", nargs="*", metavar="KEY=VALUE", help="parameters of the model")
     parser.add_argument(
         "--plan", default="F", help="letters, one letter for all, first:7, mixbin-grad@40%%"
     )
@@ -37,10 +40,20 @@ def options(parser: ArgumentParser) -> None:
         help="of the network a selector of --plan trains first",
     )
     parser.add_argument("--shape", help="input shape, e.g. 3x32x32 (the default)")
-    parser.add_argument("--classes", type=shared.positive, help="default 100")
+    parser.add_argument(
+        "--classes", type=shared.positive, help="default 100; what a network of your own has"
+    )
     parser.add_argument("--set", action="append", metavar="KEY=VALUE", help="a model parameter")
     parser.add_argument("--scale", choices=("none", "layer", "channel"), default="none")
-    parser.add_argument("--binarize", choices=("body", "all"), default="body")
+    parser.add_argument(
+        "--binarize",
+        default="body",
+        metavar="WHICH",
+        help="body (default), all, or names and patterns of layers, separated by commas",
+    )
+    parser.add_argument(
+        "--keep-full", metavar="WHICH", help="names and patterns of layers that stay F"
+    )
     parser.add_argument(
         "--prune", type=float, metavar="R", help="pruning rate of the planned layers"
     )
@@ -51,24 +64,45 @@ def options(parser: ArgumentParser) -> None:
 def action(args: Namespace) -> int:
     info = DATASETS.get(DATASETS.settle(args.dataset, None)) if args.dataset else None
     shape = _shape(args.shape) if args.shape else (info.shape if info else (3, 32, 32))
-    classes = args.classes if args.classes is not None else (info.classes if info else 100)
-    if not 1 <= classes <= MOST_CLASSES:
-        given = quoted(str(args.classes))
-        raise UserError(f"--classes {given}: give a number from 1 to {MOST_CLASSES:,}")
-    params = _assignments(args.set or [], args.model)
+    own = own_code.is_reference(args.model)
+    args.model = own_code.settle(args.model) if own else args.model
+    classes = _classes(args, info)
+    params = _assignments([*args.params, *(args.set or [])], args.model)
     MODELS.get(args.model)
-    table = cost_table(args.model, params, shape, classes, args.binarize)
+    args.binarize = _scope(args.binarize)
+    args.keep_full = args.keep_full.split(",") if args.keep_full else []
+    table = cost_table(args.model, params, shape, classes, args.binarize, args.keep_full)
     plan = parse_plan(args.plan, table, selected_here(args, params))
     kept = None
     if args.prune is not None:
         method = build_method("edge-popup", {"rate": args.prune, "p": args.exponent})
         kept = method.kept(table.sizes(plan))
-    network = PlannedNetwork(args.model, params, shape, classes, table, plan, args.scale, kept)
+    called = own_code.shown(args.model)
+    network = PlannedNetwork(called, params, shape, classes, table, plan, args.scale, kept)
     if args.json:
         terminal.show_json(network.as_json())
     else:
         terminal.show(cost_text(network))
     return 0
+
+
+def _classes(args: Namespace, info: DatasetInfo | None) -> int:
+    """The number of classes: given, of the dataset, or 100; 0, not known, for a network of the
+    user's own, which has as many outputs as it has."""
+    if args.classes is not None:
+        classes: int = args.classes
+    elif info is not None:
+        classes = info.classes
+    else:
+        return 0 if own_code.is_reference(args.model) else 100
+    if not 1 <= classes <= MOST_CLASSES:
+        given = quoted(str(args.classes))
+        raise UserError(f"--classes {given}: give a number from 1 to {MOST_CLASSES:,}")
+    return classes
+
+
+def _scope(text: str) -> str | list[str]:
+    return text if text in SCOPES else text.split(",")
 
 
 def _shape(text: str) -> tuple[int, ...]:
@@ -82,12 +116,13 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _assignments(items: list[str], model: str) -> dict[str, Any]:
-    """The parameters of a model that `--set KEY=VALUE` gives."""
+    """The parameters of a model that KEY=VALUE gives, with or without `--set`."""
     params = {}
-    known = MODELS.get(model).params
+    info = MODELS.get(model)
     for item in items:
         key, _, text = item.partition("=")
-        if key not in known:
-            raise UserError(f"--set {item}: {model} has no '{key}', {did_you_mean(key, known)}")
+        if info.param(key) is None:
+            hint = did_you_mean(key, info.params)
+            raise UserError(f"--set {item}: {own_code.shown(model)} has no '{key}', {hint}")
         params[key] = value(text)
     return params

@@ -27,7 +27,7 @@ def action(args: Namespace) -> int:
     config = config_to_continue(folder)
     config.search.trials = new_budget(str(args.trials), config.search.trials)
     with status_line(args) as line:
-        return resumed(config, folder, args, line)
+        return resumed(config, folder, args.address, args.quiet, line)
 
 
 def new_budget(text: str, budget: int) -> int:

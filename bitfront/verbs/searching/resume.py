@@ -33,10 +33,12 @@ def action(args: Namespace) -> int:
         return run_there(args)
     with status_line(args) as line:
         folder = folder_of(args, args.search)
-        return resumed(config_to_continue(folder), folder, args, line)
+        return resumed(config_to_continue(folder), folder, args.address, args.quiet, line)
 
 
-def resumed(config: SearchConfig, folder: SearchFolder, args: Namespace, line: StatusLine) -> int:
+def resumed(
+    config: SearchConfig, folder: SearchFolder, address: str | None, quiet: bool, line: StatusLine
+) -> int:
     """Run what is left of a stored search, after the same checks as for one read from a file, and
     return the exit code."""
     from bitfront.search.session.preparation import check_places, check_start  # torch
@@ -52,5 +54,5 @@ def resumed(config: SearchConfig, folder: SearchFolder, args: Namespace, line: S
     with received():  # the folder may have come from somebody else
         config, space = load_text(config.dump())
     check_places(config, folder)
-    check_start(config, space, folder, args.address, line)
-    return launch(config, space, folder, args.address, args.quiet, line=line)
+    check_start(config, space, folder, address, line)
+    return launch(config, space, folder, address, quiet, line=line)

@@ -6,10 +6,15 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 from bitfront.search.cluster.ray_client import is_client, run_there
+from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import LEDGER, SearchFolder, home
+from bitfront.search.results.results import Results
+from bitfront.spaces.space import Space
 from bitfront.terminal.own_data import tell
+from bitfront.terminal.status_line import StatusLine
 from bitfront.trainables.errors import UserError
 from bitfront.verbs import options as shared
 from bitfront.verbs.opening import results_of, search_of, status_line
@@ -40,12 +45,30 @@ def action(args: Namespace) -> int:
             raise UserError(f"search '{warm.config.name}' has no front to start from")
         if warm is not None and warm.folder.path == root / config.name:
             raise UserError(f"--warm-start {args.warm_start}: a search cannot start from itself")
-        # A mistake so far is found before torch is imported.
-        from bitfront.search.session.preparation import check_start, fetched, prepare  # torch
-        from bitfront.verbs.launch import launch
+        ledger = args.ledger or os.environ.get(LEDGER) or None
+        code, _ = started(config, space, root, line, args.address, args.quiet, ledger, warm)
+        return code
 
-        config, space = fetched(config, space, root)
-        check_start(config, space, SearchFolder(root / config.name), args.address, line)
-        tell(config.task, line.say)
-        folder = prepare(config, root, args.ledger or os.environ.get(LEDGER) or None)
-        return launch(config, space, folder, args.address, args.quiet, warm, line, renewed=False)
+
+def started(
+    config: SearchConfig,
+    space: Space,
+    root: Path,
+    line: StatusLine,
+    address: str | None,
+    quiet: bool,
+    ledger: str | None,
+    warm: Results | None = None,
+) -> tuple[int, SearchFolder]:
+    """Check what the first trial needs, run the trials that are left of a search, and return the
+    exit code and the folder of the search."""
+    # A mistake so far is found before torch is imported.
+    from bitfront.search.session.preparation import check_start, fetched, prepare  # torch
+    from bitfront.verbs.launch import launch
+
+    config, space = fetched(config, space, root)
+    check_start(config, space, SearchFolder(root / config.name), address, line)
+    tell(config.task, line.say)
+    folder = prepare(config, root, ledger)
+    code = launch(config, space, folder, address, quiet, warm, line, renewed=False)
+    return code, folder

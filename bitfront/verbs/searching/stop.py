@@ -8,6 +8,7 @@ import socket
 import time
 from argparse import ArgumentParser, Namespace
 
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.terminal import tables as terminal
 from bitfront.trainables.errors import UserError
 from bitfront.verbs import options as shared
@@ -29,16 +30,7 @@ def action(args: Namespace) -> int:
     if args.address is not None:
         return on_head(args, [args.search])
     folder = folder_of(args, args.search)
-    driver = folder.driver
-    if driver is not None:
-        host, pid = driver
-        if host != socket.gethostname():
-            raise UserError(f"search '{folder.name}' runs on {host}", "stop it there")
-        os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + STOP_SECONDS
-        while folder.running and time.monotonic() < deadline:
-            time.sleep(0.2)
-    state = "running" if folder.running else "stopped" if driver else "not running"
+    state = stopped(folder)
     if args.json:
         terminal.show_json({"search": folder.name, "state": state})
     elif not folder.exists:
@@ -48,3 +40,19 @@ def action(args: Namespace) -> int:
     else:
         terminal.show(f"search '{folder.name}' is {state}; continue: bitfront resume {folder.name}")
     return 1 if state == "running" else 0
+
+
+def stopped(folder: SearchFolder) -> str:
+    """Ask the driver of a search to end as ctrl-C would, wait until it has, and return what it is
+    then: stopped, running still, or not running in the first place."""
+    driver = folder.driver
+    if driver is None:
+        return "not running"
+    host, pid = driver
+    if host != socket.gethostname():
+        raise UserError(f"search '{folder.name}' runs on {host}", "stop it there")
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_SECONDS
+    while folder.running and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return "running" if folder.running else "stopped"

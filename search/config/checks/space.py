@@ -9,7 +9,7 @@ import itertools
 from pydantic import ValidationError
 
 from bitfront.search.config.bounds import check_limits
-from bitfront.search.config.errors import KeyProblem, Problems
+from bitfront.search.config.errors import KeyProblem, Problems, without_key
 from bitfront.search.config.known import adds_layer_costs
 from bitfront.search.config.mistakes import first_mistake
 from bitfront.search.config.plans import PLAN, START
@@ -68,7 +68,7 @@ def _check_plan(space: Space) -> None:
         try:
             table = task_cost_table(task)
         except UserError as error:
-            raise KeyProblem(("task", "model"), str(error)) from None
+            raise _unbuilt(error) from None
         if isinstance(plan, FixedPlan) and any(m != "fp" for m in space.method.values):
             try:
                 check_plan(_whole_plan(plan, table), table.plan_layers)
@@ -78,6 +78,21 @@ def _check_plan(space: Space) -> None:
             raise KeyProblem(
                 PLAN, "the model has no layer to plan; task.binarize: all plans every layer"
             )
+        hidden = [layer.name for layer in table.plan_layers if not layer.accumulates]
+        if hidden and isinstance(plan, FreePlan) and "A" in plan.levels:
+            raise KeyProblem(
+                PLAN,
+                f"level A is not for {hidden[0]}, which projects the inputs of an attention: leave "
+                "A out, or keep such layers in full precision (task.keep_full)",
+            )
+
+
+def _unbuilt(error: UserError) -> KeyProblem:
+    """The mistake that keeps a network from being built or traced, at its key."""
+    for key in ("binarize", "keep_full"):
+        if error.message.startswith(f"{key}: "):
+            return KeyProblem(("task", key), without_key(str(error), ("task", key)))
+    return KeyProblem(("task", "model"), str(error))
 
 
 def _whole_plan(plan: PlanSpace, table: CostTable) -> str:

@@ -399,7 +399,6 @@ def test_blocks_and_stages_of_other_networks_are_read_from_their_names(
         ("tinyvit", {"patch": 5}, (1, 28, 28), "not made of patches of 5\n  nearest: 4"),
         ("deit-t", {}, (2,), r"takes images, not inputs of shape \(2,\)"),
         ("torchvision/inception_v3", {}, (3, 32, 32), "do not fit the model"),
-        ("torchvision/vit_b_16", {}, (3, 32, 32), "read by its network without being called"),
         ("timm/resnet18", {"attention_norm": True}, (3, 32, 32), "has no attention"),
         ("resnet50", {}, (2, 32, 32), "takes 1 or 3 channels, not 2"),
     ],

@@ -25,11 +25,12 @@ def write_file(parts: Mapping[str, tuple[torch.Tensor, torch.Tensor]], folder: P
     import torch
     from safetensors.torch import save_file
 
-    tensors = {
-        f"{part}.{axis}": tensor.contiguous()
-        for part, pair in parts.items()
-        for axis, tensor in zip("xy", pair, strict=True)
-    }
+    tensors: dict[str, torch.Tensor] = {}
+    for part, pair in parts.items():
+        for axis, tensor in zip("xy", pair, strict=True):
+            known = {each.untyped_storage().data_ptr() for each in tensors.values()}
+            shared = tensor.untyped_storage().data_ptr() in known  # which safetensors refuses
+            tensors[f"{part}.{axis}"] = (tensor.clone() if shared else tensor).contiguous()
     digest = hashlib.sha256()
     for key, tensor in sorted(tensors.items()):
         digest.update(f"{key} {tensor.dtype} {tuple(tensor.shape)}\n".encode())

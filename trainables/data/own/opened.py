@@ -19,7 +19,7 @@ from bitfront.trainables.own_code.loading import blamed
 TRAIN, VAL, TEST = "train", "val", "test"
 PARTS = (TRAIN, VAL, TEST)
 _ALSO = {"validation": VAL, "valid": VAL, "training": TRAIN}
-_SETTINGS = ("metric", "loss", "direction", "kind", "outputs")
+SETTINGS = ("metric", "loss", "direction", "kind", "outputs")
 _KINDS = ("classification", "regression")
 FORMS = (
     "return a Dataset, (train, test), (train, val, test) or a dict of parts; a part is a Dataset "
@@ -98,7 +98,7 @@ def goal_of(name: str) -> Goal:
 
 
 def _attributes(load: Any) -> dict[str, Any]:
-    return {key: getattr(load, key) for key in _SETTINGS if hasattr(load, key)}
+    return {key: getattr(load, key) for key in SETTINGS if hasattr(load, key)}
 
 
 def _arguments(load: Any, name: str) -> dict[str, Any]:
@@ -131,11 +131,11 @@ def taken_apart(returned: Any, name: str, goal: Goal | None = None) -> Opened:
     """The parts of what was returned, by name. `goal`: the one that is known without them."""
     goal = goal or Goal()
     if isinstance(returned, Mapping):
-        settings = {key: returned[key] for key in returned if key in _SETTINGS}
+        settings = {key: returned[key] for key in returned if key in SETTINGS}
         parts = {_ALSO.get(key, key): returned[key] for key in returned if key not in settings}
         unknown = [key for key in parts if key not in PARTS]
         if unknown:
-            hint = did_you_mean(str(unknown[0]), (*PARTS, *_SETTINGS))
+            hint = did_you_mean(str(unknown[0]), (*PARTS, *SETTINGS))
             raise UserError(f"{shown(name)} returns a part {quoted(unknown[0])}, {hint}")
         goal = _goal(settings, name) if settings else goal
     elif isinstance(returned, tuple) and not is_pair(returned):  # a list is one of examples

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
 from bitfront.trainables.data import in_order
@@ -16,6 +17,8 @@ from bitfront.trainables.layers.quantizers import sign
 from bitfront.trainables.layers.weights import mean_magnitude
 from bitfront.trainables.progress import report
 from bitfront.trainables.selectors.scores.scoring import MeanLoss, Scoring
+from bitfront.trainables.structure.attention import open_attentions
+from bitfront.trainables.structure.kinds import as_outputs, as_stored, groups_of
 
 # Small batches: second derivatives keep the graph of the first ones in memory.
 HESSIAN_BATCH = 128
@@ -23,16 +26,29 @@ HESSIAN_BATCH = 128
 
 def planned_weights(model: nn.Module, scoring: Scoring) -> list[Tensor]:
     """The weights of the layers that a plan decides, in its order."""
-    modules = dict(model.named_modules())
-    return [modules[layer.name].weight for layer in scoring.table.plan_layers]
+    names = [layer.name for layer in scoring.table.plan_layers]
+    return [layer.weight for layer in _planned(model, names)]  # type: ignore[misc]
+
+
+def planned_groups(model: nn.Module, scoring: Scoring) -> list[int]:
+    """What `binary_error` needs to know of the layouts of these weights."""
+    names = [layer.name for layer in scoring.table.plan_layers]
+    return [groups_of(layer) for layer in _planned(model, names)]
+
+
+def _planned(model: nn.Module, names: Sequence[str]) -> list[nn.Module]:
+    open_attentions(model, set(names))
+    return [model.get_submodule(name) for name in names]
 
 
 @torch.no_grad()
-def binary_error(w: Tensor) -> Tensor:
-    """Q(w) - w with Q(w) = mean |w| sign(w), the mean taken per output channel."""
+def binary_error(w: Tensor, groups: int = 0) -> Tensor:
+    """Q(w) - w with Q(w) = mean |w| sign(w), the mean taken per output channel; `groups`: those of
+    a transposed convolution."""
+    w = as_outputs(w, groups)
     scale = mean_magnitude(w, "channel")
     assert scale is not None
-    return scale * sign(w) - w
+    return as_stored(scale * sign(w) - w, groups)
 
 
 def hutchinson_traces(
@@ -55,7 +71,8 @@ def hutchinson_traces(
     traces = [0.0] * len(weights)
     for place, (x, y) in enumerate(batches, 1):
         report(f"curvature, batch {place} of {len(batches)}")
-        loss = loss_of(model(x), y) * len(y) / examples
+        with sdpa_kernel(SDPBackend.MATH):  # torch's fast attentions have no second derivatives
+            loss = loss_of(model(x), y) * len(y) / examples
         gradients = torch.autograd.grad(loss, weights, create_graph=True)
         for probe, vs in enumerate(signs):
             products = torch.autograd.grad(gradients, weights, vs, retain_graph=probe + 1 < probes)
@@ -73,9 +90,10 @@ def hawq_scores(scoring: Scoring, probes: int, examples: int) -> list[float]:
     batches = list(in_order(images, HESSIAN_BATCH))
     scoring.scored_examples += probes * len(images)
     traces = hutchinson_traces(model, weights, batches, probes, scoring.spec.seed, scoring.loss)
+    groups = planned_groups(model, scoring)
     return [
-        trace / w.numel() * float(binary_error(w.detach()).square().sum())
-        for trace, w in zip(traces, weights, strict=True)
+        trace / w.numel() * float(binary_error(w.detach(), g).square().sum())
+        for trace, w, g in zip(traces, weights, groups, strict=True)
     ]
 
 
@@ -105,7 +123,8 @@ def second_moment_scores(scoring: Scoring, examples: int) -> list[float]:
     scoring.scored_examples += len(images)
     batches = in_order(images, scoring.spec.task.batch_size)
     moments = second_moments(model, weights, batches, scoring.loss)
+    groups = planned_groups(model, scoring)
     return [
-        0.5 * float((h * binary_error(w.detach()).square()).sum())
-        for h, w in zip(moments, weights, strict=True)
+        0.5 * float((h * binary_error(w.detach(), g).square()).sum())
+        for h, w, g in zip(moments, weights, groups, strict=True)
     ]

@@ -6,13 +6,20 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import Method, build_method
 from bitfront.trainables.progress import report
 from bitfront.trainables.selectors.base import flops_saved
 from bitfront.trainables.selectors.scores.scoring import Scoring
+from bitfront.trainables.structure.kinds import (
+    as_outputs,
+    as_stored,
+    groups_of,
+    product,
+    seen_weight,
+)
 from bitfront.trainables.training.loop import Training
 
 
@@ -24,7 +31,8 @@ class MixedLayer(nn.Module):
     def __init__(self, layer: nn.Module, method: Method, level: str) -> None:
         super().__init__()
         self.layer = layer
-        self.quantizer = method.weight_quantizer(layer)
+        self.groups = groups_of(layer)
+        self.quantizer = method.weight_quantizer(seen_weight(layer))
         self.input_quantizer = method.input_quantizer(layer) if level == "B" else nn.Identity()
         weight: Tensor = layer.weight  # type: ignore[assignment]
         self.logits = [torch.zeros((), device=weight.device, requires_grad=True)]
@@ -33,16 +41,18 @@ class MixedLayer(nn.Module):
     def share(self) -> Tensor:
         return torch.sigmoid(self.logits[0])
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
         weight: Tensor = self.layer.weight  # type: ignore[assignment]
-        binary = self._product(self.input_quantizer(x), self.quantizer(weight))
-        return self.share * self._product(x, weight) + (1 - self.share) * binary
+        binary = self._product(
+            self.input_quantizer(x),
+            as_stored(self.quantizer(as_outputs(weight, self.groups)), self.groups),
+            output_size,
+        )
+        full = self._product(x, weight, output_size)
+        return self.share * full + (1 - self.share) * binary
 
-    def _product(self, x: Tensor, weight: Tensor) -> Tensor:
-        if isinstance(self.layer, nn.Conv2d):
-            product: Tensor = self.layer._conv_forward(x, weight, self.layer.bias)
-            return product
-        return F.linear(x, weight, self.layer.bias)  # type: ignore[arg-type]
+    def _product(self, x: Tensor, weight: Tensor, output_size: list[int] | None) -> Tensor:
+        return product(self.layer, x, weight, self.layer.bias, output_size)  # type: ignore[arg-type]
 
 
 class SharesToo(Method):
@@ -76,6 +86,13 @@ def full_precision_preference(
     """Train the mixture and return each layer's logit of full precision. The penalty on flops is 0
     for a network of binary layers and `penalty` for one in full precision."""
     method = build_method(scoring.spec.method, dict(scoring.spec.method_params))
+    for layer in scoring.table.plan_layers:
+        if layer.tied:
+            raise UserError(
+                f"bnas mixes layers one by one, and {layer.name} shares its weight with "
+                f"{layer.tied[0]}",
+                f"keep them in full precision: task.keep_full: [{layer.name}]",
+            )
     spec = scoring.trial("F" * scoring.layers, epochs)
     training = Training(spec, scoring.train, scoring.validation, scoring.device)
     mixed = [
@@ -96,6 +113,11 @@ def full_precision_preference(
 def _replace(model: nn.Module, name: str, method: Method, level: str) -> MixedLayer:
     parent_name, _, leaf = name.rpartition(".")
     parent: Any = model.get_submodule(parent_name)
+    if isinstance(parent, nn.MultiheadAttention):
+        raise UserError(
+            f"bnas mixes the outputs of layers, and nn.MultiheadAttention hides that of {name}",
+            f"keep it in full precision: task.keep_full: [{name}]",
+        )
     mixed = MixedLayer(parent.get_submodule(leaf), method, level)
     if leaf.isdigit():
         parent[int(leaf)] = mixed

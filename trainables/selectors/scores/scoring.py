@@ -74,6 +74,8 @@ class Switch(nn.Module):
         self.capturing = False
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.capturing and self.captured is not None:
+            return self.captured  # layers that share a weight multiply with one tensor
         out = self.quantizer(x) if self.binary else x
         if self.capturing:
             out = self.captured = out.detach().requires_grad_()
@@ -88,23 +90,22 @@ class Switchable:
         self.model = network.model
         self.layers = network.binary
         self.weights: list[Switch] = []
-        self.inputs: list[Switch | None] = []
+        self.inputs: list[list[Switch]] = []
         for layer in self.layers:
-            chain: Any = layer.module.parametrizations.weight  # type: ignore[union-attr]
-            chain[0] = Switch(chain[0])
-            self.weights.append(chain[0])
-            quantizer = getattr(layer.module, "input_quantizer", None)
-            if quantizer is None:
-                self.inputs.append(None)
-            else:
-                layer.module.input_quantizer = Switch(quantizer)
-                self.inputs.append(layer.module.input_quantizer)
+            switch = Switch(layer.quantizer)
+            self.weights.append(switch)
+            self.inputs.append([])
+            for module in (layer.module, *layer.tied):
+                chain: Any = module.parametrizations.weight  # type: ignore[union-attr]
+                chain[0] = switch
+                quantizer = getattr(module, "input_quantizer", None)
+                if quantizer is not None:
+                    module.input_quantizer = Switch(quantizer)
+                    self.inputs[-1].append(module.input_quantizer)
         self.model.eval()
 
     def set(self, index: int, binary: bool) -> None:
-        self.weights[index].binary = binary
-        switch = self.inputs[index]
-        if switch is not None:
+        for switch in (self.weights[index], *self.inputs[index]):
             switch.binary = binary
 
     def flip(self, index: int) -> None:
@@ -124,15 +125,16 @@ class Switchable:
         """dL/dw_used of every layer, for the mean loss over all batches. Input quantizers are in
         training mode, since the derivative of a plain sign is 0."""
         self.model.eval()
-        for switch in self.inputs:
-            if switch is not None:
-                switch.train()
+        for switch in (switch for switches in self.inputs for switch in switches):
+            switch.train()
         for switch in self.weights:
             switch.capturing = True
         totals = [torch.zeros_like(layer.latent) for layer in self.layers]
         examples = 0
         try:
             for x, y in batches:
+                for switch in self.weights:
+                    switch.captured = None
                 # Cached, so that a layer that is used twice multiplies with one tensor.
                 with parametrize.cached():
                     summed = loss(self.model(x), y) * len(y)
