@@ -18,7 +18,7 @@ from bitfront.trainables.methods import build_method
 from bitfront.trainables.methods.base import Method
 from bitfront.trainables.plan import LEVELS, check_plan, plan_layers, with_real_inputs
 from bitfront.trainables.settings import AUTO_ACTIVATIONS
-from bitfront.trainables.training.network import laid_out
+from bitfront.trainables.training.network import laid_out, layout_of
 from bitfront.trainables.training.norms import RECALIBRATION_EXAMPLES, recalibrate_on
 from bitfront.trainables.training.schedules import phases
 
@@ -72,7 +72,7 @@ class Binarized:
         self.shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
         """of an input and of its output, without the batch; None before the first call"""
         self._inputs: deque[Tensor] = deque(maxlen=RECALIBRATION_EXAMPLES)
-        laid_out(model)
+        laid_out(model, layout_of(type(model).__name__, model))
         model.register_forward_hook(self._note_shapes)
 
     @property

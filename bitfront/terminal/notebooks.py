@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from bitfront.search.durations import duration
 from bitfront.search.recipes.training_progress import EpochReport
 from bitfront.search.urls import redacted
 from bitfront.terminal.status_line import StatusLine
@@ -92,14 +91,13 @@ class NotebookTraining(TrainingProgress):
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(say)
         self._below = Replaced()
-        self._told = self.say
 
     def epoch(self, report: EpochReport) -> None:
-        self.say = lambda _text: None
-        super().epoch(report)
-        self.say = self._told
-        eta = self.eta()
-        self._below.show(report.text() + (f", ETA {duration(eta)}" if eta else ""))
+        told, self.say = self.say, self._below.show
+        try:
+            super().epoch(report)
+        finally:
+            self.say = told
 
     def stop(self) -> None:
         super().stop()

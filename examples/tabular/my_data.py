@@ -24,7 +24,7 @@ def balanced_accuracy(outputs: Tensor, targets: Tensor) -> float:
 def load():
     """Training, validation and test part, with their own loss and metric."""
     x, y = make_classification(
-        3000, 20, n_informative=8, weights=SHARES, class_sep=1.5, random_state=0
+        3000, 20, n_informative=8, weights=list(SHARES), class_sep=1.5, random_state=0
     )
     x = x.astype("float32")
     return {

@@ -10,7 +10,7 @@ from bitfront.trainables.data import DATASETS
 from bitfront.trainables.layers.binary import BinaryLayer, apply_plan
 from bitfront.trainables.layers.verify import verify_binary
 from bitfront.trainables.methods import build_method
-from bitfront.trainables.models import build_model
+from bitfront.trainables.models import MODELS, build_model
 from bitfront.trainables.models.activations import with_activations
 from bitfront.trainables.own_code import is_reference
 from bitfront.trainables.plan import check_plan
@@ -57,9 +57,11 @@ def device_from_resources(gpus: float) -> torch.device:
 
 
 def layout_of(name: str, model: nn.Module) -> torch.memory_format:
-    """The memory format of the model of that name. Networks of the user's own keep the usual one:
-    `view` in their code may rely on it."""
-    return torch.preserve_format if is_reference(name) else memory_format(model)
+    """The memory format of the model of that name. Networks of the user's own, whatever they are
+    called, keep the usual one: `view` in their code may rely on it."""
+    library = "/" in name and not is_reference(name)
+    ours = type(model).__module__.startswith("bitfront.") or name in MODELS.find()
+    return memory_format(model) if library or ours else torch.preserve_format
 
 
 def laid_out(model: nn.Module, layout: torch.memory_format | None = None) -> nn.Module:
