@@ -25,6 +25,14 @@ def check_free(host: str, port: int) -> None:
         raise UserError(f"cannot listen on {host}:{port}: {reason}", hint) from None
 
 
+def first_free(host: str, port: int) -> int:
+    """This port, or where it is taken the next one that is free; itself where none is."""
+    try:
+        return _bind(host, port)
+    except (OSError, OverflowError):
+        return _free_port_after(host, port) or port
+
+
 def free_port(host: str) -> int:
     """A port that is free."""
     return _bind(host, 0)

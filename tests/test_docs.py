@@ -28,11 +28,32 @@ def test_the_yaml_reference_is_that_of_the_schema():
     assert (ROOT / "docs" / "yaml.md").read_text() == reference()
 
 
-def test_every_search_in_the_readme_is_valid():
-    found = [text for text in blocks("yaml") if "task:" in text]
+@pytest.mark.parametrize("page", ["README.md", "docs/yaml.md"])
+def test_every_search_in_the_docs_is_valid(page):
+    found = [text for text in blocks("yaml", (ROOT / page).read_text()) if "task:" in text]
     assert found
     for text in found:
-        load_text(text, "README.md")
+        load_text(text, page)
+
+
+def tables(text):
+    """Every table of a page: its rows, a list of cells each."""
+    lines = re.sub(r"```.*?```", "", text, flags=re.DOTALL).splitlines()
+    rows = [line if line.startswith("|") else "" for line in lines]
+    found = "\n".join(rows).split("\n\n")
+    split = re.compile(r"(?<!\\)\|")
+    return [[split.split(row) for row in part.strip().splitlines()] for part in found if part]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [str(p.relative_to(ROOT)) for p in (*ROOT.glob("*.md"), *ROOT.glob("[bd]*/*.md"))],
+)
+def test_the_rows_of_every_table_have_as_many_cells_as_its_head(page):
+    """A bar in a cell, as in |w|, begins another one."""
+    for table in tables((ROOT / page).read_text()):
+        broken = [row for row in table if len(row) != len(table[0])]
+        assert broken == []
 
 
 @pytest.mark.parametrize("page", range(len(PAGES)))

@@ -38,12 +38,14 @@ class CodeError(UserError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The tail of an error message: the nearest valid word, or the list when nothing is near."""
+    """The tail of an error message: the nearest valid word, whatever its case, or the list
+    when nothing is near."""
     names = sorted(set(known))
     # Cut off, since matching a word of thousands of letters takes seconds.
-    near = difflib.get_close_matches(word[:LONGEST_QUOTE], names, n=1, cutoff=0.5)
+    lower = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(word[:LONGEST_QUOTE].lower(), lower, n=1, cutoff=0.5)
     if near:
-        return f"did you mean '{near[0]}'?"
+        return f"did you mean '{lower[near[0]]}'?"
     if not names:
         return "there are none"
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bitfront.api.binarizing import handle_of
+from bitfront.api.binarizing import Binarized, handle_of
 from bitfront.api.by_value import importable
 from bitfront.trainables import packed
 from bitfront.trainables.cost import trace
@@ -97,18 +97,29 @@ def _shown_class(name: str) -> str:
 
 def save(model: nn.Module, path: str | os.PathLike[str], rest: str = "float32") -> int:
     """Write a network that `bf.binarize` made binary, with one bit per binary weight; returns the
-    bytes of its tensors. Its class is stored by name: a class with arguments, or one of a notebook,
-    is passed again when the file is loaded, `bf.load(path, model=MyNet(...))`."""
+    bytes of its tensors. Its class is stored by reference where that is enough to make it again: a
+    class with arguments, or one of a notebook, is passed when the file is loaded,
+    `bf.load(path, model=MyNet(...))`."""
     handle = handle_of(model)
     handle.finish()
     if handle.shapes is None:
         raise UserError("save: the network was never called", "call it once with an example")
+    if rest != "float32":
+        packed.round_rest(handle, rest)
+    name, plain = _class_name(model), type(model).__qualname__
+    size = _write(handle, name, Path(path), rest)
+    if name != plain and not _reads_back(Path(path)):
+        size = _write(handle, plain, Path(path), rest)
+    return size
+
+
+def _write(handle: Binarized, name: str, path: Path, rest: str) -> int:
+    assert handle.shapes is not None
     shape, out = handle.shapes
-    described = {"name": _class_name(model)}
     task = Task.model_validate(
         {
             "dataset": input_name(shape, math.prod(out)),
-            "model": described,
+            "model": {"name": name},
             "binarize": handle.scope,
             "activations": handle.activations,
         }
@@ -116,9 +127,16 @@ def save(model: nn.Module, path: str | os.PathLike[str], rest: str = "float32") 
     spec = TrialSpec(
         task=task, method=handle.method.name, params=handle.method.values, plan=handle.plan
     )
-    if rest != "float32":
-        packed.round_rest(handle, rest)
-    return packed.save(handle, spec, Path(path), {"saved": "bf.save"}, rest)
+    return packed.save(handle, spec, path, {"saved": "bf.save"}, rest)
+
+
+def _reads_back(path: Path) -> bool:
+    """Whether the file can be loaded without the network that was saved."""
+    try:
+        packed.load(path)
+    except UserError:
+        return False
+    return True
 
 
 def _class_name(model: nn.Module) -> str:

@@ -36,7 +36,7 @@ def comparison_text(comparison: Comparison) -> str:
 def _rows(comparison: Comparison, sides: list[dict[str, Any]]) -> list[list[str]]:
     shares = [100 * s["hypervolume_share"] for s in sides]
     rows = [
-        _row("epochs per trial", [s["epochs"] for s in sides], "{:d}"),
+        _epochs([s["epochs"] for s in sides]),
         _row("complete trials", [s["trials"] for s in sides], "{:d}"),
         _row("points on the front", [s["front"] for s in sides], "{:d}"),
         _row("of them on the joint front", [s["on_joint_front"] for s in sides], "{:d}"),
@@ -49,6 +49,14 @@ def _rows(comparison: Comparison, sides: list[dict[str, Any]]) -> list[list[str]
         scaled = [None if b is None else scale * b for b in best]
         rows.append(_row(f"best val {short(quality)} at <= {budget} % flops", scaled, form))
     return rows
+
+
+def _epochs(ranges: list[list[int]]) -> list[str]:
+    """The epochs of a trial in both searches; a difference where neither draws them."""
+    if all(low == high for low, high in ranges):
+        return _row("epochs per trial", [low for low, _ in ranges], "{:d}")
+    shown = [f"{low}" if low == high else f"{low}-{high}" for low, high in ranges]
+    return ["epochs per trial", *shown, "-"]
 
 
 def _row(head: str, values: list[Any], form: str) -> list[str]:

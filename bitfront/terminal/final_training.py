@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from bitfront.search.recipes.final_training import FinalResult
 from bitfront.search.recipes.recipe import Recipe
+from bitfront.terminal.next_commands import after_training
 from bitfront.terminal.tables import count, filled, several, short, table
 
 
@@ -33,4 +34,4 @@ def result_text(recipe: Recipe, result: FinalResult) -> str:
         f"{several(len(result.seeds), 'seed')}, {several(result.epochs, 'epoch')} on "
         f"{result.train_examples} examples{known}"
     )
-    return "\n".join(["", table(heads, rows), "", filled(sentence)])
+    return "\n".join(["", table(heads, rows), "", filled(sentence), "", after_training(result)])

@@ -4,17 +4,19 @@ something is missing. Pages and MLflow have suggestions of their own (`search.re
 
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING
 
 from bitfront.terminal.tables import filled, width
 
 if TYPE_CHECKING:
+    from bitfront.search.recipes.final_training import FinalResult
     from bitfront.search.results.results import Results
 
 TOUR = """\
 a first tour:
-  bitfront run                             the quickstart, about a minute
+  bitfront run                             the quickstart, one to two minutes
   bitfront front quickstart --plot         the front, a table and a picture
   bitfront dashboard                       the same in the browser
   bitfront ui                              all runs in MLflow
@@ -29,17 +31,37 @@ def after_search(results: Results) -> str:
     commands = [
         (f"bitfront ui {name}", "all runs in MLflow"),
         (f"bitfront dashboard {name}", "look around in a browser"),
-        (f"bitfront export {name} --budget 40%", "a point as recipe.yaml"),
+        (f"bitfront export {name} --budget {_a_budget(results)}", "a point as recipe.yaml"),
         (f"{after_export('recipe.yaml')}", "final training"),
     ]
     if results.state_without_driver == "interrupted":
         commands.insert(0, (resume(name), "continue where it stopped"))
+    elif not results.space_exhausted:
+        commands.append((f"bitfront extend {name} --trials +20", "more trials"))
     return _listed(commands)
+
+
+def _a_budget(results: Results) -> str:
+    """A budget that a point of the front satisfies, in the cost that is optimized."""
+    costs = sorted(entry.costs[results.cost_name] for entry in results.front)
+    if results.in_percent or not costs:
+        return "40%"
+    return f"{results.cost_name}={math.ceil(costs[len(costs) // 2])}"
 
 
 def after_export(recipe: str | os.PathLike[str]) -> str:
     """The command that trains a recipe."""
     return f"bitfront train {os.fspath(recipe)}"
+
+
+def after_training(result: FinalResult) -> str:
+    """How a packed checkpoint is used in Python."""
+    lines = [
+        "import bitfront as bf",
+        f'net = bf.load("{result.seeds[0].checkpoint}")',
+        "logits = net(net.preprocess(image))",
+    ]
+    return "\n".join(["Next, in Python:", *(f"  {line}" for line in lines)])
 
 
 def after_submit(name: str, address: str) -> str:

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from bitfront.search.durations import duration
 from bitfront.search.recipes.training_progress import EpochReport
 from bitfront.search.urls import redacted
 from bitfront.terminal.status_line import StatusLine

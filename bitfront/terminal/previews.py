@@ -22,7 +22,7 @@ TERMINAL_SECONDS = 0.5
 
 def preview_text(preview: Preview) -> str:
     """The size of the space, the range of every cost, and the expected time."""
-    size = "infinite" if preview.points is None else count(preview.points)
+    size = "infinitely many" if preview.points is None else count(preview.points)
     rows = [
         [
             name,
@@ -61,17 +61,25 @@ def _time(preview: Preview) -> list[str]:
         return []
     low, high = preview.trial_seconds
     trials = (
-        f"one trial: {low:.1f} to {high:.1f} s; {preview.concurrent} at once; "
-        f"about {duration(preview.eta_seconds)} in all"
+        f"one trial: {_short(low)} to {_short(high)}; {preview.concurrent} at once; "
+        f"about {duration(preview.eta_seconds)} in all{_stopping(preview)}"
     )
     if not preview.pretraining_epochs:
         return [trials]
     lengths = " or ".join(str(n) for n in preview.pretraining_epochs)
     return [
         trials,
-        f"of which {preview.pretraining_seconds:.1f} s or less for {lengths} epochs in full "
-        "precision, trained once for each network",
+        f"of which {_short(preview.pretraining_seconds or 0.0)} or less for {lengths} epochs in "
+        "full precision, trained once for each network",
     ]
+
+
+def _short(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 60 else duration(seconds)
+
+
+def _stopping(preview: Preview) -> str:
+    return ", less what early stopping saves" if preview.early_stopping else ""
 
 
 def rehearsal_text(rehearsal: Rehearsal) -> str:

@@ -27,12 +27,12 @@ def launch(
     quiet: bool = False,
     warm_start: Results | None = None,
     line: StatusLine | None = None,
+    renewed: bool = True,
 ) -> int:
     """Run the trials that the ledger says are left, print the front and the next commands, and
     return the exit code."""
-    return session_launch.launch(
-        config, space, folder, address, shown_on(line or StatusLine(quiet), quiet), warm_start
-    )
+    shown = shown_on(line or StatusLine(quiet), quiet)
+    return session_launch.launch(config, space, folder, address, shown, warm_start, renewed)
 
 
 def shown_on(line: StatusLine, quiet: bool) -> Shown:

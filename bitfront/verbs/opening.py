@@ -52,6 +52,15 @@ def results_of(args: Namespace, name: str) -> Results:
 
 
 @contextmanager
+def waiting_line(args: Namespace) -> Iterator[StatusLine]:
+    """Yield a status line for a verb that starts nothing. It is on standard error, so that the
+    output holds the result alone."""
+    with StatusLine(args.json, sys.stderr) as line:
+        line.wait(f"reading {args.search or QUICKSTART}")
+        yield line
+
+
+@contextmanager
 def status_line(args: Namespace) -> Iterator[StatusLine]:
     """Yield a status line that shows what is being done and acknowledges a ctrl-C at once."""
     with StatusLine(args.quiet) as line, acknowledged(line.interrupted):

@@ -4,7 +4,9 @@ own file."""
 from __future__ import annotations
 
 import argparse
-from argparse import ArgumentParser, _MutuallyExclusiveGroup
+from argparse import ArgumentParser, Namespace, _MutuallyExclusiveGroup
+
+from bitfront.search.ports import first_free
 
 QUICKSTART = "quickstart"
 
@@ -85,10 +87,19 @@ def served(parser: ArgumentParser, default_port: int) -> None:
     """Options for where a page is served, and whether a browser opens on it."""
     parser.add_argument("search", nargs="?", help="its name (default: the newest)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
-    parser.add_argument("--port", type=port, default=default_port, help="0: any free one")
+    parser.add_argument(
+        "--port", type=port, help=f"0: any free one (default: {default_port} or the next free one)"
+    )
+    parser.set_defaults(usual_port=default_port)
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
     # What one of the verbs called it in version 0.1.
     parser.add_argument("--no-open", dest="no_browser", action="store_true", help=argparse.SUPPRESS)
+
+
+def port_of(args: Namespace) -> int:
+    """The port to listen on: the one that was given, or the usual one or the next that is free."""
+    given: int | None = args.port
+    return first_free(args.host, args.usual_port) if given is None else given
 
 
 def trust(parser: ArgumentParser) -> None:

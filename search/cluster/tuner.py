@@ -109,8 +109,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
                 # Else Ray takes a path with a '?' or a '%' for an address.
                 storage_filesystem=LocalFileSystem(),
                 verbose=0,
-                # Silent then; that of notebooks would clear what the cell has printed.
-                progress_reporter=tune.CLIReporter(),
+                progress_reporter=tune.CLIReporter(),  # silent; a notebook's clears the cell
                 callbacks=[Watcher(searcher, resources.report_within)],
                 # The session asks again for a trial whose worker died, and counts the attempts.
                 failure_config=tune.FailureConfig(max_failures=0),

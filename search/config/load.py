@@ -21,7 +21,7 @@ from bitfront.search.config.own import with_code
 from bitfront.search.config.schema import SEARCH_FORMAT, Limit, SearchConfig
 from bitfront.search.config.settle import settled, with_hashes
 from bitfront.search.config.source import Source, override, parse, read
-from bitfront.search.config.space import build_space
+from bitfront.search.config.space import read_space
 from bitfront.search.urls import know, with_secrets
 from bitfront.spaces.space import Space
 from bitfront.trainables import own_code
@@ -91,12 +91,13 @@ def _loaded(
     config = settled(config, problems)
     check_config(config, problems)
     check_model(config.task, problems)
+    # Mistakes in the space are told in the same round where the network is known.
+    known = not any(problem.path[:2] == ("task", "model") for problem in problems)
+    space = read_space(config, problems) if known else None
     _refuse(problems, source)
     check_data(config.task, problems)
     _refuse(problems, source)
-    with problems.at("space"):
-        space = build_space(config)
-    _refuse(problems, source)
+    assert space is not None
     check_space(config, space, problems)
     _refuse(problems, source)
     config = with_hashes(config)

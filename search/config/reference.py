@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 import types
 from collections.abc import Iterable
@@ -21,6 +22,26 @@ from bitfront.search.config.space import TASK_KEYS
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.models import MODELS
 from bitfront.trainables.selectors import SELECTORS
+
+EXAMPLE = """\
+name: my-search
+task:
+  dataset: fashion-mnist
+  model: {name: cresnet, depth: 8, width: 8}
+  epochs: 5
+  subset: 6000                            # examples; all of them when left out
+  optimizer: {name: sgd, lr: 0.1, weight_decay: 1e-4}
+space:
+  method: [bnn, bnn++]
+  plan: {per: layer, levels: [F, W, B]}
+  model.width: [4, 8]
+  optimizer.lr: {float: [0.03, 0.3], log: true}
+  bnn++.mu: {schedule: {from: 5, to: {float: [10, 100], log: true}}}
+objectives: {val_accuracy: max, flops: min}
+limits: {flops_pct: 60}
+search: {trials: 30, confirm: 0.2, early_stopping: true}
+resources: {cpus: 1, gpus: 0}
+"""
 
 SPACE = """\
 ## `space`: what may change between trials
@@ -44,7 +65,10 @@ A value is one of
 | `search` | the range the method or model recommends for this parameter |
 | `{schedule: {from: a, to: b, until: f, shape: s}}` | a path over fractions of training |
 
-In a schedule each of `from`, `to`, `until` and `shape` may itself be a range or a list.
+In a schedule each of `from`, `to`, `until` and `shape` may itself be a range or a list. It is short
+for four parameters: `bnn++.mu: {schedule: {from: 5, to: 50}}` sets `mu_start` to 5 and `mu_end` to
+50; `until` and `shape` are `mu_until` and `mu_shape`. A method has a schedule `x` where the table
+of methods below has `x_start`.
 
 A plan is one of
 
@@ -56,6 +80,9 @@ and activations, A with narrow accumulators too |
 | `{per: layer, levels: [F, B]}` | a level drawn for every `layer`, `block`, `stage` or `model` |
 | `{only: block, level: W}` | one `layer`, `block` or `stage` binary, drawn; all others not |
 | `{selector: mixbin-grad, budget: [80, 40], rule: at_least}` | by a selector, for % of the flops |
+
+A plan in which every layer is F has nothing binary: its trial is one of the method `fp`, whichever
+method was drawn, and tables show it as such.
 
 A selected plan has these keys
 
@@ -136,6 +163,10 @@ def reference() -> str:
         "`bitfront preview FILE --rehearse` runs the whole search with made-up accuracies: how",
         "many of its trials will run, and which rows of `paper` no trial would answer (design.md).",
         "",
+        "A whole file; most keys may be left out:",
+        "",
+        f"```yaml\n{EXAMPLE}```",
+        "",
         "| key | type | default | meaning |",
         "|---|---|---|---|",
         *_rows(SearchConfig, ""),
@@ -184,9 +215,13 @@ def reference() -> str:
 def _parameter(owner: str, name: str, param: Any) -> str:
     told = param.describe()
     default = str(told["default"]).lower() if isinstance(told["default"], bool) else told["default"]
-    return (
-        f"| {owner} | `{name}`: {told['doc']} | {default} | {told['accepts']} | {told['range']} |"
-    )
+    cells = [f"`{name}`: {told['doc']}", default, told["accepts"], told["range"]]
+    return f"| {owner} | {' | '.join(_cell(cell) for cell in cells)} |"
+
+
+def _cell(content: Any) -> str:
+    """The content of a cell: a bar in it, as in |w|, would begin another cell."""
+    return re.sub(r"(?<!\\)\|", r"\\|", str(content))
 
 
 def _texts(model: type[BaseModel]) -> dict[str, str]:
@@ -222,7 +257,7 @@ def _rows(model: type[BaseModel], prefix: str) -> list[str]:
         default = DEFAULTS.get(key, default)
         bounds = "".join(_bound(m) for m in field.metadata)
         kind = CHOICES[key]() if key in CHOICES else f"{_type(field.annotation)}{bounds}"
-        rows.append(f"| `{key}` | {kind} | {default} | {text} |")
+        rows.append(f"| `{key}` | {kind} | {default} | {_cell(text)} |")
         if inner is not None and name != "limits":
             rows += _rows(inner, f"{key}.")
         item = _list_item(field.annotation)

@@ -4,12 +4,13 @@ fits its network is checked in `checks.space`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from bitfront.search.config.domains import ScheduleSpec, parse_domain
-from bitfront.search.config.errors import KeyPath, KeyProblem, without_key
+from bitfront.search.config.errors import KeyPath, KeyProblem, Problems, without_key
 from bitfront.search.config.mistakes import first_mistake, validated
 from bitfront.search.config.plans import parse_plan, parse_start
 from bitfront.search.config.schema import SearchConfig
@@ -50,46 +51,83 @@ TASK_KEYS = (
 
 
 def build_space(config: SearchConfig) -> Space:
-    """The space of a configuration. The first thing wrong with it is raised as a KeyProblem. No
+    """The space of a configuration. The first thing wrong with it is raised as a KeyProblem."""
+    problems = Problems()
+    space = read_space(config, problems)
+    if space is None:
+        raise problems[0]
+    return space
+
+
+def read_space(config: SearchConfig, problems: Problems) -> Space | None:
+    """The space of a configuration; None, and everything that is wrong with it in `problems`. No
     network is built: whether plans fit it is for `checks.space`."""
-    raw = dict(config.space)
-    _check_keys(raw, config)
-    method = _methods(raw.pop("method", None), "plan" in raw)
-    names = [str(name) for name in method.values]
-    plan = parse_plan(raw.pop("plan", None), names)
+    raw, before = dict(config.space), len(problems)
+    unknown = _unknown_keys(raw, config)
+    problems += unknown.values()
+    if unknown and "method" not in raw:
+        return None  # a typo in `method` must not be reported as a missing method
+    method = plan = begin = None
+    with problems.at("space"):
+        method = _methods(raw.pop("method", None), "plan" in raw)
+        names = [str(name) for name in method.values]
+        plan = parse_plan(raw.pop("plan", None), names)
+        start = config.search.start_from
+        begin = None if start is None else parse_start(start, plan, names)
+    if method is None:
+        return None
     overrides: dict[str, Domain] = {}
     method_params: dict[str, dict[str, Domain]] = {}
-    for key, value in raw.items():
-        path = ("space", key)
-        owner, _, name = key.rpartition(".")
-        if owner in METHODS:
-            given = _method_parameter(path, owner, name, value, method)
-            method_params.setdefault(owner, {}).update(given)
-        elif key.startswith("model."):
-            overrides[key] = _model_parameter(path, key, value, config)
-        else:
-            overrides[key] = _task_parameter(path, key, value, config)
-    start = config.search.start_from
-    begin = None if start is None else parse_start(start, plan, names)
+    for key in [key for key in raw if key not in (*unknown, "plan")]:
+        with problems.at("space", key):
+            owner, given = _drawn(key, raw[key], method, config)
+            (overrides if owner is None else method_params.setdefault(owner, {})).update(given)
+    if plan is None or len(problems) > before:
+        return None
     own = tuple(config.costs)
     return Space(config.task, method, plan, overrides, method_params, begin, own_costs=own)
 
 
-def _check_keys(raw: dict[str, Any], config: SearchConfig) -> None:
-    """Refuse unknown keys, before anything else: a typo in `method` must not be reported as a
-    missing method."""
+def _drawn(
+    key: str, value: Any, method: Choice, config: SearchConfig
+) -> tuple[str | None, dict[str, Domain]]:
+    """The method that a key of the space is a parameter of, if it is one, and the domains that it
+    stands for, by name."""
+    path = ("space", key)
+    owner, _, name = key.rpartition(".")
+    if owner in METHODS:
+        return owner, _method_parameter(path, owner, name, value, method)
+    if key.startswith("model."):
+        return None, {key: _model_parameter(path, key, value, config)}
+    return None, {key: _task_parameter(path, key, value, config)}
+
+
+def _unknown_keys(raw: Mapping[str, Any], config: SearchConfig) -> dict[str, KeyProblem]:
+    """What is said of every key that there is not. A parameter of an unknown method is left to what
+    is said of that method."""
     known = ["method", "plan", *TASK_KEYS]
     known += [f"model.{p}" for p in MODELS.get(config.task.model.name).params]
+    methods = named_methods(raw)
+    found = {}
     for key in raw:
         owner = key.rpartition(".")[0]
-        if key not in known and owner not in METHODS and owner != "model":
-            parameters = [f"{m}.{p}" for m in METHODS for p in METHODS.get(m).params]
-            # `lr` is meant as `optimizer.lr`, however little the two look alike.
-            ending = [k for k in known if k.endswith(f".{key}")]
-            hint = did_you_mean(key, [*known, *parameters])
-            if ending:
-                hint = f"did you mean {' or '.join(repr(k) for k in ending)}?"
-            raise KeyProblem(("space", key), f"unknown key, {hint}")
+        if key in known or owner in (*methods, "model") or owner in METHODS:
+            continue
+        parameters = [f"{m}.{p}" for m in METHODS for p in METHODS.get(m).params]
+        # `lr` is meant as `optimizer.lr`, however little the two look alike.
+        ending = [k for k in known if k.endswith(f".{key}")]
+        hint = did_you_mean(key, [*known, *parameters])
+        if ending:
+            hint = f"did you mean {' or '.join(repr(k) for k in ending)}?"
+        found[key] = KeyProblem(("space", key), f"unknown key, {hint}")
+    return found
+
+
+def named_methods(raw: Mapping[str, Any]) -> list[str]:
+    """The methods that a space names, whether they are known or not."""
+    given = raw.get("method")
+    given = given.get("choice") if isinstance(given, dict) else given
+    return [str(name) for name in (given if isinstance(given, list) else [given]) if name]
 
 
 def _methods(raw: Any, has_plan: bool) -> Choice:

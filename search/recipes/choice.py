@@ -4,18 +4,20 @@ quality, the knee. The recipe is made in export.py."""
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from bitfront.search.front import best_under_budget, cheapest_reaching, knee
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.results.results import Results
 from bitfront.search.session.repeats import cautious
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, did_you_mean
 
 
 def best_within(results: Results, text: str) -> Entry:
-    """The point of the front with the best quality within `40%` of the flops, or within a count of
-    the cost that is optimized. Points of fewer seeds count with a lower quality."""
-    cost, budget = _budget(text, results.cost_name)
+    """The point of the front with the best quality within `40%` of the flops, within a count of the
+    cost that is optimized, or within one of a named cost, `bytes=50k`. Points of fewer seeds count
+    with a lower quality."""
+    cost, budget = _budget(text, results.cost_name, results.front[0].costs)
     _, both = results.quality_and(cost)
     points = [[cautious(e, results.config.quality), e.costs[cost]] for e in results.front]
     index = best_under_budget(points, both, budget)
@@ -48,10 +50,15 @@ def knee_of(results: Results) -> Entry:
     return results.front[knee(results.front_values, results.config.front_objectives)]
 
 
-def _budget(text: str, cost: str) -> tuple[str, float]:
-    """(cost, most of it) of `40%` or of a count of that cost."""
+def _budget(text: str, cost: str, known: Iterable[str]) -> tuple[str, float]:
+    """(cost, most of it) of `40%`, of a count of that cost, or of `bytes=50k`."""
+    named, equals, rest = text.partition("=")
+    if equals:
+        if named not in known:
+            raise UserError(f"--budget {text}: no cost '{named}', {did_you_mean(named, known)}")
+        return named, _count(rest)
     if not text.endswith("%"):
-        return cost, _number(text, "--budget")
+        return cost, _count(text)
     share = _number(text.removesuffix("%"), "--budget")
     if not 0 < share <= 100:
         raise UserError(
@@ -68,6 +75,12 @@ def _meant_percent(cost: str, budget: float) -> str | None:
         return None
     share = 100 * budget if budget < 1 else budget
     return f"a budget without % is a count of {cost}; did you mean {share:g}%?"
+
+
+def _count(text: str) -> float:
+    """A count, in thousands with `k`, in millions with `M`."""
+    factor = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}.get(text[-1:], 1.0)
+    return factor * _number(text if factor == 1.0 else text[:-1], "--budget")
 
 
 def _number(text: str, option: str) -> float:

@@ -22,6 +22,16 @@ from bitfront.trainables.own_code import shown
 BUDGETS = (100, 80, 60, 40, 20, 10)
 
 
+def epochs_of(results: Results) -> list[int]:
+    """The fewest and the most epochs of a trial, which a space may draw."""
+    found = [entry.spec.task.epochs for entry in results.entries]
+    return [min(found), max(found)]
+
+
+def _listed(results: Results) -> str:
+    return ", ".join(f"{name} {mode}" for name, mode in results.config.objectives.items())
+
+
 @dataclass
 class Comparison:
     """Two searches with the same objectives, measured from one reference point."""
@@ -33,7 +43,9 @@ class Comparison:
         if self.a.config.objectives != self.b.config.objectives:
             raise UserError(
                 f"'{self.a.config.name}' and '{self.b.config.name}' have different objectives: "
-                f"{self.a.config.objectives} and {self.b.config.objectives}"
+                f"{_listed(self.a)}; {_listed(self.b)}",
+                "only searches with the same objectives have comparable fronts; to see one: "
+                f"bitfront front {self.a.config.name}",
             )
         for results in (self.a, self.b):
             if not results.entries:
@@ -87,7 +99,7 @@ class Comparison:
                 "search": results.config.name,
                 "dataset": dataset_title(results.config.task.dataset),
                 "model": shown(results.config.task.model.name),
-                "epochs": results.config.task.epochs,
+                "epochs": epochs_of(results),
                 "trials": results.counts()[TrialState.COMPLETE],
                 "front": len(results.front),
                 "hypervolume": hypervolume(values, self.reference, self.objectives),

@@ -32,6 +32,7 @@ from bitfront.search.session.session import Session
 from bitfront.search.session.warm_start import carried_points
 from bitfront.search.tracking.notes import SMALL_FRONT, note_of
 from bitfront.search.tracking.tracker import Tracker
+from bitfront.search.urls import redacted
 from bitfront.spaces.space import Space
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.own_code import references_in
@@ -40,6 +41,8 @@ from bitfront.trainables.training.pretraining import check_checkpoint
 # From this many trials on that MLflow lacks when a search ends, the user is told: fewer are
 # delivered in a few seconds.
 WORTH_TELLING = 100
+# The file of a search that says what pictures and MLflow show: `40 sqlite:///...`.
+DELIVERED = "delivered"
 
 Artifacts = dict[str, str | Path]
 
@@ -65,8 +68,10 @@ def launch(
     address: str | None,
     shown: Shown,
     warm_start: Results | None = None,
+    renewed: bool = True,
 ) -> int:
-    """Run the trials that the ledger says are left, and return the exit code."""
+    """Run the trials that the ledger says are left, and return the exit code. `renewed`: pictures
+    and MLflow are written anew also for a finished search that is unchanged since they were."""
     line = shown.line
     check_places(config, folder)
     with line, folder.locked():
@@ -90,7 +95,8 @@ def launch(
                 write_atomically(folder.config_file, config.dump())
                 (folder.path / "exhausted").unlink(missing_ok=True)
             with head.concluding(partial(_end_without_ray, folder, shown)):
-                complete = _drive(config, space, folder, address, shown, warm_start, beginning)
+                driven = partial(_drive, config, space, folder, address, shown, warm_start)
+                complete = driven(beginning, renewed)
         except BaseException:
             if not beginning.begun:
                 beginning.undo()
@@ -128,6 +134,7 @@ def _drive(
     shown: Shown,
     warm_start: Results | None,
     beginning: Beginning,
+    renewed: bool,
 ) -> bool:
     """Run the trials and deliver the rest to MLflow; return whether the search is complete."""
     line = shown.line
@@ -141,6 +148,8 @@ def _drive(
         first += carried_points(warm_start, space)
     session = Session(config, space, folder, tracker, first, shown.progress)
     beginning.ledger = session.ledger
+    ended_before = session.ended
+    known = not (renewed and session.complete) and _delivered(folder) == _told(session)
     if tracker is not None:
         tracker.start(session.ledger.entries.values())
         tracker.front(session.front_metrics())
@@ -155,12 +164,16 @@ def _drive(
         complete = False
     finally:
         session.close()
-        if beginning.begun:
+        known = known and session.ended == ended_before and not (tracker and tracker.started)
+        if beginning.begun and not known:
             line.wait("drawing the front")
             artifacts, summary = summarize(folder, shown)
+            problem = None
             if tracker is not None:
                 line.wait("telling MLflow the rest")
-                _close_tracker(tracker, folder, artifacts, summary, complete, line)
+                problem = _close_tracker(tracker, folder, artifacts, summary, complete, line)
+            if complete and problem is None and artifacts:
+                write_atomically(folder.path / DELIVERED, _told(session))
         elif tracker is not None:
             tracker.abandon()
     return complete
@@ -207,7 +220,9 @@ def _close_tracker(
     note: str,
     complete: bool,
     line: Line,
-) -> None:
+) -> str | None:
+    """Deliver the rest to MLflow; returns what went wrong, or None."""
+
     def waiting(seconds: float) -> None:
         line.say(
             f"MLflow at {tracker.uri} is away: waiting up to {seconds:.0f} s for it (ctrl-C: "
@@ -222,6 +237,22 @@ def _close_tracker(
             f"MLflow at {tracker.uri} did not take everything: {problem}\n"
             f"  nothing is lost; to deliver it: bitfront resume {folder.name}"
         )
+    return problem
+
+
+def _told(session: Session) -> str:
+    """How many trials have ended, and the MLflow that is told of them."""
+    tracker = session.tracker
+    return f"{session.ended} {redacted(tracker.uri) if tracker is not None else ''}".strip()
+
+
+def _delivered(folder: SearchFolder) -> str | None:
+    """The `_told` of the turn that last drew pictures and reached MLflow; None where there is
+    none."""
+    try:
+        return (folder.path / DELIVERED).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
 
 
 def summarize(folder: SearchFolder, shown: Shown) -> tuple[Artifacts, str]:

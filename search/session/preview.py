@@ -50,6 +50,8 @@ class Preview:
     pretraining_epochs: list[int]
     pretraining_seconds: float | None
     eta_seconds: float | None
+    """without what early stopping saves"""
+    early_stopping: bool = False
     rehearsal: Rehearsal | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -90,6 +92,7 @@ def preview_search(config: SearchConfig, space: Space, timed: bool = True) -> Pr
         pretraining_epochs=lengths,
         pretraining_seconds=pretraining if timed else None,
         eta_seconds=eta if timed else None,
+        early_stopping=config.search.early_stopping is not None,
     )
 
 

@@ -117,8 +117,13 @@ class Tracker:
         with self._lock:
             self._outbox.front, self._front = members, set(members)
 
+    @property
+    def started(self) -> bool:
+        """Whether it has begun to write to MLflow: it waits for the first epoch of a turn."""
+        return self._started.is_set()
+
     def abandon(self) -> None:
-        """End without writing anything: the search never began."""
+        """End without writing anything: the search never began, or nothing has changed."""
         self._abandoned = True
         self._started.set()
 

@@ -153,9 +153,9 @@ def test_cost_prints_the_per_layer_table_and_the_totals(capsys):
 )
 def test_a_users_mistake_is_one_line_and_exit_code_2(words, expected, capsys):
     said, _, message = call(capsys, *words, code=2).rpartition("error: ")
-    # `run` says what it is doing before it finds the mistake.
+    # `run` and `validate` say what they are doing before they find the mistake.
     assert all(" ..." in line for line in said.splitlines())
-    assert said == "" or words[0] == "run"
+    assert said == "" or words[0] in ("run", "validate")
     assert expected in message
     assert "Traceback" not in message
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from bitfront.trainables.errors import first_line
+from bitfront.trainables.errors import did_you_mean, first_line
+
+
+def test_a_word_is_recognised_whatever_its_case():
+    known = ["tpe", "random", "nsga2", "A"]
+    assert did_you_mean("TPE", known) == "did you mean 'tpe'?"
+    assert did_you_mean("a", known) == "did you mean 'A'?"
 
 
 @pytest.mark.parametrize(

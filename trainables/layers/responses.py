@@ -40,11 +40,18 @@ class Response:
 @dataclass(frozen=True)
 class Responses:
     """How a network responds: its layers with binary inputs, in the order of their calls, and
-    whether outputs are finite and differ between examples."""
+    whether outputs are finite and differ between examples. `zero`: all outputs are 0, as those of a
+    network whose classifier starts at 0."""
 
     layers: tuple[Response, ...]
     finite: bool
     differ: bool
+    zero: bool = False
+
+    @property
+    def constant(self) -> bool:
+        """Whether the output is the same for all examples, and not because it starts at 0."""
+        return self.finite and not self.differ and not self.zero
 
     @property
     def degenerate(self) -> list[str]:
@@ -62,7 +69,7 @@ def respond(model: nn.Module, binary: Iterable[BinaryLayer], x: Tensor) -> Respo
     finite = bool(out.isfinite().all())
     spread = (out.amax(0) - out.amin(0)).max()
     differ = finite and bool(spread > LEAST_DIFFERENCE * out.abs().max())
-    return Responses(tuple(_responses(seen)), finite, differ)
+    return Responses(tuple(_responses(seen)), finite, differ, zero=not bool(out.any()))
 
 
 @dataclass

@@ -159,18 +159,14 @@ def counted_own(
     something else than one output per class."""
     try:
         with torch.device("meta"):
-            network = with_activations(
-                build_model(name, params, shape, classes), activations, shape, name
-            )
+            network = _made(name, params, shape, classes, activations)
         tensors = (*network.parameters(), *network.buffers())
         if all(tensor.is_meta for tensor in tensors) and tensors:
             return _passed(network, name, shape, classes)
     except Exception:  # whatever it is, the CPU shows it too
         pass
     with torch.random.fork_rng(devices=[]):
-        network = with_activations(
-            build_model(name, params, shape, classes), activations, shape, name
-        )
+        network = _made(name, params, shape, classes, activations)
         return _passed(network, name, shape, classes)
 
 

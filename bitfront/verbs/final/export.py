@@ -31,7 +31,8 @@ def options(parser: ArgumentParser) -> None:
     which.add_argument(
         "--budget",
         help="the best point within: 40%% of the flops of the search's dearest network in full "
-        "precision (as flops %% in `bitfront front`), or a count of the cost that is optimized",
+        "precision (as flops %% in `bitfront front`), a count of the cost that is "
+        "optimized, or one of another cost: bytes=50k",
     )
     which.add_argument(
         "--min-accuracy",
@@ -95,10 +96,18 @@ def _export_one(results: Results, entry: Entry, args: Namespace) -> None:
         f"{path}: trial {entry.id}, {chosen}\n"
         f"  {terminal.expectation(entry, results.config.quality, results.seed_noise)}\n"
         f"  {terminal.count(entry.costs['flops'])} flops "
-        f"({entry.costs['flops_pct']:.1f} % of the dearest network in full precision)\n"
+        f"({entry.costs['flops_pct']:.1f} % of the dearest network in full precision)"
+        f"{_other_costs(results, entry)}\n"
         f"  {after_export(path)}"
     )
     _tell_code(recipe)
+
+
+def _other_costs(results: Results, entry: Entry) -> str:
+    """The costs that the search optimizes besides flops."""
+    costs = [name for name in results.config.objectives if name in entry.costs]
+    told = [n for n in costs if n not in ("flops", "flops_pct", "flops_own_pct")]
+    return "".join(f", {terminal.count(entry.costs[name])} {name}" for name in told)
 
 
 def _tell_code(recipe: Recipe) -> None:

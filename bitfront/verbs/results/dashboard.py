@@ -27,7 +27,7 @@ def options(parser: ArgumentParser) -> None:
 
 def action(args: Namespace) -> int:
     root, names = home(args.home), args.allow_host or ()
-    where = args.host, args.port, not args.no_browser
+    where = args.host, shared.port_of(args), not args.no_browser
     if not args.optuna:
         return serve(root, args.search, *where, names, say=terminal.show)
     searches = list_searches(root)

@@ -18,6 +18,5 @@ def options(parser: ArgumentParser) -> None:
 
 def action(args: Namespace) -> int:
     folder = folder_of(args, args.search) if args.search else None
-    return serve(
-        home(args.home), folder, args.host, args.port, not args.no_browser, say=terminal.show
-    )
+    where = args.host, shared.port_of(args), not args.no_browser
+    return serve(home(args.home), folder, *where, say=terminal.show)

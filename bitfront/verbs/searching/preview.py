@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 
 from bitfront.terminal import tables as terminal
 from bitfront.verbs import options as shared
-from bitfront.verbs.opening import search_of
+from bitfront.verbs.opening import search_of, waiting_line
 
 
 def options(parser: ArgumentParser) -> None:
@@ -29,11 +29,13 @@ def action(args: Namespace) -> int:
 
 def show_preview(args: Namespace, rehearsed: bool = False) -> int:
     """Print the preview of a search and return the exit code. `run --dry-run` does this too."""
-    config, space = search_of(args)  # a mistake in the YAML is found before torch is imported
-    from bitfront.search.session.preview import preview_search  # torch
-    from bitfront.terminal.previews import preview_text, rehearsal_progress  # torch
+    with waiting_line(args) as line:
+        config, space = search_of(args)  # a mistake in the YAML is found before torch is imported
+        from bitfront.search.session.preview import preview_search  # torch
+        from bitfront.terminal.previews import preview_text, rehearsal_progress  # torch
 
-    report = preview_search(config, space, timed=not rehearsed)
+        line.wait("reading the costs" if rehearsed else "timing a few steps of two trials")
+        report = preview_search(config, space, timed=not rehearsed)
     if rehearsed:
         from bitfront.search.session.rehearsal import rehearse  # torch
 

@@ -10,10 +10,13 @@ from bitfront.search import kept_code
 from bitfront.search.cluster.ray_client import is_client, run_there
 from bitfront.search.config.load import load_text
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.space import named_methods
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import config_to_continue
 from bitfront.terminal.status_line import StatusLine
-from bitfront.trainables.own_code import received
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.methods import METHODS
+from bitfront.trainables.own_code import is_reference, received
 from bitfront.verbs import options as shared
 from bitfront.verbs.opening import folder_of, status_line
 
@@ -42,6 +45,12 @@ def resumed(
     from bitfront.verbs.launch import launch
 
     kept_code.look(folder.path)
+    for name in named_methods(config.space):
+        if not is_reference(name) and name not in METHODS:
+            raise UserError(
+                f"method '{name}' of search '{config.name}' is no longer there",
+                "put its file back into trainables/methods/; `bitfront front` shows what it found",
+            )
     with received():  # the folder may have come from somebody else
         config, space = load_text(config.dump())
     check_places(config, folder)

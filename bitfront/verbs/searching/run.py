@@ -70,4 +70,5 @@ def started(
     check_start(config, space, SearchFolder(root / config.name), address, line)
     tell(config.task, line.say)
     folder = prepare(config, root, ledger)
-    return launch(config, space, folder, address, quiet, warm, line), folder
+    code = launch(config, space, folder, address, quiet, warm, line, renewed=False)
+    return code, folder

@@ -9,7 +9,7 @@ from bitfront.terminal import tables as terminal
 from bitfront.terminal.own_data import tell
 from bitfront.terminal.tables import filled
 from bitfront.verbs import options as shared
-from bitfront.verbs.opening import search_of
+from bitfront.verbs.opening import search_of, waiting_line
 
 
 def options(parser: ArgumentParser) -> None:
@@ -19,10 +19,11 @@ def options(parser: ArgumentParser) -> None:
 
 
 def action(args: Namespace) -> int:
-    config, space = search_of(args)
-    from bitfront.search.config.checks.activations import unresponsive
+    with waiting_line(args):
+        config, space = search_of(args)
+        from bitfront.search.config.checks.activations import unresponsive
 
-    unsure = unresponsive(space, read=False)
+        unsure = unresponsive(space, read=False)
     if unsure is not None:
         print(filled(f"warning: {unsure}"), file=sys.stderr, flush=True)
     if not args.json:

@@ -41,8 +41,7 @@ def unresponsive(space: Space, read: bool = True) -> str | None:
     if spec is None or responses is None or not responses.layers:
         return None
     name, hint = shown(spec.task.model.name), _hint(spec)
-    constant = responses.finite and not responses.differ
-    if constant and not spec.task.declared:
+    if responses.constant and not spec.task.declared:
         raise UserError(
             f"{name}: with all binary layers that the plan allows, its output is the same for "
             f"every example: {_reason(responses)}",

@@ -1,6 +1,7 @@
 """Networks without a search: bf.binarize, bf.save, bf.load, bf.cost."""
 
 import gc
+import importlib
 import weakref
 
 import pytest
@@ -173,6 +174,45 @@ def test_a_file_that_does_not_say_how_its_network_is_made_says_what_to_pass(tmp_
         bf.load(tmp_path / "net.safetensors")
     assert "net.safetensors', model=Sequential(...))" in caught.value.hint
     assert "damaged" not in str(caught.value)
+
+
+NETS = """
+from torch import nn
+
+class Body(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Flatten(), nn.Linear(108, width), nn.BatchNorm1d(width), nn.Hardtanh(),
+            nn.Linear(width, width), nn.BatchNorm1d(width), nn.Hardtanh(),
+            nn.Linear(width, width), nn.BatchNorm1d(width), nn.Hardtanh(), nn.Linear(width, 2))
+
+    def forward(self, x):
+        return self.layers(x)
+
+class Whole(Body):
+    def __init__(self):
+        super().__init__(8)
+"""
+
+
+def test_a_class_of_a_file_is_made_again_where_it_takes_no_arguments(
+    tmp_path, examples, monkeypatch
+):
+    (tmp_path / "nets_to_save.py").write_text(NETS)
+    monkeypatch.syspath_prepend(tmp_path)
+    nets = importlib.import_module("nets_to_save")
+    x, path = examples[0], tmp_path / "net.safetensors"
+    for model in (nets.Whole(), nets.Body(8)):
+        bf.binarize(model)
+        model(x)
+        bf.save(model, path)
+        if isinstance(model, nets.Whole):
+            assert torch.equal(bf.load(path)(x), model(x))
+    with pytest.raises(bf.UserError, match="class Body") as caught:
+        bf.load(path)
+    assert "model=Body(...)" in caught.value.hint
+    assert torch.equal(bf.load(path, model=nets.Body(8))(x), model(x))
 
 
 def test_a_network_that_does_not_fit_the_file_is_an_error(tmp_path, examples):

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 import bitfront as bf
-from bitfront.trainables.models import MODELS
 
 pytestmark = pytest.mark.slow
 
@@ -136,7 +135,6 @@ def test_a_search_that_does_not_run_cannot_be_stopped(opened):
     assert opened.stop() == "not running"
 
 
-@pytest.mark.skipif(MODELS._adopt is None, reason="networks by reference are not there")
 def test_a_class_of_a_script_is_searched_and_the_same_call_finds_the_same_search(tmp_path):
     process = start(tmp_path, OWN_NETWORK)
     out, _ = process.communicate(timeout=240)

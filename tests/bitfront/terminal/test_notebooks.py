@@ -3,6 +3,7 @@
 import sys
 import time
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,8 @@ def shown(monkeypatch):
         texts.append(("new", data["text/plain"]))
         return SimpleNamespace(update=lambda data, raw: texts.append(("", data["text/plain"])))
 
-    ipython, ipython_display = ModuleType("IPython"), ModuleType("IPython.display")
+    ipython: Any = ModuleType("IPython")
+    ipython_display: Any = ModuleType("IPython.display")
     ipython.get_ipython = lambda: SimpleNamespace(kernel=object())
     ipython_display.display = display
     monkeypatch.setitem(sys.modules, "IPython", ipython)

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import socket
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from bitfront.terminal.status import STATUS_HEADERS, status_row
 from bitfront.terminal.summary import front_summary, show_end
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
+from bitfront.verbs.options import port_of
 
 
 @pytest.fixture
@@ -114,6 +116,14 @@ def test_the_trials_of_a_resumed_search_are_not_called_the_first(tiny):
     again.progress.status.close()
 
 
+@pytest.mark.parametrize("verb", ["validate", "preview"])
+def test_a_verb_that_takes_seconds_says_what_it_does(verb, capsys):
+    assert main([verb, "quickstart", *(["--rehearse"] if verb == "preview" else [])]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("reading quickstart ...\n")
+    assert "reading" not in said.out
+
+
 def test_validate_says_what_was_checked_when_no_file_was_given(capsys):
     assert main(["validate"]) == 0
     assert "no file was given, so the ready-made quickstart was checked" in " ".join(
@@ -140,12 +150,25 @@ def test_a_final_training_counts_its_seeds(make_config, seeds, said):
         part_in_words="test",
     )
     result = SimpleNamespace(seeds=trained, mean=0.9, spread=0.0, epochs=3, train_examples=9)
-    assert said in " ".join(result_text(recipe, result).split())
+    told = result_text(recipe, result)
+    assert said in " ".join(told.split())
+    assert 'net = bf.load("x")' in told
 
 
 def test_the_help_of_csv_says_that_rows_are_points():
     text = " ".join(build_parser().verb_parser("front").format_help().split())
     assert "all points with a complete trial as CSV, a row per point: means over its seeds" in text
+
+
+def test_a_port_that_nobody_asked_for_may_be_the_next_free_one():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        usual = taken.getsockname()[1]
+        args = build_parser().parse_args(["ui"])
+        args.usual_port = usual
+        assert port_of(args) != usual
+        assert port_of(build_parser().parse_args(["ui", "--port", str(usual)])) == usual
 
 
 def test_the_ui_says_that_mlflow_starts_before_it_waits_for_it(tiny, monkeypatch, capsys):

@@ -126,7 +126,7 @@ def test_workers_run_the_code_and_report_what_it_raises(made):
     assert all("cycles" in e.costs for e in found)
     failed = [e for e in found if e.state == "failed"]
     assert failed
-    assert all("mine.py:27: cannot quantize: RuntimeError: on purpose" in e.message for e in failed)
+    assert all("mine.py:25: cannot quantize: RuntimeError: on purpose" in e.message for e in failed)
 
 
 def test_hashes_are_in_ledger_recipe_and_packed_file(made):

@@ -19,7 +19,7 @@ from bitfront.search.config.errors import ConfigError
 from bitfront.search.config.load import load, load_text, messages
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.config.source import parse
-from bitfront.search.config.space import build_space
+from bitfront.search.config.space import build_space, read_space
 from bitfront.trainables.errors import UserError
 
 
@@ -135,11 +135,11 @@ def test_loading_changes_nothing_it_was_given(make_space):
 def test_a_space_is_built_once(monkeypatch, tmp_path, tiny_yaml):
     built = []
 
-    def counted(config):
+    def counted(config, problems):
         built.append(config.name)
-        return build_space(config)
+        return read_space(config, problems)
 
-    monkeypatch.setattr("bitfront.search.config.load.build_space", counted)
+    monkeypatch.setattr("bitfront.search.config.load.read_space", counted)
     file = tmp_path / "tiny.yaml"
     file.write_text(tiny_yaml)
     assert main(["preview", str(file), "--rehearse"]) == 0
@@ -396,6 +396,27 @@ def test_an_empty_file_is_called_empty(text):
         parse(text, "mine.yaml")
     assert caught.value.message == "mine.yaml: the file is empty"
     assert "task.dataset" in caught.value.hint
+
+
+def test_mistakes_of_task_objectives_and_space_are_told_in_one_round(make_config):
+    wrong = [
+        "objectives={val_acuracy: max, flops: min}",
+        "space.optimizer.lrr=0.1",
+        "space.bnn++.mu_end={float: [100, 10]}",
+        "space.model.widht=[4, 8]",
+    ]
+    with pytest.raises(ConfigError) as caught:
+        make_config(*wrong)
+    assert len(caught.value.problems) == 4
+    told = caught.value.message
+    for word in ("val_acuracy", "optimizer.lrr", "bnn++.mu_end", "model.widht"):
+        assert word in told
+
+
+def test_a_method_that_is_gone_is_called_so_and_not_a_typo(make_config):
+    gone = ["space.method=[bnn, cosine-ste]", "space.cosine-ste.scale=layer"]
+    with pytest.raises(ConfigError, match="unknown method 'cosine-ste'"):
+        make_config(*gone)
 
 
 def test_what_is_no_mapping_is_told_without_names_of_types():

@@ -26,6 +26,7 @@ from bitfront.trainables.worker import storage
 pytestmark = pytest.mark.slow
 
 WRITTEN = (
+    "delivered",
     "exhausted",
     "finals.jsonl",
     "front-small.png",

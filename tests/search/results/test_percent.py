@@ -19,6 +19,8 @@ from bitfront.search.results.reader import SearchReader, view_of
 from bitfront.search.results.results import Results, config_to_continue
 from bitfront.search.tracking.runs import run_name
 from bitfront.spaces.space import costs_of
+from bitfront.terminal.comparisons import comparison_text
+from bitfront.terminal.next_commands import after_search
 from bitfront.terminal.summary import front_summary, front_table
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
@@ -181,6 +183,7 @@ def test_percentages_are_the_same_wherever_a_point_is_shown(make_search, tmp_pat
         ("-5%", "for example --budget 40%"),
         ("nan%", "not a number"),
         ("lots", "not a number"),
+        ("byte=3k", "did you mean 'bytes'?"),
     ],
 )
 def test_a_budget_that_cannot_be_meant_gets_a_hint(make_search, tmp_path, capsys, budget, hint):
@@ -188,6 +191,34 @@ def test_a_budget_that_cannot_be_meant_gets_a_hint(make_search, tmp_path, capsys
     code = cli.main(["export", "tiny", f"--budget={budget}", "--home", str(tmp_path)])
     assert code == 2
     assert hint in capsys.readouterr().err
+
+
+def test_a_search_for_another_cost_is_exported_by_that_cost(make_search, tmp_path, capsys):
+    folder = make_search("objectives={val_accuracy: max, bytes: min}")
+    results = Results.of(folder)
+    middle = sorted(e.costs["bytes"] for e in results.front)[len(results.front) // 2]
+    suggested = after_search(results)
+    assert f"--budget bytes={middle:.0f} " in suggested
+    for budget in (f"bytes={middle:.0f}", f"bytes={middle / 1000}k"):
+        words = ["export", "tiny", "--budget", budget, "-o", str(tmp_path / "recipe.yaml")]
+        assert cli.main([*words, "--home", str(tmp_path)]) == 0
+        assert f", {middle:,.0f} bytes" in capsys.readouterr().out
+
+
+def test_searches_with_other_objectives_are_told_apart_in_words(make_search):
+    a = Results.of(make_search(name="a"))
+    b = Results.of(make_search("objectives={val_accuracy: max, bytes: min}", name="b"))
+    with pytest.raises(UserError, match="val_accuracy max, flops min; val_accuracy max, bytes min"):
+        Comparison(a, b)
+
+
+def test_drawn_epochs_are_compared_as_a_range(make_search):
+    a, b = (
+        Results.of(make_search(name="a")),
+        Results.of(make_search("space.epochs=[2, 5]", name="b")),
+    )
+    line = next(t for t in comparison_text(Comparison(a, b)).splitlines() if "epochs" in t)
+    assert line.split() == ["epochs", "per", "trial", "3", "2-5", "-"]
 
 
 def test_two_searches_are_compared_at_budgets_of_one_network(make_search):

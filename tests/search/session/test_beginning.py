@@ -191,6 +191,42 @@ def test_the_run_an_older_version_left_in_mlflow_goes_when_the_search_changes(
     assert run.data.params["epochs"] == "2"
 
 
+def test_a_finished_search_is_drawn_and_told_to_mlflow_once(tiny, driving, monkeypatch, capsys):
+    """`run` again says what comes next; `resume` writes pictures and MLflow anew."""
+    driving(all_trials)
+    assert main(["run", tiny]) == 0
+    capsys.readouterr()
+    assert main(["run", tiny]) == 0
+    shown = capsys.readouterr().out
+    assert "drawing the front" not in shown
+    assert "telling MLflow" not in shown
+    assert "Front of tiny" in shown
+    assert "bitfront extend tiny --trials +20" in shown
+    assert main(["resume", "tiny"]) == 0
+    assert "telling MLflow" in capsys.readouterr().out
+
+
+def test_a_search_whose_method_is_gone_says_so(tiny, runs, driving, capsys):
+    driving(all_trials)
+    assert main(["run", tiny, "--set", "tracking.enabled=false"]) == 0
+    file = runs / "tiny" / "search.yaml"
+    file.write_text(file.read_text().replace("- bnn\n", "- cosine-ste\n"))
+    assert main(["resume", "tiny"]) == 2
+    assert "method 'cosine-ste' of search 'tiny' is no longer there" in capsys.readouterr().err
+
+
+def test_an_extension_that_is_interrupted_before_a_trial_draws_nothing(tiny, driving, capsys):
+    driving(all_trials)
+    assert main(["run", tiny]) == 0
+    capsys.readouterr()
+    driving(raising(KeyboardInterrupt()))
+    assert main(["extend", "tiny", "--trials", "+2"]) == 130
+    assert "drawing the front" not in capsys.readouterr().out
+    driving(all_trials)
+    assert main(["resume", "tiny"]) == 0
+    assert "drawing the front" in capsys.readouterr().out
+
+
 def test_a_lock_that_went_with_its_folder_keeps_nobody_out_and_lets_nobody_in_twice(tmp_path):
     import shutil
 

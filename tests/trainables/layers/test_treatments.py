@@ -75,6 +75,16 @@ def test_an_input_that_is_the_same_before_its_sign_is_no_loss() -> None:
     assert found.differ
 
 
+def test_a_classifier_that_starts_at_0_makes_no_constant_network() -> None:
+    model, binary = made("norm")
+    nn.init.zeros_(model.layers[3].weight)
+    nn.init.zeros_(model.layers[3].bias)
+    found = respond(model, binary, torch.randn(6, 8))
+    assert found.zero
+    assert not found.constant
+    assert found.degenerate == []
+
+
 def test_measuring_leaves_statistics_and_mode_as_they_were() -> None:
     model, binary = made("norm")
     before = {key: value.clone() for key, value in model.state_dict().items()}

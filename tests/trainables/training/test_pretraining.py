@@ -172,8 +172,8 @@ def test_a_settled_stage_does_not_change_with_the_trials_settings(make_spec) -> 
 
 
 def test_end_to_end_trials_keep_their_ids(make_spec) -> None:
-    """Ids of before there was pretraining, a teacher, an attack, a choice of pixel statistics or code
-    of the user's own: ledgers of that time can be continued."""
+    """Ids of before there was pretraining, a teacher, an attack, a choice of pixel statistics or
+    code of the user's own: ledgers of that time can be continued."""
     spec = make_spec()
     content = spec.canonical().model_dump(mode="json")
     for key in ("data", "keep_full", "activations", "metrics"):
