@@ -11,7 +11,8 @@ import yaml
 import bitfront as bf
 from testbed.pages import blocks, run
 
-pytestmark = pytest.mark.slow
+# Whole searches by fresh commands: on busy cores they take several times their usual minute.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 README = (EXAMPLES / "README.md").read_text()

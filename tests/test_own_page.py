@@ -8,7 +8,8 @@ import pytest
 from bitfront.cli import build_parser
 from testbed.pages import blocks, run
 
-pytestmark = pytest.mark.slow
+# Whole searches by fresh commands: on busy cores they take several times their usual minute.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PAGE = blocks((Path(__file__).parent.parent / "docs" / "own.md").read_text())
 
