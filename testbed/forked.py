@@ -4,6 +4,7 @@ driver imports is tested with commands that are started in the usual way."""
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -12,10 +13,11 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 IMPORTED = (
     "torch",
@@ -123,8 +125,7 @@ def forks(folder: Path, env: dict[str, str]) -> Iterator[Forks]:
 
 
 def serve() -> int:
-    """Answer requests: fork a command, or wait for one. Returns in a forked process, with the exit
-    code of its command, so that Python ends it as usual."""
+    """Answer requests: fork a command, or wait for one."""
     for name in IMPORTED:
         importlib.import_module(name)
     gc.freeze()  # else a collection in a forked process copies every page
@@ -135,9 +136,19 @@ def serve() -> int:
         else:
             answer = os.fork()
             if answer == 0:
-                return _run(**request)
+                _end(_run(**request))
         print(answer, flush=True)
     return 0
+
+
+def _end(code: int) -> NoReturn:
+    """End a forked process as Python would, without freeing what was there before the fork: Triton
+    would print that objects are left."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _run(
