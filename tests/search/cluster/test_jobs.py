@@ -234,7 +234,7 @@ def test_every_option_of_a_verb_goes_to_the_head(tmp_path, monkeypatch):
 
     there = SimpleNamespace(home_of=lambda name: None, call=call)
     monkeypatch.setattr(on_head, "head_at", lambda address: there)
-    flags = ["--json", "--plot", "--wide", "--csv"]
+    flags = ["--plot", "--wide", "--csv"]
     args = cli.build_parser().parse_args(["front", "x", *flags, "--address", "http://there"])
     assert on_head.on_head(args, [args.search]) == 0
     assert heard == [(["front", "x", *flags], None)]
