@@ -14,8 +14,8 @@ SECONDS = 10.0
 class NearEmpty(tune.Trainable):
     """A trial that ends in its first step, with an accuracy computed from its id."""
 
-    def setup(self, config: dict[str, Any], lent: Any = None) -> None:
-        """Prepare a trial; `lent` is the data, which is not used."""
+    def setup(self, config: dict[str, Any], lent: Any = None, code: Any = None) -> None:
+        """Prepare a trial; `lent` are the data and `code` is the user's, which are not used."""
         self.trial = config["trial"]
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
