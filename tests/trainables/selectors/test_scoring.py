@@ -283,7 +283,7 @@ def test_levels_of_weights_alone_leave_the_inputs_as_they_are() -> None:
     scoring = scoring_of()
     scoring.spec = scoring.spec.model_copy(update={"level": "W"})
     net = scoring.switchable(binary=True)
-    assert net.inputs == [None] * scoring.layers
+    assert net.inputs == [[]] * scoring.layers
     weights = scoring.pretrained("W")
     x = images_of(scoring.validation)
     torch.testing.assert_close(net.model(x), planned(scoring, "W" * scoring.layers, weights)(x))
