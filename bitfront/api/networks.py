@@ -167,12 +167,20 @@ def _preprocessed(image: Any, info: DatasetInfo, normalize: str) -> Tensor:
     if isinstance(image, Tensor):
         x = image
     else:
-        array = np.asarray(image)
-        if array.ndim == 2:
-            array = array[:, :, None]
-        x = torch.from_numpy(array.copy()).permute(2, 0, 1)
+        x = torch.from_numpy(np.array(image))
+        if len(info.shape) == 3 and x.dim() in (2, 3):  # channels last, or none in a grey image
+            x = (x if x.dim() == 3 else x[..., None]).permute(2, 0, 1)
+    if len(info.shape) != 3 and tuple(x.shape) != info.shape:
+        wanted, given = ("x".join(map(str, shape)) for shape in (info.shape, x.shape))
+        raise UserError(
+            f"preprocess: an example of shape {given}, the network takes {wanted}",
+            "it takes one example and makes a batch of one; a batch goes to the network itself",
+        )
     if x.dim() != len(info.shape):
-        raise UserError(f"preprocess: an image has {len(info.shape)} dimensions, not {x.dim()}")
+        raise UserError(
+            f"preprocess: an image has 3 dimensions, not {x.dim()}",
+            "it takes one image and makes a batch of one; a batch goes to the network itself",
+        )
     channels = info.shape[0]
     if x.shape[0] != channels:
         if channels == 3 and x.shape[0] == 1:

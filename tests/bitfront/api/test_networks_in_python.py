@@ -284,3 +284,13 @@ def test_what_there_is_comes_as_tables():
     assert bf.datasets().loc["digits", "classes"] == 10
     assert "mixbin-grad" in bf.selectors().index
     assert "mlp" in bf.models().index
+
+
+@pytest.mark.parametrize("made", [torch.Tensor.numpy, torch.Tensor.tolist, torch.Tensor.clone])
+def test_an_example_that_is_no_image_is_made_a_batch_of_one(made):
+    spec = TrialSpec(task=Task.model_validate({"dataset": "input:2x16:3", "model": "mlp"}), plan="")
+    loaded = bf.LoadedNetwork(nn.Identity(), spec, {})
+    example = torch.rand(2, 16)
+    assert torch.equal(loaded.preprocess(made(example)), example[None])
+    with pytest.raises(bf.UserError, match="shape 5x2x16, the network takes 2x16"):
+        loaded.preprocess(made(torch.rand(5, 2, 16)))
