@@ -211,6 +211,7 @@ def cost_table(
     shape: Shape,
     classes: int,
     scope: Scope = "body",
+    *,
     activations: str = "keep",
     keep_full: Sequence[str] = (),
 ) -> CostTable:
@@ -253,8 +254,8 @@ def task_cost_table(task: Task) -> CostTable:
         info.shape,
         info.classes,
         task.binarize,
-        task.settled_activations,
-        task.keep_full,
+        activations=task.settled_activations,
+        keep_full=task.keep_full,
     )
 
 

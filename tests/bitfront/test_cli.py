@@ -128,6 +128,16 @@ def test_cost_prints_the_per_layer_table_and_the_totals(capsys):
     assert "41.12" in call(capsys, "cost", "cresnet20", "--plan", "rear@40%")
 
 
+def test_cost_keeps_the_layers_in_full_precision_that_it_is_told(capsys):
+    told = ("cost", "mlp", "--shape", "1x8x8", "--plan", "B", "--json")
+    levels = {}
+    for option in ([], ["--keep-full", "layers.1"]):
+        rows = json.loads(call(capsys, *told, *option))["layers"]
+        levels[bool(option)] = {row["name"]: (row["level"], row["planned"]) for row in rows}
+    assert levels[False]["layers.1"] == levels[True]["layers.2"] == ("B", True)
+    assert levels[True]["layers.1"] == ("F", False)
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -71,7 +71,7 @@ def action(args: Namespace) -> int:
     MODELS.get(args.model)
     args.binarize = _scope(args.binarize)
     args.keep_full = args.keep_full.split(",") if args.keep_full else []
-    table = cost_table(args.model, params, shape, classes, args.binarize, args.keep_full)
+    table = cost_table(args.model, params, shape, classes, args.binarize, keep_full=args.keep_full)
     plan = parse_plan(args.plan, table, selected_here(args, params))
     kept = None
     if args.prune is not None:
