@@ -4,15 +4,14 @@ its own, so that a resumed search asks what the undisturbed one would have asked
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.search.samplers.registry import SAMPLERS, Sampler
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code.loading import about, blamed
-from bitfront.trainables.own_code.reference import parse, shown
-from bitfront.trainables.own_code.signatures import arguments
+from bitfront.trainables.own_code.reference import called, shown
+from bitfront.trainables.own_code.signatures import arguments, summary
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -47,8 +46,8 @@ class OwnSampler(Sampler):
 @SAMPLERS.adopts
 def adopt(found: Any, reference: str) -> type[Sampler]:
     """The sampler that an object of the user's own stands for."""
-    name = parse(reference).name.rpartition(".")[2]
-    doc = " ".join((inspect.getdoc(found) or "").split("\n\n")[0].split())
+    name = called(reference)
+    doc = summary(found)
     if isinstance(found, type) and issubclass(found, Sampler):
         given = {"name": name, "doc": doc}
         missing = {key: value for key, value in given.items() if not hasattr(found, key)}

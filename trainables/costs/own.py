@@ -6,7 +6,6 @@ layers of a network.
 
 from __future__ import annotations
 
-import inspect
 import math
 from dataclasses import replace
 from typing import Any
@@ -15,7 +14,7 @@ from bitfront.trainables.costs.base import COSTS, Cost, PlannedLayer
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code.loading import about, blamed
 from bitfront.trainables.own_code.reference import called, shown
-from bitfront.trainables.own_code.signatures import arguments
+from bitfront.trainables.own_code.signatures import arguments, summary
 
 
 @COSTS.adopts
@@ -30,7 +29,7 @@ def adopt(found: Any, reference: str) -> Cost:
         raise UserError(
             f"{shown(reference)} is no cost", "write def cycles(layer), which returns a number"
         )
-    doc = " ".join((inspect.getdoc(found) or "").split("\n\n")[0].split()).rstrip(".")
+    doc = summary(found)
 
     def of_layer(planned: PlannedLayer) -> float:
         with blamed(reference, f"cannot price layer {planned.layer.name}"):

@@ -12,7 +12,6 @@ passed."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,8 +19,8 @@ from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods.base import METHODS, Method
 from bitfront.trainables.methods.quantizer_pair import SCALE, QuantizerPair, clamp
 from bitfront.trainables.own_code.loading import about, blamed
-from bitfront.trainables.own_code.reference import parse, shown
-from bitfront.trainables.own_code.signatures import arguments, parameters
+from bitfront.trainables.own_code.reference import called, shown
+from bitfront.trainables.own_code.signatures import arguments, parameters, summary
 from bitfront.trainables.parameters import Param, Value
 from bitfront.trainables.training.schedules.values import Schedule
 
@@ -119,8 +118,8 @@ def adopt(found: Any, reference: str) -> type[Method]:
 
     given = getattr(found, "name", None)
     named = {
-        "name": given if isinstance(given, str) else parse(reference).name.rpartition(".")[2],
-        "doc": " ".join((inspect.getdoc(found) or "").split("\n\n")[0].split()),
+        "name": given if isinstance(given, str) else called(reference),
+        "doc": summary(found),
         "reference": reference,
         "__module__": __name__,
     }

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bitfront.trainables.errors import UnknownNameError, UserError, did_you_mean
 from bitfront.trainables.own_code import is_reference
+from bitfront.trainables.own_code.signatures import summary
 from bitfront.trainables.parameters import Domain, Param, Value, resolve
 from bitfront.trainables.registry import Registry
 
@@ -73,7 +74,7 @@ class ModelRegistry(Registry[ModelInfo]):
         def add(build: Build) -> Build:
             given = inspect.signature(build).parameters
             params = {k: p.default for k, p in given.items() if isinstance(p.default, Param)}
-            doc = " ".join((inspect.getdoc(build) or "").split("\n\n")[0].split()).rstrip(".")
+            doc = summary(build)
 
             def checked(shape: Shape, classes: int, **values: Value) -> nn.Module:
                 if image and len(shape) != 3:

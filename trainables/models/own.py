@@ -19,6 +19,7 @@ from bitfront.trainables.models.activations import with_activations
 from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, build_model
 from bitfront.trainables.own_code import shown
 from bitfront.trainables.own_code.loading import blamed, origin
+from bitfront.trainables.own_code.signatures import summary
 from bitfront.trainables.parameters import Anything, Param
 from bitfront.trainables.structure.counting import Counted, count
 
@@ -74,7 +75,7 @@ def adopt(found: Any, reference: str) -> OwnModel:
     empty = inspect.Parameter.empty
     return OwnModel(
         name=reference,
-        doc=" ".join((inspect.getdoc(found) or "").split("\n\n")[0].split()).rstrip("."),
+        doc=summary(found),
         build=partial(_build, found=found, reference=reference),
         params={
             name: Param("" if p.default is empty else p.default, Anything())

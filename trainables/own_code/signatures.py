@@ -1,4 +1,4 @@
-"""Parameters that code of the user's own declares by the defaults of its arguments:
+"""What code of the user's own declares by its docstring and by the defaults of its arguments:
 `def quantize(w, slope=2.0)` has the parameter `slope`."""
 
 from __future__ import annotations
@@ -13,6 +13,11 @@ from bitfront.trainables.parameters import Choice, Domain, Float, Int, Param
 # What a number may be where a signature says no more.
 LARGEST = 10**9
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def summary(found: object) -> str:
+    """The first paragraph of an object's docstring in one line, without its full stop."""
+    return " ".join((inspect.getdoc(found) or "").split("\n\n")[0].split()).rstrip(".")
 
 
 def arguments(function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -11,15 +11,14 @@ names of the layers, `table` is the cost table, `seed` that of the search. A fun
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.trainables.cost import CostTable
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code.loading import about, blamed
-from bitfront.trainables.own_code.reference import parse, shown
-from bitfront.trainables.own_code.signatures import arguments, parameters
+from bitfront.trainables.own_code.reference import called, shown
+from bitfront.trainables.own_code.signatures import arguments, parameters, summary
 from bitfront.trainables.selectors.base import SELECTORS, Ranking, Selector, ascending
 
 if TYPE_CHECKING:
@@ -76,8 +75,8 @@ def _ranking(found: Any, names: Sequence[str]) -> Ranking:
 @SELECTORS.adopts
 def adopt(found: Any, reference: str) -> type[Selector]:
     """The selector that an object of the user's own stands for."""
-    name = parse(reference).name.rpartition(".")[2]
-    doc = " ".join((inspect.getdoc(found) or "").split("\n\n")[0].split())
+    name = called(reference)
+    doc = summary(found)
     if isinstance(found, type) and issubclass(found, Selector):
         given = {"name": name, "doc": doc}
         missing = {key: value for key, value in given.items() if not hasattr(found, key)}
