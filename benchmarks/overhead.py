@@ -149,7 +149,7 @@ def run_stock(folder: Path, trials: int, at_once: int) -> Timing:
     from ray.air.integrations.mlflow import MLflowLoggerCallback
     from ray.tune.search.optuna import OptunaSearch
 
-    from bitfront.spaces.space import costs_of
+    from bitfront.spaces.costs import costs_of
 
     config, space = loaded(folder, trials, at_once)
     clock = folder / "clock"
@@ -235,7 +235,7 @@ def run_bare(folder: Path, trials: int, at_once: int) -> Timing:
     import optuna
     import torch
 
-    from bitfront.spaces.space import costs_of
+    from bitfront.spaces.costs import costs_of
     from bitfront.trainables.training.loop import Training
     from bitfront.trainables.training.parts import search_data
 

@@ -3,6 +3,7 @@
     python -m benchmarks.scale                          # 1,000 to 10,000 trials, 2 to 128 slots
     python -m benchmarks.scale --trials 1000 --slots 8  # one size
     python -m benchmarks.scale --ray                    # 1,000 trials on Ray's own actors, 2 slots
+    python -m benchmarks.scale --ray --slots 40 --trials 400 --epochs 5
     python -m benchmarks.scale --efficiency             # trials of 10 s on two cores
     python -m benchmarks.scale --profile                # where the driver's time goes
 
@@ -157,30 +158,64 @@ def measure(sizes: Sequence[int], slots: int, sampler: str, tracked: bool) -> li
         return rows
 
 
-def run_on_ray(folder: Path, trials: int, slots: int) -> Row:
-    """The whole path with Ray Tune: actors of a trainable that ends at once."""
+def run_on_ray(folder: Path, trials: int, slots: int, steps: int = 1) -> Row:
+    """The whole path with Ray Tune: actors of a trainable that ends at once, or after five epochs.
+    What the driver's process takes besides the session's calls is Ray's."""
     from benchmarks.overhead import completed, start_ray
     from bitfront.search.cluster import tuner
     from bitfront.search.config.load import load_text
     from bitfront.search.session.preparation import prepare
+    from bitfront.search.session.session import Session
     from bitfront.verbs.launch import launch
-    from testbed.near_empty import NearEmpty
+    from testbed.near_empty import STEPS, NearEmpty, Stepped
 
-    settings = [f"search.trials={trials}", "search.sampler=random"]
+    settings = [f"search.trials={trials}", "search.sampler=random", "tracking.enabled=false"]
     config, space = load_text(SEARCH, "scale.yaml", [*settings, f"resources.concurrent={slots}"])
     start_ray(slots)
-    tuner.Worker = NearEmpty  # type: ignore[attr-defined, assignment]
+    tuner.Worker = NearEmpty if steps == 1 else Stepped  # type: ignore[attr-defined, assignment]
     place = prepare(config, folder)
-    cpu, began = time.process_time(), time.perf_counter()
+    spent, ended = _timed(Session, "ask", "report", "finish"), []
+    finish = Session.finish
+
+    def noted(self: Session, trial_id: str, result: dict[str, Any]) -> None:
+        finish(self, trial_id, result)
+        ended.append((time.process_time(), time.perf_counter(), sum(spent.values())))
+
+    Session.finish = noted  # type: ignore[method-assign]
     launch(config, space, place, None, quiet=True)
     completed(place, trials)
+    # Workers start once, whatever the number of trials: from the end of the first ones on.
+    (cpu, wall, own), (last_cpu, last_wall, last_own) = ended[slots], ended[-1]
+    counted = len(ended) - 1 - slots
     return {
         "trials": trials,
         "slots": slots,
-        "driver CPU ms/trial": 1000 * (time.process_time() - cpu) / trials,
-        "seconds": time.perf_counter() - began,
+        "epochs": 1 if steps == 1 else STEPS,
+        "driver CPU ms/trial": 1000 * (last_cpu - cpu) / counted,
+        "session ms/trial": 1000 * (last_own - own) / counted,
+        "Ray ms/trial": 1000 * (last_cpu - cpu - last_own + own) / counted,
+        "trials a s": counted / (last_wall - wall),
         "driver MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
+
+
+def _timed(kind: Any, *names: str) -> dict[str, float]:
+    """CPU seconds of the calling thread in these methods of a class, from now on."""
+    spent = dict.fromkeys(names, 0.0)
+
+    def wrapped(name: str, inner: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            began = time.thread_time()
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                spent[name] += time.thread_time() - began
+
+        return call
+
+    for name in names:
+        setattr(kind, name, wrapped(name, getattr(kind, name)))
+    return spent
 
 
 def efficiency(folder: Path, trials: int, slots: int) -> Row:
@@ -239,7 +274,7 @@ def _before(path: Path, rows: Sequence[Row]) -> list[Row]:
     """What the CSV has of other sizes; long ones need not be measured in one sitting."""
     if not path.exists():
         return []
-    keys = ("sampler", "slots", "trials", "MLflow")
+    keys = ("sampler", "slots", "trials", "MLflow", "epochs")
     new = {tuple(str(row.get(k)) for k in keys) for row in rows}
     with path.open(newline="", encoding="utf-8") as old:
         return [r for r in csv.DictReader(old) if tuple(str(r.get(k)) for k in keys) not in new]
@@ -252,6 +287,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--sampler", nargs="*", default=["random", "free-cost"])
     parser.add_argument("--no-tracking", action="store_true", help="without MLflow")
     parser.add_argument("--ray", action="store_true")
+    parser.add_argument("--epochs", type=int, choices=[1, 5], default=1, help="of --ray")
     parser.add_argument("--efficiency", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--one", metavar="DIR", help=argparse.SUPPRESS)
@@ -272,8 +308,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     if small:
         what = "scale-efficiency" if args.efficiency else "scale-ray"
         with tempfile.TemporaryDirectory(prefix="scale") as folder:
-            action = efficiency if args.efficiency else run_on_ray
-            row = action(Path(folder), args.trials[0], args.slots[0])
+            size = (Path(folder), args.trials[0], args.slots[0])
+            row = efficiency(*size) if args.efficiency else run_on_ray(*size, args.epochs)
         rows = [row]
         if args.efficiency:
             print(bar("training, % of the slots' time", float(row["training %"]), at_least=95))  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """Selectors against the truth: how far is the plan of each from the best plan of its cost?
 
-    python -m benchmarks.selectors                    # all selectors, both truth tables
+    python -m benchmarks.selectors                    # all selectors, the tables of the defaults
+    python -m benchmarks.selectors --proof            # the same on tables that chose no default
     python -m benchmarks.selectors --switches         # every switch setting of MixBin's selectors
     python -m benchmarks.selectors --scoring          # seconds of a complete pass on cresnet20
 
@@ -10,7 +11,10 @@ means over the table's seeds. A selector works on the table's own task, with `--
 own; random and pseudo-random draw 200 and 50 plans for each. Epochs are what a selector trains
 before its plan is known, for all budgets together. Where not every budget can be met (the first
 layer of a perceptron is most of it), a budget is a share of the way from the cheapest plan to full
-precision. Network slimming, the structured-pruning baseline, is trained here at every budget."""
+precision. Network slimming, the structured-pruning baseline, is trained here at every budget.
+
+The defaults of `mixbin-grad` and `mixbin-loss` are the switches of least regret on the tables
+CHOSEN_ON, so that regrets there favour them; on the tables PROOF nothing was chosen."""
 
 from __future__ import annotations
 
@@ -24,11 +28,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.table import bar, csv_path, format_table, write_csv
+from bitfront.spaces.costs import costs_of
 from bitfront.trainables.cost import CostTable, task_cost_table
 from bitfront.trainables.selectors import SELECTORS, Selection, SelectionSpec, select
-from bitfront.trainables.task import Task
+from bitfront.trainables.task import Task, TrialSpec
 from testbed import truth
 
+CHOSEN_ON = ("digits", "fashion")
+PROOF = ("mnist", "mnist-resnet")
 BUDGETS = (80, 60, 40, 20, 10)
 RULE = "nearest"
 DRAWS = {"random": 200, "pseudo-random": 50}
@@ -78,8 +85,15 @@ class Problem:
 
     def spec(self, selector: str, params: dict[str, Any], seed: int) -> SelectionSpec:
         task = self.truth.config.task.model_copy(update={"data_dir": self.data_dir})
-        method = self.truth.config.space["method"]
-        return SelectionSpec(selector=selector, params=params, task=task, method=method, seed=seed)
+        method, given = truth.method_of(self.truth.config)
+        return SelectionSpec(
+            selector=selector,
+            params=params,
+            task=task,
+            method=method,
+            method_params=given,
+            seed=seed,
+        )
 
 
 def regrets(problem: Problem, found: Selection, budget: float) -> list[float]:
@@ -117,22 +131,33 @@ def measure(
     return row
 
 
-def measure_slimming(problem: Problem, seeds: int) -> dict[str, Any]:
-    """Channels removed from a full-precision network instead of bits, at the same budgets."""
+def slimmed(problem: Problem, budget: float, seed: int, work: Path) -> tuple[float, float]:
+    """(flops in percent, accuracy) of a network that lost channels, trained as a search does."""
+    from bitfront.trainables.training.loop import Training
     from bitfront.trainables.training.parts import search_data
-    from bitfront.trainables.training.slimming import slim
+    from bitfront.trainables.training.pretraining import PretrainedCache
 
-    task = problem.spec("first", {}, 0).task
-    row: dict[str, Any] = {"table": problem.name, "selector": "network slimming", "switches": ""}
+    spec = problem.spec("slimming", {}, seed)
+    chosen = select(spec, work, work)
+    params = spec.build().settings(spec.task, chosen, problem.budget_pct(budget), seed)
+    plan = "S" * len(problem.table.plan_layers)
+    trial = TrialSpec(task=spec.task, method="slimming", params=params, plan=plan, seed=seed)
+    data = search_data(spec.task)
+    run = Training(trial, *data, validate_each_epoch=False, pretrained=PretrainedCache(work))
+    while not run.done:
+        run.epoch()
+    return costs_of(trial)["flops_pct"], run.history[-1]["val_accuracy"]
+
+
+def measure_slimming(problem: Problem, seeds: int, work: Path) -> dict[str, Any]:
+    """Channels removed from a full-precision network instead of bits, at the same budgets."""
+    row: dict[str, Any] = {"table": problem.name, "selector": "slimming", "switches": ""}
     for budget in BUDGETS:
-        found = [
-            slim(task, problem.budget_pct(budget), search_data(task), seed=seed)
-            for seed in range(seeds)
-        ]
-        values = [problem.regret(f.flops_pct, f.val_accuracy) for f in found]
+        found = [slimmed(problem, budget, seed, work) for seed in range(seeds)]
+        values = [problem.regret(*each) for each in found]
         row[f"regret@{budget}"] = round(statistics.fmean(values), 3)
     row["mean@40,20,10"] = round(statistics.fmean(row[f"regret@{b}"] for b in BARS), 3)
-    row["epochs"] = float(len(BUDGETS) * found[0].training_epochs)
+    row["epochs"] = float(problem.truth.config.task.epochs)
     return row
 
 
@@ -154,19 +179,22 @@ def compare(
             ):
                 if switches and name not in {*SETTINGS, "random"}:
                     continue
-                rows.append(measure(problem, name, params, seeds, pretrained))
+                if SELECTORS.get(name).method is not None:
+                    rows.append(measure_slimming(problem, seeds, pretrained))
+                else:
+                    rows.append(measure(problem, name, params, seeds, pretrained))
                 print(format_table([rows[-1]]).splitlines()[-1], flush=True)
-        if not switches:
-            rows.append(measure_slimming(problem, seeds))
     return rows
 
 
 def verdicts(rows: list[dict[str, Any]]) -> list[str]:
-    """MixBin's selectors against the mean of random plans."""
+    """MixBin's selectors, our defaults and the paper's procedure, against the mean of random
+    plans."""
     lines = []
     for table in dict.fromkeys(row["table"] for row in rows):
         of = {row["selector"]: row for row in rows if row["table"] == table}
-        for name, budget in itertools.product(("mixbin-grad", "mixbin-loss"), BARS):
+        names = [name for name in of if name.startswith("mixbin-")]
+        for name, budget in itertools.product(names, BARS):
             key = f"regret@{budget}"
             lines.append(
                 bar(f"{table}, {name} at {budget} %", of[name][key], at_most=of["random"][key])
@@ -201,13 +229,14 @@ def scoring_seconds(threads: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tables", nargs="*", default=truth.names())
+    parser.add_argument("--tables", nargs="*", help="default: those that chose the defaults")
+    parser.add_argument("--proof", action="store_true", help="on the tables that chose nothing")
     parser.add_argument("--selectors", nargs="*", default=list(SELECTORS), help="default: all")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--switches", action="store_true", help="every setting of MixBin's")
     parser.add_argument("--scoring", action="store_true", help="time a pass on cresnet20 instead")
     parser.add_argument("--threads", type=int, default=2, help="of --scoring")
-    parser.add_argument("--data-dir", help="where fashion-mnist lies")
+    parser.add_argument("--data-dir", help="where the data lie")
     parser.add_argument("--work", type=Path, help="keep pretrained networks here")
     args = parser.parse_args()
     if args.scoring:
@@ -215,12 +244,14 @@ def main() -> None:
         lines = [bar("seconds of a complete greedy pass", rows[0]["seconds"], at_most=600)]
         what = "selectors-scoring"
     else:
-        problems = [Problem(name, truth.read(name), args.data_dir) for name in args.tables]
+        tables = args.tables or (PROOF if args.proof else CHOSEN_ON)
+        problems = [Problem(name, truth.read(name), args.data_dir) for name in tables]
         with tempfile.TemporaryDirectory() as folder:
             work = args.work or Path(folder)
             rows = compare(problems, args.selectors, args.seeds, args.switches, work)
         lines = [] if args.switches else verdicts(rows)
         what = "selectors-switches" if args.switches else "selectors"
+        what += "-proof" if args.proof else ""
     print(format_table(rows))
     print("\n".join(lines))
     write_csv(rows, csv_path(what, ["torch"]))

@@ -21,6 +21,7 @@ from bitfront.trainables.layers.diagnostics import DIAGNOSTICS
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.models import MODELS
+from bitfront.trainables.papers import PAPERS, paper_of
 from bitfront.trainables.selectors import SELECTORS
 from bitfront.trainables.tasks import KINDS
 from bitfront.verb_files import find_verbs, group_titles
@@ -79,6 +80,7 @@ def catalog() -> str:
             _attacks(),
             _samplers(),
             _figures(),
+            _papers(),
             _verbs(),
             _searches("searches", "Ready-made searches", "`bitfront run NAME` starts one."),
             _searches("teachers", "Recipes of teachers", "`loss.distill.teacher` may name one."),
@@ -89,7 +91,7 @@ def catalog() -> str:
 
 def _methods() -> str:
     rows = [
-        [f"`{name}`", "".join(method.levels), method.doc, method.paper]
+        [f"`{name}`", "".join(method.levels), method.doc, _cited(method.paper)]
         for name, method in METHODS.items()
     ]
     return _section("Methods", ["method", "levels", "what it does", "paper"], rows)
@@ -97,10 +99,31 @@ def _methods() -> str:
 
 def _selectors() -> str:
     rows = [
-        [f"`{name}`", "yes" if selector.trained else "no", selector.doc]
+        [f"`{name}`", "yes" if selector.trained else "no", selector.doc, _cited(selector.paper)]
         for name, selector in SELECTORS.items()
     ]
-    return _section("Selectors", ["selector", "trains first", "what it does"], rows)
+    return _section("Selectors", ["selector", "trains first", "what it does", "paper"], rows)
+
+
+def _cited(text: str) -> str:
+    """A paper by its short name, which links to it."""
+    paper = paper_of(text) if text else None
+    if paper is None:
+        return text
+    told = f"{paper.short}, {paper.place}"
+    return f"[{told}]({paper.link})" if paper.link else told
+
+
+def _papers() -> str:
+    rows = [
+        [f"`{name}`", f"{p.authors}: *{p.title}*, {p.place}", f"<{p.link}>" if p.link else "-"]
+        for name, p in PAPERS.items()
+    ]
+    note = (
+        "Declared once, in `trainables/papers/`: methods and selectors name one by its key, and\n"
+        "`paper.title` of a search may."
+    )
+    return _section("Papers", ["key", "paper", "link"], rows, note)
 
 
 def _models() -> str:

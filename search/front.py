@@ -51,12 +51,29 @@ def layers(points: Sequence[Sequence[float]], objectives: Sequence[Objective]) -
     are in layers after one another, NaN in none."""
     losses = [_losses(point, objectives) for point in points]
     left = [i for i, loss in enumerate(losses) if not _has_nan(loss)]
+    if len(objectives) <= 2:
+        return _layers_2d(losses, left)
     found = []
     while left:
         members = {left[k] for k in _front([losses[i] for i in left])}
         found.append(sorted(members))
         left = [i for i in left if i not in members]
     return found
+
+
+def _layers_2d(losses: Sequence[Values], left: list[int]) -> list[list[int]]:
+    """In lexicographic order a point belongs to the first layer whose last member does not cover
+    it; the last losses of these members never fall from layer to layer."""
+    found: list[list[int]] = []
+    last: list[float] = []
+    for i in sorted(left, key=lambda i: (losses[i], i)):
+        layer = bisect.bisect_right(last, losses[i][-1])
+        if layer == len(found):
+            found.append([])
+            last.append(0.0)
+        found[layer].append(i)
+        last[layer] = losses[i][-1]
+    return [sorted(layer) for layer in found]
 
 
 def hypervolume(

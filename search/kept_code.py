@@ -3,6 +3,7 @@ with the code it began with, and what has changed since can be named."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -53,3 +54,27 @@ def change(folder: Path, before: Reference, after: Reference) -> str:
     names = {*then, *new.files} if then else set()
     differing = sorted(name for name in names if then.get(name) != new.files.get(name))
     return f"{words} ({', '.join(differing[:5])})" if differing else words
+
+
+def edited(references: Iterable[str], instead: str, beside: Iterable[Path] = ()) -> list[str]:
+    """A sentence for each file of the user's own that is no longer the code that runs. `instead`:
+    what to do to use the file as it is now."""
+    said: dict[Path, str] = {}
+    for text in references:
+        with contextlib.suppress(UserError):  # code that is not there is an error where it is run
+            found = places.edited(text, beside)
+            if found is not None:
+                used, file, digest = found
+                now = f"now @{digest}" if digest else "not readable now"
+                said.setdefault(
+                    file,
+                    f"{_near(file)} has changed (was @{parse(text).digest}, {now}) and is not "
+                    f"used: the copy {_near(used.path)} is. To use the file as it is, {instead}",
+                )
+    return list(said.values())
+
+
+def _near(path: Path) -> Path:
+    """The path as seen from the current folder, where it is below it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

@@ -5,26 +5,38 @@ order. Any sampler, a random generator or a recorded point can be that function.
 
 from __future__ import annotations
 
-import math
+import itertools
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from bitfront.spaces.costs import KnownCosts, costs_of
+from bitfront.spaces.drawing import Draw, drawn_value, ends, middle, random_value
+from bitfront.spaces.selecting import Selecting
 from bitfront.trainables.cost import CostTable, task_cost_table
-from bitfront.trainables.costs import COSTS
-from bitfront.trainables.data import DATASETS
-from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
-from bitfront.trainables.parameters import Choice, Domain, Int, Value
+from bitfront.trainables.parameters import Choice, Domain, Value
 from bitfront.trainables.plan import check_plan, expand, with_real_inputs
-from bitfront.trainables.selectors import SELECTORS, Selection, SelectionSpec
-from bitfront.trainables.settings import TREATED_INPUTS
+from bitfront.trainables.selectors import Selection, SelectionSpec
 from bitfront.trainables.task import Task, TrialSpec, with_overrides
 
-Draw = Callable[[str, Domain], Any]
-OWN_SHARE = "flops_own_pct"
+__all__ = [
+    "Draw",
+    "FixedPlan",
+    "FreePlan",
+    "OnlyPlan",
+    "PlanSpace",
+    "SelectedPlan",
+    "Selecting",
+    "Space",
+    "StartFrom",
+    "ends",
+    "middle",
+    "random_value",
+    "recorded",
+]
 
 
 @dataclass(frozen=True)
@@ -95,70 +107,6 @@ class OnlyPlan:
 
 
 @dataclass(frozen=True)
-class Selecting:
-    """The selectors of a space and their parameters. Trained selectors use a network that is
-    trained on the task with the keys of `trained_on` replaced, for example another dataset."""
-
-    names: tuple[str, ...]
-    params: Mapping[str, Value] = field(default_factory=dict)
-    trained_on: Mapping[str, Any] = field(default_factory=dict)
-    level: str = "B"
-
-    def params_of(self, name: str) -> dict[str, Value]:
-        declared = SELECTORS.get(name).params
-        return {key: value for key, value in self.params.items() if key in declared}
-
-    def task(self, task: Task) -> Task:
-        if not self.trained_on:
-            return task
-        changed = with_overrides(task, dict(self.trained_on))
-        if DATASETS.runs_code(changed.dataset):  # looking at a search must run none
-            raise UserError(f"{changed.dataset}: a selector is trained on data that have a name")
-        dataset = DATASETS.settle(changed.dataset, changed.data_dir)
-        return changed.model_copy(update={"dataset": dataset})
-
-    def specs(self, space: Space, seed: int) -> dict[str, SelectionSpec]:
-        """The specs of the selections that need a trained network, by name of the selector; empty
-        where no method of the space has binary layers."""
-        planned = [str(m) for m in space.method.values if METHODS.get(str(m)).levels != "F"]
-        if not planned:
-            return {}
-        method = planned[0]
-        domains = space.method_params.get(method, {})
-        return {
-            name: SelectionSpec(
-                selector=name,
-                params=self.params_of(name),
-                task=self.task(space.task),
-                method=method,
-                method_params={k: ends(d)[0] for k, d in domains.items() if d.size == 1},
-                level=self.level,
-                seed=seed,
-            )
-            for name in self.names
-            if SELECTORS.get(name).trained
-        }
-
-    def plan(
-        self,
-        name: str,
-        selections: Mapping[str, Selection],
-        table: CostTable,
-        budget: float,
-        rule: str,
-        seed: int,
-    ) -> str:
-        """The plan of a selector for a budget. In place of a trained selector that has not run yet,
-        for example in a preview, the selector `first` is used: the costs of its plan are nearly the
-        same."""
-        if name in selections:
-            return selections[name].plan(table, budget, rule, self.level, seed)
-        waits = SELECTORS.get(name).trained
-        made = SELECTORS.get("first" if waits else name)({} if waits else self.params_of(name))
-        return made.plan(table, made.order(table, seed), budget, rule, self.level, seed)
-
-
-@dataclass(frozen=True)
 class SelectedPlan:
     """Plans made by a selector for a drawn budget. Budgets are in percent of the flops of the
     trial's own network in full precision, as in MixBin, not of the dearest network of the
@@ -170,12 +118,29 @@ class SelectedPlan:
     seeds: Choice | None = None
     selections: Mapping[str, Selection] = field(default_factory=dict)
 
-    def make(self, table: CostTable, draw: Draw, seed: int) -> str:
-        name = str(_drawn(draw, "plan.selector", Choice(self.using.names)))
-        budget = float(_drawn(draw, "plan.budget", self.budget))
+    def chosen(self, draw: Draw, seed: int) -> tuple[str, float, int]:
+        """(selector, budget, seed of the draw)."""
+        name = str(drawn_value(draw, "plan.selector", Choice(self.using.names)))
+        budget = float(drawn_value(draw, "plan.budget", self.budget))
         if self.seeds is not None:
-            seed = int(_drawn(draw, "plan.seed", self.seeds))
+            seed = int(drawn_value(draw, "plan.seed", self.seeds))
+        return name, budget, seed
+
+    def make(self, table: CostTable, draw: Draw, seed: int) -> str:
+        name, budget, seed = self.chosen(draw, seed)
         return self.using.plan(name, self.selections, table, budget, self.rule, seed)
+
+    def trial(
+        self, task: Task, method: str, params: dict[str, Value], draw: Draw, seed: int
+    ) -> TrialSpec:
+        """The trial of a selector's choice: of its plan by this method, or by a method of its
+        own."""
+        name, budget, draw_seed = self.chosen(draw, seed)
+        own = self.using.training(name, self.selections, task, budget, seed)
+        method, params = (method, params) if own is None else own
+        table = task_cost_table(task)
+        plan = self.using.plan(name, self.selections, table, budget, self.rule, draw_seed)
+        return TrialSpec(task=task, method=method, params=params, plan=plan, seed=seed)
 
     def size(self, table: CostTable) -> float:
         seeds = 1 if self.seeds is None else self.seeds.size
@@ -190,6 +155,10 @@ class StartFrom:
     using: Selecting
     budgets: tuple[float, ...]
     rule: str = "at_least"
+    selections: Mapping[str, Selection] = field(default_factory=dict)
+
+    def plan(self, name: str, table: CostTable, budget: float, seed: int) -> str:
+        return self.using.plan(name, self.selections, table, budget, self.rule, seed)
 
 
 PlanSpace = FixedPlan | FreePlan | OnlyPlan | SelectedPlan
@@ -222,45 +191,48 @@ class Space:
         def done(using: Selecting) -> dict[str, Selection]:
             return {name: found(spec) for name, spec in using.specs(self, seed).items()}
 
-        plan, start = self.plan, self.start_from
+        plan, start, plans = self.plan, self.start_from, list[str]()
         if isinstance(plan, SelectedPlan):
             plan = replace(plan, selections=done(plan.using))
-        plans: list[str] = []
         if start is not None:
-            selections, table = done(start.using), task_cost_table(self.task)
-            plans = [
-                start.using.plan(name, selections, table, budget, start.rule, seed)
-                for name in start.using.names
-                for budget in start.budgets
-            ]
-        return replace(self, plan=plan, start_plans=tuple(dict.fromkeys(plans)))
+            start, table = replace(start, selections=done(start.using)), task_cost_table(self.task)
+            made = itertools.product(start.using.names, start.budgets)
+            plans = [start.plan(name, table, budget, seed) for name, budget in made]
+        begun = tuple(dict.fromkeys(plans))
+        return replace(self, plan=plan, start_from=start, start_plans=begun)
 
     def walk(self, draw: Draw, seed: int = 0) -> TrialSpec:
         """The spec of the trial at the point whose values `draw` returns."""
-        method = str(_drawn(draw, "method", self.method))
-        changed = {name: _drawn(draw, name, domain) for name, domain in self.overrides.items()}
+        method = str(drawn_value(draw, "method", self.method))
+        changed = {name: drawn_value(draw, name, domain) for name, domain in self.overrides.items()}
         task = with_overrides(self.task, changed) if changed else self.task
         params: dict[str, Value] = {
-            name: _drawn(draw, f"{method}.{name}", domain)
+            name: drawn_value(draw, f"{method}.{name}", domain)
             for name, domain in self.method_params.get(method, {}).items()
         }
         table = task_cost_table(task)
-        if METHODS.get(method).levels == "F":
-            plan = "F" * len(table.plan_layers)
+        real = METHODS.get(method).levels == "F"
+        if isinstance(self.plan, SelectedPlan) and not real:
+            spec = self.plan.trial(task, method, params, draw, seed)
         else:
-            plan = self.plan.make(table, draw, seed)
-        check_plan(plan, table.plan_layers, METHODS.get(method).levels)
-        return TrialSpec(task=task, method=method, params=params, plan=plan, seed=seed)
+            plan = "F" * len(table.plan_layers) if real else self.plan.make(table, draw, seed)
+            spec = TrialSpec(task=task, method=method, params=params, plan=plan, seed=seed)
+        check_plan(spec.plan, table.plan_layers, METHODS.get(spec.method).levels)
+        return spec
 
     def costs(self, spec: TrialSpec) -> dict[str, float]:
         """Every cost of a point of this space, by name. `flops_pct` is in percent of the dearest
         network of the space, so that points are comparable, `flops_own_pct` in percent of the
         point's own network, both in full precision."""
-        return in_percent_of(self.full_flops, costs_of(spec)) | own_costs_of(spec, self.own_costs)
+        return self._known_costs.of(spec)
+
+    @cached_property
+    def _known_costs(self) -> KnownCosts:
+        return KnownCosts(self.full_flops, self.own_costs)
 
     def full_costs(self) -> list[dict[str, float]]:
         """The costs in full precision of every task of `extreme_tasks`."""
-        return [self.costs(spec) for spec in self._full_specs()]
+        return list(map(self.costs, self._full_specs()))
 
     @cached_property
     def full_flops(self) -> float:
@@ -318,74 +290,6 @@ class Space:
 
     def random_point(self, rng: random.Random, seed: int = 0) -> TrialSpec:
         return self.walk(lambda _name, domain: random_value(domain, rng), seed)
-
-
-def in_percent_of(full_flops: float, costs: dict[str, float]) -> dict[str, float]:
-    """The costs with `flops_pct` replaced by the percentage of `full_flops`; the percentage of the
-    network's own flops in full precision becomes `flops_own_pct`."""
-    share = 100.0 * costs["flops"] / full_flops if full_flops else 100.0
-    return {**costs, "flops_pct": share, OWN_SHARE: costs["flops_pct"]}
-
-
-def costs_of(spec: TrialSpec) -> dict[str, float]:
-    """Every cost of a trial, by name; `flops_pct` is in percent of its own network in full
-    precision."""
-    table = task_cost_table(spec.task)
-    method = METHODS.get(spec.method)(dict(spec.params))
-    kept = method.kept(table.sizes(spec.plan))
-    stored = method.shifts_inputs + TREATED_INPUTS.get(spec.task.settled_activations, 0)
-    return table.costs(spec.plan, method.scale, stored, kept)
-
-
-def own_costs_of(spec: TrialSpec, own: Sequence[str]) -> dict[str, float]:
-    """The costs of the user's own of a trial, by name."""
-    if not own:
-        return {}
-    table = task_cost_table(spec.task)
-    method = METHODS.get(spec.method)(dict(spec.params))
-    parts = (spec.plan, method.scale, method.shifts_inputs, method.kept(table.sizes(spec.plan)))
-    costs = [COSTS.get(reference) for reference in own]
-    return {cost.name: sum(table.priced(cost, *parts)) for cost in costs}
-
-
-def ends(domain: Domain) -> list[Value]:
-    """All values of a choice, the lowest and the highest of a range."""
-    if isinstance(domain, Choice):
-        return list(domain.values)
-    return [domain.low, domain.high] if domain.low != domain.high else [domain.low]
-
-
-def random_value(domain: Domain, rng: random.Random) -> Value:
-    """A value drawn uniformly, on the scale of the domain."""
-    if isinstance(domain, Choice):
-        return rng.choice(domain.values)
-    if isinstance(domain, Int) and not domain.log:
-        return rng.randrange(domain.low, domain.high + 1, domain.step)
-    if domain.log:
-        value = math.exp(rng.uniform(math.log(domain.low), math.log(domain.high)))
-    else:
-        value = rng.uniform(domain.low, domain.high)
-    value = min(max(value, domain.low), domain.high)
-    return round(value) if isinstance(domain, Int) else value
-
-
-def _drawn(draw: Draw, name: str, domain: Domain) -> Any:
-    """The value that `draw` returns; for a domain of one value that value, without a call."""
-    if domain.size == 1:
-        return ends(domain)[0]
-    return draw(name, domain)
-
-
-def middle(domain: Domain) -> Any:
-    """The first value of a choice, or the middle of a range on its scale."""
-    if isinstance(domain, Choice):
-        return domain.values[0]
-    low, high = domain.low, domain.high
-    value = math.sqrt(low * high) if domain.log else (low + high) / 2
-    if isinstance(domain, Int):
-        steps = round((value - domain.low) / domain.step)
-        return domain.low + steps * domain.step
-    return value
 
 
 def recorded(space: Space, draw: Draw) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from ray import tune
 
 SECONDS = 10.0
+STEPS = 5
 
 
 class NearEmpty(tune.Trainable):
@@ -25,6 +26,21 @@ class NearEmpty(tune.Trainable):
     def step(self) -> dict[str, Any]:
         row = {"epoch": 1, "val_accuracy": int(self.trial, 16) % 1000 / 1000, "val_loss": 1.0}
         return {**row, "history": [row], "done": True}
+
+
+class Stepped(NearEmpty):
+    """A trial that reports five epochs as fast as it can."""
+
+    def setup(self, config: dict[str, Any], lent: Any = None, code: Any = None) -> None:
+        super().setup(config, lent, code)
+        self.rows: list[dict[str, Any]] = []
+
+    def step(self) -> dict[str, Any]:
+        last = super().step()["history"][0]
+        self.rows.append({**last, "epoch": len(self.rows) + 1})
+        if len(self.rows) < STEPS:
+            return dict(self.rows[-1])
+        return {**self.rows[-1], "history": self.rows, "done": True}
 
 
 class Busy(NearEmpty):

@@ -1,13 +1,13 @@
-"""Pages as a reader follows them: files are written, commands run with the installed bitfront."""
+"""Pages as a reader follows them: files are written, commands run by a shell."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from testbed import warm
 
 BLOCK = re.compile(
     r"^(?:<!-- (?P<note>\w+) -->\n)?```(?P<language>\w+)\n(?P<content>.*?)^```$",
@@ -41,8 +41,7 @@ def blocks(text: str) -> list[Block]:
 
 def environment() -> dict[str, str]:
     """The environment of a user who has bitfront's environment activated."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "COLUMNS": "100"}
+    return {**warm.environment(), "COLUMNS": "100"}
 
 
 def run(commands: str, folder: Path, code: int = 0) -> str:

@@ -1,16 +1,23 @@
 """What every test shares: one thread per process, searches that stay in the test's folder, and a
 small search whose trials take milliseconds."""
 
+import atexit
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# What bitfront remembers of its user, also where a fixture of a module runs it.
+os.environ["XDG_CONFIG_HOME"] = tempfile.mkdtemp(prefix="bitfront-config")
 os.environ.pop("MLFLOW_TRACKING_URI", None)
 os.environ.pop("BITFRONT_HOME", None)
 
 import pytest
 
 from bitfront.search.config.load import load_text
+
+atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
 
 TINY = """\
 name: tiny

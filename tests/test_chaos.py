@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed import faulty
+from testbed import faulty, warm
 from testbed.invariants import broken, undisturbed
 from testbed.rig import (
     Cluster,
@@ -45,9 +45,9 @@ def reference():
 
 @pytest.mark.timeout(900)
 def test_a_search_on_three_nodes_survives_the_loss_of_one(tmp_path, reference):
-    cluster = Cluster(tmp_path / "cluster", head_cpus=0)
+    cluster = Cluster(tmp_path / "cluster", head_cpus=0, python=warm.python())
     faulty.tell(cluster.folder, pace=0.5)
-    user = User(tmp_path / "user", SEARCH, cluster.env, cluster.address)
+    user = User(tmp_path / "user", SEARCH, cluster.env, cluster.address, python=warm.python())
     try:
         cluster.start_head()
         cluster.start_node(1)
@@ -78,12 +78,12 @@ def test_a_search_survives_its_driver_a_damaged_checkpoint_a_silent_trial_and_no
 ):
     """First without a tracking server, until the driver is killed and a checkpoint cut short; then
     resumed with the server, which is told everything. One trial hangs in both turns."""
-    cluster = Cluster(tmp_path / "cluster", head_cpus=2)
+    cluster = Cluster(tmp_path / "cluster", head_cpus=2, python=warm.python())
     silent = reference[1].id
     faulty.tell(cluster.folder, pace=0.3, **{silent: {"kind": "hang", "epoch": 2}})
     port = free_port()
-    user = User(tmp_path / "user", SEARCH, cluster.env, cluster.address)
-    options = [f"tracking.uri=http://127.0.0.1:{port}", "resources.report_within=45"]
+    user = User(tmp_path / "user", SEARCH, cluster.env, cluster.address, python=warm.python())
+    options = [f"tracking.uri=http://127.0.0.1:{port}", "resources.report_within=20"]
     options += ["resources.retries=0"]
     try:
         cluster.start_head()
@@ -120,12 +120,14 @@ def test_a_search_on_nodes_with_disks_of_their_own_leaves_no_checkpoint_there(tm
     mount = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs tmpfs {runs} && exec "$@"', "sh"]
     cluster = Cluster(tmp_path / "cluster", head_cpus=0, inside=lambda node: mount if node else [])
     faulty.tell(cluster.folder, pace=0.3)
-    user = User(tmp_path / "user", SEARCH, cluster.env, cluster.address)
+    user = User(tmp_path / "user", SEARCH, cluster.env, cluster.address, python=warm.python())
     try:
         cluster.start_head()
-        stranger = User(tmp_path, SEARCH, {**cluster.env, "RAY_AUTH_TOKEN": "0" * 64})
+        stranger = User(
+            tmp_path, SEARCH, {**cluster.env, "RAY_AUTH_TOKEN": "0" * 64}, python=warm.python()
+        )
         said = stranger.call("run", "chaos.yaml", "--address", cluster.address, code=2)
-        assert "the token is refused" in said
+        assert "refuses the token of the variable RAY_AUTH_TOKEN" in said
         cluster.start_node(1, cpus=2)
         there = Path(f"/proc/{cluster.nodes[1].pid}/root{runs}")
         process = user.start("run", "chaos.yaml")

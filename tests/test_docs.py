@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from bitfront.catalog_page import catalog
 from bitfront.cli import build_parser
 from bitfront.search.config.load import load_text
 from bitfront.search.config.reference import reference
+from testbed import warm
 
 pytestmark = pytest.mark.slow
 
@@ -140,12 +140,12 @@ def examples() -> dict[str, str]:
 
 
 def test_the_files_of_the_contributing_page_work_as_they_stand():
-    """All in one process, which imports torch once; the traceback names the file."""
+    """All in one process; the traceback names the file."""
     programs = {path: f"{code}\n{TRIED[path]}" for path, code in examples().items()}
     program = (
         f"for path, code in {programs!r}.items():\n    exec(compile(code, path, 'exec'), {{}})"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = subprocess.run([warm.python(), "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -18,7 +18,7 @@ from mlflow import MlflowClient
 
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import read_entries
-from testbed.forked import forks
+from testbed import warm
 from testbed.rig import free_port, listens, processes, wait_for
 
 pytestmark = pytest.mark.slow
@@ -47,8 +47,9 @@ resources: {cpus: 1}
 def cluster(tmp_path_factory):
     """A Ray head of our own on loopback, ended by its process group."""
     port = free_port()
-    ray = Path(sys.executable).with_name("ray")
-    command = [ray, "start", "--head", "--block", f"--port={port}", "--num-cpus=2"]
+    # Its Python, with which it starts workers, is the one that is forked.
+    command = [warm.python(), "-m", "ray.scripts.scripts", "start", "--head", "--block"]
+    command += [f"--port={port}", "--num-cpus=2"]
     command += ["--node-ip-address=127.0.0.1", "--include-dashboard=false"]
     command += ["--disable-usage-stats", "--object-store-memory=200000000"]
     log = (tmp_path_factory.mktemp("ray") / "log").open("w")
@@ -60,8 +61,7 @@ def cluster(tmp_path_factory):
         env=with_token(),
     )
     wait_for(lambda: listens(port), 200, "the Ray head")
-    with forks(tmp_path_factory.mktemp("commands"), with_token()) as commands:
-        yield f"127.0.0.1:{port}", commands
+    yield f"127.0.0.1:{port}"
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
@@ -77,13 +77,13 @@ class User:
 
     def __init__(self, folder, cluster):
         self.folder = folder
-        self.address, self.forks = cluster
+        self.address = cluster
         self.env = with_token() | {"BITFRONT_HOME": str(folder / "runs")}
         (folder / "e2e.yaml").write_text(SEARCH)
 
     def start(self, *words, first=""):
         """A running command, which runs the code `first` before."""
-        return self.forks.start(self.words(*words), self.folder, self.env, first=first)
+        return warm.start(self.words(*words), self.folder, self.env, first=first)
 
     def words(self, *words):
         joins = words[0] in ("run", "resume", "extend")
@@ -164,7 +164,7 @@ def test_a_run_ends_with_the_front_and_the_next_commands(finished):
     assert "Front of e2e:" in out
     for entry in finished.entries():
         assert f"\n{entry.id}  " in out
-    for stage in ("reading e2e.yaml ...", "reading digits ...", "joining Ray at", "first trial:"):
+    for stage in ("reading e2e.yaml ...", "reading digits ...", "joining Ray at"):
         assert stage in out, stage
     for command in ("bitfront ui e2e", "bitfront export e2e", "bitfront train recipe.yaml"):
         assert command in out
@@ -323,10 +323,17 @@ def test_a_search_compares_with_itself(finished):
     assert "joint front" in finished.call("compare", "e2e", "e2e")
 
 
-# Trials that take seconds, some of which diverge.
+# Trials that take seconds, though little CPU time, and some of which diverge.
+PACE = """\
+import time
+
+
+def pace(output, target):
+    time.sleep(0.4)
+    return 1.0
+"""
 LONG = {
-    "task.model.width": "512",
-    "task.model.depth": "9",
+    "task.metrics": "[pace.py:pace]",
     "task.optimizer.name": "sgd",
     "space.method": "bnn",
     "space.optimizer.lr": "[0.01, 1e30]",
@@ -337,6 +344,7 @@ LONG = {
 def test_a_search_survives_ctrl_c_its_driver_and_its_workers_and_can_be_extended(user):
     """Ctrl-C while trials run; resume, and kill -9 of the driver; then extend, and kill -9 of a
     worker. Trials that diverge fail with their reason."""
+    (user.folder / "pace.py").write_text(PACE)
     settings = [word for key, value in LONG.items() for word in ("--set", f"{key}={value}")]
     process = user.start("run", "e2e.yaml", *settings)
     wait_for(
@@ -388,9 +396,9 @@ def test_a_search_survives_ctrl_c_its_driver_and_its_workers_and_can_be_extended
 
 
 def trial_workers():
-    """Processes of our trainable on our cluster, by the title Ray gives its actors. Those of a
-    driver that is gone linger: who was there before the next one started belongs to it."""
-    titles = processes(TOKEN).items()
+    """Forked processes of our trainable, by the title Ray gives its actors. Those of a driver that
+    is gone linger: who was there before the next one started belongs to it."""
+    titles = processes(f"{warm.FOLDER}={warm.commands()}").items()
     return {pid for pid, title in titles if title.startswith("ray::ResourceTrainable")}
 
 
@@ -409,6 +417,29 @@ def test_a_driver_that_is_stopped_while_it_imports_ends_as_with_ctrl_c(user, tmp
         user.call("stop", "e2e")
         process.wait(200)
     check_stopped(process.returncode, (tmp_path / "log").read_text())
+
+
+# bitfront, which gets a SIGTERM when Ray imports its last part: what it does at the exit is set by
+# then, and would fail without the rest.
+STRUCK_IMPORT = """
+import importlib.abc, os, signal, sys
+
+class Striking(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "ray.client_builder":
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+sys.meta_path.insert(0, Striking())
+from bitfront.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_driver_that_is_stopped_while_it_imports_ray_leaves_no_traceback(user):
+    words = [sys.executable, "-c", STRUCK_IMPORT, *user.words("run", "e2e.yaml")]
+    done = subprocess.run(words, cwd=user.folder, env=user.env, capture_output=True, text=True)
+    check_stopped(done.returncode, done.stdout + done.stderr)
 
 
 def test_a_driver_that_is_stopped_while_its_first_trial_starts_ends_as_with_ctrl_c(user):
@@ -462,9 +493,9 @@ def test_a_ctrl_c_while_ray_starts_is_answered_at_once_and_leaves_nothing(tmp_pa
     (tmp_path / "e2e.yaml").write_text(SEARCH)
     home = tmp_path / "runs"
     process = subprocess.Popen(
-        [*BITFRONT, "run", "e2e.yaml"],
+        [warm.python(), *BITFRONT[1:], "run", "e2e.yaml"],
         cwd=tmp_path,
-        env={**os.environ, "BITFRONT_HOME": str(home), "PYTHONUNBUFFERED": "1"},
+        env={**os.environ, "BITFRONT_HOME": str(home)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

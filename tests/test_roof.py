@@ -13,12 +13,6 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
-SEARCH = """\
-task: {dataset: digits, model: {name: mlp, depth: 3, width: 8}, epochs: 1, subset: 200}
-space: {method: bnn, plan: {per: layer, levels: [F, B]}}
-search: {trials: 1, sampler: random}
-tracking: {enabled: false}
-"""
 ROOMS = ("dashboards", "search", "spaces", "trainables")
 
 
@@ -32,17 +26,6 @@ def test_modules_of_the_user_with_the_names_of_rooms_break_nothing(tmp_path):
         text=True,
     )
     assert (done.returncode, "valid" in done.stdout) == (0, True), done.stderr
-
-
-def test_files_beside_a_search_are_not_imported_by_its_workers(tmp_path):
-    """As for the command itself, whose path does not have the current folder: `-P`."""
-    for name in ("rich", "types", "yaml", *ROOMS):
-        (tmp_path / f"{name}.py").write_text(f"open('{tmp_path}/{name}-executed', 'w')\n")
-    (tmp_path / "mine.yaml").write_text(SEARCH)
-    words = [sys.executable, "-P", "-m", "bitfront", "run", "mine.yaml"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
-    assert list(tmp_path.glob("*-executed")) == []
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.skipif(find_spec("setuptools") is None, reason="setuptools is not installed here")

@@ -10,21 +10,26 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from bitfront.trainables.costs import COSTS, Cost, LayerTrace, PlannedLayer, summed
+from bitfront.trainables.costs import COSTS, Cost, KeptChannels, LayerTrace, PlannedLayer, summed
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.pruning import BlockCost, block_cost
 from bitfront.trainables.models import MODELS, Shape
 from bitfront.trainables.own_code import is_reference
 from bitfront.trainables.plan import BY_LETTER, PlanLayer, binary_layers, check_plan, plan_layers
-from bitfront.trainables.settings import REPLACEMENTS
+from bitfront.trainables.settings import REPLACEMENTS, TREATED_INPUTS
 from bitfront.trainables.structure.scope import Scope
 from bitfront.trainables.task import Task
 
 if TYPE_CHECKING:
     from torch import nn
 
+    from bitfront.trainables.methods.base import Method
     from bitfront.trainables.structure.counting import Counted
+
+
+# What pruning leaves of layers, by name: weights, or channels with the weights between them.
+Kept = Mapping[str, int | KeptChannels] | None
 
 
 @dataclass(frozen=True)
@@ -68,25 +73,27 @@ class CostTable:
         plan: str,
         scale: str = "none",
         shifts: int = 0,
-        kept: Mapping[str, int] | None = None,
+        kept: Kept = None,
     ) -> list[LayerCost]:
         """One row per layer. `scale`: how many scales binary layers store; `shifts`: how many
-        numbers per input channel layers with binary inputs store; `kept`: how many weights pruned
-        layers keep, by name."""
+        numbers per input channel layers with binary inputs store; `kept`: what pruning leaves of
+        layers, by name."""
         counted = summed()
         return [_row(layer, counted) for layer in self._planned(plan, scale, shifts, kept)]
 
-    def _planned(
-        self, plan: str, scale: str, shifts: int, kept: Mapping[str, int] | None
-    ) -> list[PlannedLayer]:
+    def _planned(self, plan: str, scale: str, shifts: int, kept: Kept) -> list[PlannedLayer]:
         check_plan(plan, self.plan_layers)
         letters = {layer.name: plan[i] for i, layer in enumerate(self.plan_layers)}
         left = kept or {}
         owners = [layer.tied or layer.name for layer in self.layers]
-        return [
-            PlannedLayer(layer, letters.get(owner, "F"), scale, shifts, left.get(owner))
-            for layer, owner in zip(self.layers, owners, strict=True)
-        ]
+        planned = []
+        for layer, owner in zip(self.layers, owners, strict=True):
+            each = left.get(owner)
+            weights = each.weights if isinstance(each, KeptChannels) else each
+            channels = each.channels if isinstance(each, KeptChannels) else None
+            letter = letters.get(owner, "F")
+            planned.append(PlannedLayer(layer, letter, scale, shifts, weights, channels))
+        return planned
 
     def priced(
         self,
@@ -94,13 +101,21 @@ class CostTable:
         plan: str,
         scale: str = "none",
         shifts: int = 0,
-        kept: Mapping[str, int] | None = None,
+        kept: Kept = None,
     ) -> list[float]:
         """One cost of every layer, which need not be registered."""
         assert cost.of_layer is not None
         return [cost.of_layer(layer) for layer in self._planned(plan, scale, shifts, kept)]
 
-    def training_cost(self, plan: str, kept: Mapping[str, int] | None = None) -> BlockCost:
+    def parts(self, plan: str, method: Method, activations: str) -> tuple[str, int, Kept]:
+        """(scale, shifts, kept) of a network with this plan, as `costs` and `priced` take them:
+        what the method and the treatment of its inputs store."""
+        stored = method.shifts_inputs + TREATED_INPUTS.get(activations, 0)
+        kept: Kept = method.kept(self.sizes(plan))
+        channels = method.kept_channels(self.layers)
+        return method.scale, stored, {**(kept or {}), **channels} if channels else kept
+
+    def training_cost(self, plan: str, kept: Kept = None) -> BlockCost:
         """The operations for one image in training and evaluation, as Table 6 of robust pruning
         (Liu et al., NeurIPS 2022; docs/methods.md 5.6) counts them: every layer counts as a
         convolution with batch norm and ReLU."""
@@ -121,7 +136,7 @@ class CostTable:
         plan: str,
         scale: str = "none",
         shifts: int = 0,
-        kept: Mapping[str, int] | None = None,
+        kept: Kept = None,
     ) -> dict[str, float]:
         """The costs that depend on the plan, by name, with `flops_pct` in percent of this network
         in full precision. (In a search, percentages are of one network for all trials:
@@ -136,7 +151,7 @@ class CostTable:
         plan: str,
         scale: str = "none",
         shifts: int = 0,
-        kept: Mapping[str, int] | None = None,
+        kept: Kept = None,
     ) -> dict[str, float]:
         """All costs by name: `totals`, and those that are the same for every plan."""
         fixed = {
@@ -146,9 +161,7 @@ class CostTable:
         }
         return self.totals(plan, scale, shifts, kept) | fixed
 
-    def _sums(
-        self, plan: str, scale: str, shifts: int, kept: Mapping[str, int] | None = None
-    ) -> dict[str, float]:
+    def _sums(self, plan: str, scale: str, shifts: int, kept: Kept = None) -> dict[str, float]:
         rows = self.rows(plan, scale, shifts, kept)
         sums = {}
         for cost in summed():
@@ -214,13 +227,17 @@ def cost_table(
     *,
     activations: str = "keep",
     keep_full: Sequence[str] = (),
+    integers: bool | None = None,
+    axes: bool = False,
 ) -> CostTable:
     """The cost table of a declared model or one of the user's own; cached, since a search needs it
-    for every point."""
+    for every point. `integers`: examples are integers; None: not known, a network that takes no
+    floats gets integers. `axes`: outputs may have further axes."""
     values = json.dumps(MODELS.get(name).resolve(params), sort_keys=True)
     kept = activations if activations in REPLACEMENTS else "keep"
     chosen = scope if isinstance(scope, str) else tuple(scope)
-    return _cached_table(name, values, tuple(shape), classes, chosen, kept, tuple(keep_full))
+    given = (name, values, tuple(shape), classes, chosen, kept, tuple(keep_full), integers, axes)
+    return _cached_table(*given)
 
 
 @lru_cache(maxsize=512)
@@ -232,12 +249,14 @@ def _cached_table(
     scope: Scope,
     activations: str,
     keep_full: tuple[str, ...],
+    integers: bool | None,
+    axes: bool,
 ) -> CostTable:
     values = json.loads(params)
     if is_reference(name):
         from bitfront.trainables.models.own import counted_own
 
-        counted = counted_own(name, values, shape, classes, activations)
+        counted = counted_own(name, values, shape, classes, activations, integers, axes)
         return table_of(counted, scope, keep_full)
     from bitfront.trainables.models.building import unreal_model
 
@@ -256,6 +275,8 @@ def task_cost_table(task: Task) -> CostTable:
         task.binarize,
         activations=task.settled_activations,
         keep_full=task.keep_full,
+        integers=info.integers,
+        axes=info.has_axes,
     )
 
 

@@ -24,6 +24,7 @@ from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixe
 from bitfront.trainables.layers.binary import BinaryLayer
 from bitfront.trainables.layers.inputs import SignInput, quantize_input
 from bitfront.trainables.layers.pruning import as_bitmap
+from bitfront.trainables.layers.sums import sum_first_fixed
 from bitfront.trainables.layers.treatments import treated
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import build_model
@@ -36,7 +37,7 @@ from bitfront.trainables.plan import (
     check_plan,
     plan_layers,
 )
-from bitfront.trainables.structure.attention import open_attentions
+from bitfront.trainables.structure.attention import Projection, open_attentions
 from bitfront.trainables.structure.counting import COUNTERS
 from bitfront.trainables.structure.kinds import as_outputs, as_stored, groups_of
 from bitfront.trainables.task import TrialSpec
@@ -45,7 +46,8 @@ from bitfront.trainables.text_files import check_format, parse_json
 from bitfront.trainables.training.network import laid_out, layout_of
 
 FORMAT = "bitfront-packed"
-VERSION = 1
+# Version 2: B layers add signs and scale the sums; in version 1 they multiplied with scaled signs.
+VERSION = 2
 # The tensors that the file may hold for a binary or pruned weight.
 PARTS = ("bits", "scale", "mask", "index", "values")
 # The dtypes in which everything that is not binary may be stored.
@@ -218,12 +220,13 @@ def load(path: Path, own: nn.Module | None = None) -> tuple[nn.Module, TrialSpec
     except CodeError as error:
         were = "; ".join(f"{shown(text)} was {place}" for text, place in code.items())
         hint = "; ".join(filter(None, (error.hint, were)))
-        raise CodeError(f"{path}: its network is made by {error.message}", hint) from None
+        raise CodeError(f"{path}: code of its network: {error.message}", hint) from None
     except UserError as error:
         raise UserError(f"{path}: damaged: {error.message}") from None
     except Exception as error:  # torch and numpy raise many types for tensors that do not fit
+        what = "its own description" if own is None else "the network that was given"
         reason = first_line(error)
-        raise UserError(f"{path}: its tensors do not fit its own description: {reason}") from None
+        raise UserError(f"{path}: its tensors do not fit {what}: {reason}") from None
     if not isinstance(notes, dict):
         raise UserError(f"{path}: damaged: its notes")
     return model, spec, notes
@@ -250,6 +253,13 @@ def describe(path: Path) -> TrialSpec:
         raise UserError(f"{path}: damaged: its description cannot be read") from None
 
 
+def scaled_before_sums(path: Path) -> bool:
+    """Whether the network of this file multiplied with scaled signs when it was measured; its
+    outputs may differ in the last bits from those of integer sums."""
+    metadata = _metadata(path)
+    return metadata["version"] == "1" and "B" in describe(path).plan
+
+
 def is_packed(path: Path) -> bool:
     """Whether a file is a packed checkpoint."""
     with _opened(path) as file:
@@ -264,7 +274,7 @@ def _metadata(path: Path) -> dict[str, str]:
     version = str(metadata.get("version"))
     if version.isdecimal() and len(version) < 9:
         check_format(int(version), VERSION, f"{path}: the packed checkpoint")
-    if version != str(VERSION):
+    if version not in ("1", str(VERSION)):
         raise UserError(f"{path}: packed by another version of bitfront: {quoted(version)}")
     return metadata
 
@@ -323,7 +333,10 @@ def _fill(
                 accumulate_fixed(modules[name], Accumulator(bits, slope), scale)
             if level in BINARY_INPUTS:
                 quantizers[name] = _input_quantizer(name, modules[name], activations, tensors)
-        whole = signs if scale is None or level == "A" else signs * scale
+            if level == "B" and not isinstance(modules[name], Projection):
+                sum_first_fixed(modules[name], scale)
+        apart = level == "A" or hasattr(modules[layer.name], "output_scale")
+        whole = signs if scale is None or apart else signs * scale
         state[f"{layer.name}.weight"] = as_stored(whole, groups)
         # torch multiplies in another order with a weight that has gradients, even without them.
         weight.requires_grad_(False)

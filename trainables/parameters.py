@@ -124,6 +124,8 @@ class Param:
     domain: Domain | Anything
     doc: str = ""
     search: Domain | None = None
+    later: bool = False
+    """added after version 0.1: part of a trial's id only where it is not the default"""
 
     def check(self, name: str, value: Any) -> Value:
         """The value converted to the parameter's type; a UserError that names the accepted values
@@ -163,6 +165,16 @@ def resolve(
         value = given.get(name, param.default)
         out[name] = param.check(f"{owner}.{name}", value) if check else value
     return out
+
+
+def without_later(declared: dict[str, Param], values: dict[str, Value]) -> dict[str, Value]:
+    """The values that ids are computed from: those of parameters that were added later only where
+    they are not the default, so that older ids stay the same."""
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in declared or not declared[name].later or value != declared[name].default
+    }
 
 
 def _is_number(value: Any) -> bool:

@@ -142,8 +142,10 @@ def check_plan(
 ) -> str:
     """The plan itself; a UserError where its length or a letter is wrong."""
     if len(plan) != len(layers):
+        names = ", ".join(layer.name for layer in layers[:6]) + (", ..." if len(layers) > 6 else "")
         raise UserError(
-            f"plan: '{plan}' has {len(plan)} letters, the model has {len(layers)} layers to plan"
+            f"plan: '{plan}' has {len(plan)} letters, the model has {len(layers)} layers to plan",
+            f"one letter for each of: {names}" if layers else None,
         )
     for index, level in enumerate(plan):
         if level not in LEVELS:

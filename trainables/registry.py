@@ -12,7 +12,8 @@ from typing import Any, Generic, TypeVar, overload
 
 from bitfront.trainables.errors import UnknownNameError, did_you_mean
 from bitfront.trainables.own_code import is_reference, load_object, parse
-from bitfront.trainables.own_code.entry_points import reference_of
+from bitfront.trainables.own_code.entry_points import KINDS, reference_of
+from bitfront.trainables.own_code.reference import unfinished
 
 T = TypeVar("T")
 
@@ -94,7 +95,10 @@ class Registry(Generic[T]):
         reference = self.reference(name)
         if reference is not None:
             return self.adopted(reference)
-        raise UnknownNameError(f"unknown {self.kind} '{name}', {did_you_mean(name, self._items)}")
+        raise UnknownNameError(
+            f"unknown {self.kind} '{name}', {did_you_mean(name, self._items)}",
+            unfinished(name) if self.kind in KINDS else None,
+        )
 
     def reference(self, name: str) -> str | None:
         """The reference to code that a name stands for: it is one itself, or an installed package

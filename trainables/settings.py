@@ -29,6 +29,14 @@ TREATED_INPUTS = {"norm": 2, "shift": 1}
 REPLACEMENTS = ("binrelu", "hardtanh", "rprelu")
 
 
+def settled_activations(activations: Activations, declared: bool) -> Activations:
+    """What happens to activations: never `auto`. `declared`: the network is one of `bitfront
+    models`."""
+    if activations != "auto":
+        return activations
+    return "keep" if declared else AUTO_ACTIVATIONS
+
+
 def _scope(given: Any) -> Any:
     """A word of `task.binarize`, or the list of names and patterns it is."""
     if isinstance(given, str) and given not in SCOPES:
@@ -143,7 +151,8 @@ class DistillSpec(Strict):
     teacher: Annotated[str, BeforeValidator(_without_old_word)] = PRETRAINING
     """pretraining: the full-precision network that `pretrain` trains; else a file: a packed
     checkpoint, a state dict of the same model, or a recipe, which is trained once and kept; or the
-    name of a ready-made recipe: wideresnet22-cifar10, wideresnet22-cifar100"""
+    name of a ready-made recipe: wideresnet22-cifar10, wideresnet22-cifar100, deit-t-imagenet,
+    deit-s-imagenet, deit-b-imagenet"""
     sha256: str | None = None
     """checksum of the teacher's file; computed when not given, to detect a changed file"""
     temperature: Annotated[float, Field(gt=0)] = 1.0
@@ -199,7 +208,8 @@ class PretrainSpec(Strict):
     epochs: Annotated[int, Field(ge=0)] = 0
     """epochs of full-precision training before the trial, done once for all trials; 0: none"""
     checkpoint: str | None = None
-    """weights to start from: a state dict (torch, safetensors) or `runs:/RUN/FILE` of MLflow"""
+    """weights to start from: a state dict (torch, safetensors), a vision transformer of JAX (npz)
+    or `runs:/RUN/FILE` of MLflow; `data:FILE` is in the data directory"""
     sha256: str | None = None
     """checksum of the checkpoint; computed when not given, to detect a changed file"""
     seed: Annotated[int, Field(ge=0)] = 0
@@ -293,6 +303,9 @@ class AttackSpec(Strict):
     only after the last epoch; the attack of an objective is added automatically"""
     examples: Annotated[int, Field(ge=1)] = 1000
     """number of validation images that are attacked; autoattack on all takes hours"""
+    final_examples: Annotated[int, Field(ge=1)] | None = None
+    """number of test images that are attacked after final training; all of them when not given, as
+    papers report it"""
 
     @property
     def active(self) -> bool:

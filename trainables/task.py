@@ -11,10 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from bitfront.trainables.methods import METHODS
-from bitfront.trainables.parameters import Value
+from bitfront.trainables.parameters import Value, without_later
 from bitfront.trainables.plan import BINARY_INPUTS
 from bitfront.trainables.settings import (
-    AUTO_ACTIVATIONS,
     PRETRAINING_KEYS,
     TREATED_INPUTS,
     Activations,
@@ -30,6 +29,7 @@ from bitfront.trainables.settings import (
     Strict,
     expanded,
     old_word,
+    settled_activations,
 )
 
 
@@ -80,6 +80,10 @@ class Task(Strict):
     keep: Literal["last", "best"] = "last"
     """which epoch of the last phase a trial ends with: the last one, or the one of the highest
     validation quality (under attack: of the first robust accuracy measured every epoch)"""
+    measure_train: Literal["never", "end", "epochs"] = "never"
+    """when the quality of the hard-binarized network on all training examples is measured, in
+    evaluation mode and without augmentation, as `train_accuracy`: never, for the network that a
+    trial ends with, or after every epoch, which takes about a third longer"""
     subset: Annotated[int, Field(ge=10)] | None = None
     """search on this many examples only, classes in proportion"""
     val_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
@@ -116,9 +120,7 @@ class Task(Strict):
     @property
     def settled_activations(self) -> Activations:
         """What happens to activations: never `auto`."""
-        if self.activations != "auto":
-            return self.activations
-        return "keep" if self.declared else AUTO_ACTIVATIONS
+        return settled_activations(self.activations, self.declared)
 
     def with_settled_pretraining(self) -> Task:
         """The same task with all settings of pretraining written out, so that keys of the task that
@@ -148,8 +150,9 @@ class TrialSpec(Strict):
 
     def canonical(self) -> TrialSpec:
         """The normal form, which is equal for two specs that train the same network in the same
-        way: where the plan has no binary layer the method is `fp`, where it has no binary input
-        none is treated, and all parameters of the method are written out."""
+        way: where the plan has no binary layer the method is `fp`, or one that names the training
+        of whole networks, without parameters; where it has no binary input none is treated; and
+        all parameters of the method are written out."""
         activations = self.task.settled_activations
         if activations in TREATED_INPUTS and not set(self.plan) & set(BINARY_INPUTS):
             activations = "keep"
@@ -157,7 +160,8 @@ class TrialSpec(Strict):
         if set(self.plan) <= {"F"}:
             attack = task.attack.model_copy(update={"train": self.adversary})
             task = task.model_copy(update={"attack": attack})
-            return self.model_copy(update={"task": task, "method": "fp", "params": {}})
+            method = self.method if METHODS.get(self.method).trains_full else "fp"
+            return self.model_copy(update={"task": task, "method": method, "params": {}})
         params = METHODS.get(self.method)(self.params).values
         return self.model_copy(update={"task": task, "params": params})
 
@@ -166,8 +170,12 @@ class TrialSpec(Strict):
         of the data and of a checkpoint are not part of it. Keys that were added after version 0.1
         enter it only where they are used, so that older ids stay the same."""
         content = self.canonical().model_dump(mode="json")
+        if set(self.plan) <= {"F"}:
+            content["method"] = "fp"  # the attack tells `at` and `trades` apart
+        content["params"] = without_later(METHODS.get(self.method).params, content["params"])
         content["task"].pop("data_dir")
         content["task"].pop("data")  # they are in the name of the dataset
+        content["task"].pop("measure_train")  # nothing of the training depends on it
         for holder in (content["task"], content["task"]["pretrain"]):
             if holder["optimizer"] is not None and not holder["optimizer"]["nesterov"]:
                 del holder["optimizer"]["nesterov"]
@@ -182,6 +190,7 @@ class TrialSpec(Strict):
             del content["task"]["keep"]
         if not content["task"]["keep_full"]:
             del content["task"]["keep_full"]
+        content["task"]["attack"].pop("final_examples")  # nothing of the trial depends on it
         if not self.task.attack.active and self.adversary == "none":
             del content["task"]["attack"]
         content["task"]["loss"] |= _whom_it_learns_from(content["task"]["loss"].pop("distill"))

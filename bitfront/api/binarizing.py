@@ -3,24 +3,49 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from bitfront.api.by_value import reference_to
+from bitfront.api.finding import (
+    SAY_SHAPE,
+    Chosen,
+    chosen_for,
+    for_all,
+    found_layers,
+    inputs_for,
+    layers_table,
+)
+from bitfront.search.ledger.folder import home
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.binary import BinaryLayer, apply_plan
+from bitfront.trainables.layers.treatments import InputShift, starting_shifts
 from bitfront.trainables.layers.verify import NotBinaryError, verify_binary
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.methods.base import Method
-from bitfront.trainables.plan import LEVELS, check_plan, plan_layers, with_real_inputs
-from bitfront.trainables.settings import AUTO_ACTIVATIONS
+from bitfront.trainables.models.activations import replace_activations
+from bitfront.trainables.models.surgery import is_compiled
+from bitfront.trainables.own_code import is_reference, settle
+from bitfront.trainables.plan import check_plan
+from bitfront.trainables.settings import REPLACEMENTS
+from bitfront.trainables.structure.counting import sites
+from bitfront.trainables.structure.passing import guessed
+from bitfront.trainables.structure.scope import Scope
 from bitfront.trainables.training.network import laid_out, layout_of
-from bitfront.trainables.training.norms import RECALIBRATION_EXAMPLES, recalibrate_on
+from bitfront.trainables.training.norms import (
+    RECALIBRATION_EXAMPLES,
+    batch_statistics,
+    recalibrate_on,
+)
 from bitfront.trainables.training.schedules import phases
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # The attribute in which a network that was made binary here keeps its handle, for `bf.save`.
 HANDLE = "_bitfront_handle"
@@ -41,27 +66,20 @@ class Binarized:
         self,
         model: nn.Module,
         plan: str,
-        method: str,
-        params: dict[str, Any],
-        scope: str,
-        activations: str,
-        examples: int,
+        method: Method,
+        chosen: Chosen,
+        inputs: Tensor | None,
+        given: bool,
     ) -> None:
-        layers = plan_layers(model, scope)
-        if not layers:
-            raise UserError(
-                f"binarize: {type(model).__name__} has no layer that a plan decides",
-                "first and last layers are left out: scope='all' takes them too",
-            )
         self.model = model
-        self.method = build_method(method, params)
-        self.plan = _for_all(plan, len(layers), layers)
-        self.scope = scope
-        check_plan(self.plan, layers, self.method.levels)
-        self.activations = _treatment(model, activations)
-        """what happens to inputs before their sign: `keep` or `norm`"""
-        self.layers = apply_plan(model, layers, self.plan, self.method, self.activations)
-        self.method.examples = examples
+        self.method = method
+        self.chosen = chosen
+        if chosen.activations in REPLACEMENTS:
+            _replace(model, chosen.activations, inputs)
+        self._planned = found_layers(model, chosen.scope, chosen.keep_full, inputs)
+        self._sites = sites(model)
+        self.plan = check_plan(for_all(plan, self._planned), self._planned, method.levels)
+        self._made = apply_plan(model, self._planned, self.plan, method, chosen.activations)
         self._phases = self.method.phases(EPOCHS)
         self._phase = 0
         self.method.enter(self._phases[0])
@@ -71,18 +89,37 @@ class Binarized:
         self._open = False
         self.shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
         """of an input and of its output, without the batch; None before the first call"""
+        self.integers = False
+        """whether its inputs were integers, such as token numbers"""
         self._inputs: deque[Tensor] = deque(maxlen=RECALIBRATION_EXAMPLES)
         laid_out(model, layout_of(type(model).__name__, model))
         model.register_forward_hook(self._note_shapes)
+        if any(isinstance(module, InputShift) for module in model.modules()):
+            if given and inputs is not None:
+                _start_shifts(model, inputs)
+            else:
+                self._starting = model.register_forward_pre_hook(self._start_shifts)
 
     @property
     def binary(self) -> list[BinaryLayer]:
         """The layers that the plan made binary or pruned."""
-        return self.layers
+        return self._made
+
+    @property
+    def layers(self) -> pd.DataFrame:
+        """The layers that the letters of the plan stand for, in their order, as a table."""
+        return layers_table(self._planned, self.plan, self._sites)
+
+    def _start_shifts(self, model: nn.Module, inputs: tuple[Any, ...]) -> None:
+        """Let the shifts of inputs start from the first batch of the training."""
+        if model.training and inputs and isinstance(inputs[0], Tensor):
+            self._starting.remove()
+            _start_shifts(model, inputs[0])
 
     def _note_shapes(self, _model: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor):
             self.shapes = (tuple(inputs[0].shape[1:]), tuple(output.shape[1:]))
+            self.integers = not inputs[0].is_floating_point()
             if self.model.training and self.method.soft:
                 self._inputs.append(inputs[0].detach())
                 while len(self._inputs) > 1 and sum(x.nbytes for x in self._inputs) > KEPT_BYTES:
@@ -194,12 +231,12 @@ class Binarized:
         self._close_step()
         self.method.before_evaluation()
         self.model.eval()
-        if self.method.soft and self.layers:
+        if self.method.soft and self._made:
             inputs = list(self._inputs) if batches is None else (_input(b) for b in batches)
             self._estimate_norms(inputs)
         self._inputs.clear()
         try:
-            verify_binary(self.model, self.layers)
+            verify_binary(self.model, self._made)
         except NotBinaryError as error:
             raise UserError(
                 f"finish: {error}", "call handle.before_step(fraction) before every step, up to 1"
@@ -233,36 +270,59 @@ class Binarized:
 def binarize(
     model: nn.Module,
     plan: str = "B",
-    method: str = "bnn",
-    scope: str = "body",
+    method: str | Callable[..., Any] = "bnn",
+    binarize: Scope = "body",
+    keep_full: Sequence[str] = (),
     activations: str = "auto",
+    shape: Sequence[int] | None = None,
+    example: Tensor | None = None,
     examples: int = 1,
     **params: Any,
 ) -> Binarized:
     """Make the planned layers of `model` binary, in place, and return the handle of its training.
-    `plan`: a letter per layer that a plan decides, or one letter for all; `scope`: `body`, all
-    layers but first, last and shortcuts, or `all`; `activations`: `norm`, a batch norm before the
-    sign of every binary input, `keep`, none, or `auto`, as a search does: none for the models of
-    `bitfront models`; `examples`: how many the training data have, for methods that weigh them
-    (bayesbinn); `params`: those of the method."""
+    `plan`: a letter per layer that a plan decides (`handle.layers`), or one letter for all;
+    `binarize`, `keep_full` and `activations`: as in a task, so that letters and training are those
+    of a search. `shape`: that of an input, without the batch, or `example`, a batch of inputs:
+    layers are found by following one through the network. Without both a shape is tried that fits;
+    networks of `bitfront models`, timm and torchvision need none. `examples`: how many the training
+    data have, for methods that weigh them (bayesbinn); `method`: a name, a reference or a class or
+    function of yours, `params`: its parameters."""
     if not isinstance(model, nn.Module):
         raise UserError(f"binarize: {type(model).__name__} is no network", "pass an nn.Module")
     if hasattr(model, HANDLE):
         raise UserError("binarize: this network is binary already", "make it anew")
-    handle = Binarized(model, plan, method, params, scope, activations, examples)
+    if is_compiled(model):
+        raise UserError(
+            "binarize: the network is compiled already",
+            "bf.binarize(model, ...) first, then model = torch.compile(model)",
+        )
+    named = reference_to(method, "method", home(None))
+    built = build_method(settle(named) if is_reference(named) else named, params)
+    built.examples = examples
+    chosen = chosen_for(model, binarize, keep_full, activations)
+    inputs = inputs_for(model, shape, example, "binarize")
+    handle = Binarized(model, plan, built, chosen, inputs, given=example is not None)
     model.__dict__[HANDLE] = handle
     return handle
 
 
-def _treatment(model: nn.Module, activations: str) -> str:
-    """What happens to the inputs of binary layers; a UserError for what only a search can do."""
-    if activations not in ("auto", "keep", "norm"):
-        hint = "a search takes all choices of task.activations"
-        raise UserError(f"binarize: activations: give auto, keep or norm, not {activations}", hint)
-    if activations != "auto":
-        return activations
-    declared = type(model).__module__.startswith("bitfront.trainables.models.")
-    return "keep" if declared else AUTO_ACTIVATIONS
+def _replace(model: nn.Module, activations: str, inputs: Tensor | None) -> None:
+    """Put other activations into a network, in place."""
+    batch = guessed(model) if inputs is None and activations == "rprelu" else inputs
+    if batch is None and activations == "rprelu":
+        raise UserError("binarize: activations: rprelu needs an example", SAY_SHAPE)
+    extents = () if batch is None else tuple(batch.shape[1:])
+    replace_activations(model, activations, extents, type(model).__name__)
+
+
+def _start_shifts(model: nn.Module, inputs: Tensor) -> None:
+    """Let the shifts of inputs start from the means that these inputs have on a batch."""
+    modes = {module: module.training for module in model.modules()}
+    device = next(model.parameters()).device
+    with batch_statistics(model), starting_shifts(model):
+        model(inputs.detach().to(device))
+    for module, training in modes.items():
+        module.training = training
 
 
 def handle_of(model: nn.Module) -> Binarized:
@@ -271,13 +331,6 @@ def handle_of(model: nn.Module) -> Binarized:
     if not isinstance(handle, Binarized):
         raise UserError("this network was not made binary", "handle = bf.binarize(model, ...)")
     return handle
-
-
-def _for_all(plan: str, count: int, layers: Sequence[Any]) -> str:
-    """The plan; one letter stands for all layers."""
-    if len(plan) == 1 and plan in LEVELS and count != 1:
-        return with_real_inputs(plan * count, layers)
-    return plan
 
 
 def _input(batch: Any) -> Any:

@@ -8,6 +8,7 @@ import importlib.machinery
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -28,6 +29,12 @@ def reference_to(thing: str | Callable[..., Any], key: str, root: Path) -> str:
     reference. `key`: the argument it was given as; `root`: the home of the searches."""
     if isinstance(thing, str):
         return thing
+    if isinstance(thing, partial):
+        raise UserError(
+            f"{key}: functools.partial has no name",
+            f"give its arguments beside it, {key}={{'name': {_named(thing.func)}, 'width': 8}}, or "
+            f"define a function that calls it",
+        )
     if not callable(thing) or not hasattr(thing, "__qualname__"):
         raise UserError(
             f"{key}: {type(thing).__name__} is neither a name nor a class or function",
@@ -35,6 +42,10 @@ def reference_to(thing: str | Callable[..., Any], key: str, root: Path) -> str:
             f"{key}=lambda: {type(thing).__name__}(...)",
         )
     return importable(thing) or _by_value(thing, key, root)
+
+
+def _named(thing: Any) -> str:
+    return str(getattr(thing, "__name__", "MyNet"))
 
 
 def dataset_of(data: Any, root: Path) -> str:
@@ -75,7 +86,8 @@ def importable(thing: Callable[..., Any]) -> str | None:
     name, module = thing.__qualname__, sys.modules.get(thing.__module__ or "")
     if module is None or thing.__module__ == "__main__" or not name.isidentifier():
         return None
-    if getattr(module, name, None) is not thing:
+    found = getattr(module, name, None)
+    if found is not thing and not _same_code(found, thing):
         return None
     file = getattr(module, "__file__", None)
     if file is None or not file.endswith(tuple(importlib.machinery.SOURCE_SUFFIXES)):
@@ -83,6 +95,17 @@ def importable(thing: Callable[..., Any]) -> str | None:
     above = thing.__module__.count(".") + (Path(file).name == "__init__.py")
     look_in(Path(file).resolve().parents[above])
     return f"{thing.__module__}:{name}"
+
+
+def _same_code(one: Any, other: Any) -> bool:
+    """Whether two classes or functions of one name have the same code: a search imports a module
+    anew, from the content that it hashed."""
+    return type(one) is type(other) and _codes(one) == _codes(other)
+
+
+def _codes(thing: Any) -> dict[str, Any]:
+    functions = vars(thing).items() if isinstance(thing, type) else [("", thing)]
+    return {name: f.__code__ for name, f in functions if hasattr(f, "__code__")}
 
 
 def _by_value(thing: Callable[..., Any], key: str, root: Path, known: str | None = None) -> str:

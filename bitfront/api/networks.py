@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import os
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,29 +16,46 @@ from torch import Tensor, nn
 
 from bitfront.api.binarizing import Binarized, handle_of
 from bitfront.api.by_value import importable
+from bitfront.api.finding import chosen_for, for_all, inputs_for
+from bitfront.search import kept_code
 from bitfront.trainables import packed
-from bitfront.trainables.cost import trace
+from bitfront.trainables.cost import table_of
 from bitfront.trainables.data import DATASETS, DatasetInfo
 from bitfront.trainables.data.datasets import normalise, pixel_statistics
 from bitfront.trainables.data.no_data import input_name
 from bitfront.trainables.errors import UnknownNameError, UserError
+from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import MODELS
-from bitfront.trainables.own_code import is_reference, look_in, parse, settle
+from bitfront.trainables.models.activations import replace_activations
+from bitfront.trainables.own_code import is_reference, look_in, parse, references_in, settle
 from bitfront.trainables.own_code.trusted import trusting
 from bitfront.trainables.plan import check_plan
+from bitfront.trainables.runtime.network import Fast, an_example, fast
+from bitfront.trainables.settings import REPLACEMENTS
+from bitfront.trainables.structure.passing import passed
+from bitfront.trainables.structure.scope import Scope
 from bitfront.trainables.task import Task, TrialSpec
 
 
 class LoadedNetwork(nn.Module):
-    """A packed network: called like any module; `network` is the module itself."""
+    """A packed network: called like any module; `network` is the module itself, in torch."""
 
-    def __init__(self, network: nn.Module, spec: TrialSpec, notes: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        spec: TrialSpec,
+        notes: Mapping[str, Any],
+        runtime: Fast | None = None,
+    ) -> None:
         super().__init__()
-        self.network = network
+        # torch chooses some kernels, such as those of attention, by whether gradients are wanted.
+        self.network = network.requires_grad_(False)
         self.spec = spec
         """what was trained: task, method, plan and seed"""
         self.notes = dict(notes)
         """what final training measured"""
+        self.runtime = runtime or Fast(network, reason="runtime='torch'")
+        """how it runs: which layers on packed bits, and why the others do not"""
         self.eval()
 
     @property
@@ -51,22 +69,36 @@ class LoadedNetwork(nn.Module):
         return DATASETS.get(self.spec.task.dataset)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.network(x)
+        """The outputs for a batch. Kernels have no gradients: where x wants some, and on a GPU,
+        torch computes."""
+        wanted = torch.is_grad_enabled() and x.requires_grad
+        fits = x.device.type == "cpu" and x.dtype in (torch.float32, torch.int64) and not wanted
+        out: Tensor = (self.runtime.network if fits else self.network)(x)
         return out
 
     def preprocess(self, image: Any) -> Tensor:
-        """A batch of one made of a PIL image, an array (height, width, channels) or a tensor
-        (channels, height, width): resized and normalised as the training data were."""
+        """A batch of one made of a PIL image, an array (height, width, channels), a tensor
+        (channels, height, width) or an example of the shape that the network takes: resized and
+        normalised as the training data were."""
         return _preprocessed(image, self.dataset, self.spec.task.normalize)
 
 
+RUNTIMES = ("auto", "torch")
+
+
 def load(
-    path: str | os.PathLike[str], model: nn.Module | None = None, trust: bool = False
+    path: str | os.PathLike[str],
+    model: nn.Module | None = None,
+    trust: bool = False,
+    runtime: str = "auto",
 ) -> LoadedNetwork:
     """The packed network in this file, in evaluation mode; it computes the same logits, bit for
     bit, as the one that was saved. `model`: a new network of the same class, for files that do not
     say how theirs is made; `trust`: run the code that the file names although you have not run it
-    before."""
+    before; `runtime`: "auto" computes binary layers on packed bits where Numba is installed and a
+    kernel fits, after a comparison with torch, "torch" never does."""
+    if runtime not in RUNTIMES:
+        raise UserError(f"load: runtime {runtime!r}", f"one of {', '.join(RUNTIMES)}")
     file = Path(path)
     if model is not None and not isinstance(model, nn.Module):
         raise UserError(
@@ -83,12 +115,22 @@ def load(
     look_in(file.absolute().parent)
     try:
         with trusting(trust):
-            return LoadedNetwork(*packed.load(file, model))
+            loaded = LoadedNetwork(*packed.load(file, model))
     except UserError as error:
         if model is not None or not is_reference(name):
             raise
         hint = f"{error.hint}; or {again}" if error.hint else again
         raise UserError(error.message, hint) from error
+    if packed.scaled_before_sums(file):
+        text = f"{path}: packed before outputs were integer sums: they may differ in the last bits"
+        warnings.warn(text, stacklevel=2)
+    if runtime == "auto":
+        loaded.runtime = fast(loaded.network, an_example(loaded.dataset))
+    if model is None:
+        names = references_in(loaded.spec.task.model.model_dump(mode="json"))
+        for text in kept_code.edited(names, again, [file.absolute().parent]):
+            warnings.warn(text, stacklevel=2)
+    return loaded
 
 
 def _shown_class(name: str) -> str:
@@ -116,12 +158,14 @@ def save(model: nn.Module, path: str | os.PathLike[str], rest: str = "float32") 
 def _write(handle: Binarized, name: str, path: Path, rest: str) -> int:
     assert handle.shapes is not None
     shape, out = handle.shapes
+    chosen = handle.chosen
     task = Task.model_validate(
         {
-            "dataset": input_name(shape, math.prod(out)),
+            "dataset": input_name(shape, math.prod(out), handle.integers),
             "model": {"name": name},
-            "binarize": handle.scope,
-            "activations": handle.activations,
+            "binarize": chosen.scope if isinstance(chosen.scope, str) else list(chosen.scope),
+            "keep_full": list(chosen.keep_full),
+            "activations": chosen.activations,
         }
     )
     spec = TrialSpec(
@@ -147,17 +191,32 @@ def _class_name(model: nn.Module) -> str:
 
 
 def cost(
-    model: nn.Module, plan: str, shape: tuple[int, ...], scope: str = "body"
+    model: nn.Module,
+    plan: str,
+    shape: Sequence[int] | None = None,
+    method: str = "bnn",
+    binarize: Scope = "body",
+    keep_full: Sequence[str] = (),
+    activations: str = "auto",
+    example: Tensor | None = None,
+    **params: Any,
 ) -> dict[str, float]:
-    """The costs of a planned network for inputs of `shape` (without the batch), by name, exact and
-    known before training; one letter stands for all layers."""
-    try:
-        table = trace(copy.deepcopy(model).to("meta"), tuple(shape), scope)
-    except (NotImplementedError, RuntimeError) as error:
-        raise UserError(f"cost: the network cannot be traced: {error}") from None
-    layers = table.plan_layers
-    letters = plan * len(layers) if len(plan) == 1 else plan
-    return table.costs(check_plan(letters, layers))
+    """The costs of a planned network for inputs of `shape` (without the batch) or like `example` (a
+    batch), by name, exact and known before training; the other arguments are those of
+    `bf.binarize`. One letter stands for all layers."""
+    inputs = inputs_for(model, shape, example, "cost")
+    if inputs is None:
+        raise UserError("cost: it depends on the size of an input", "shape=(3, 32, 32)")
+    built = build_method(method, params)
+    chosen = chosen_for(model, binarize, keep_full, activations)
+    if chosen.activations in REPLACEMENTS:
+        model = copy.deepcopy(model)
+        replace_activations(
+            model, chosen.activations, tuple(inputs.shape[1:]), type(model).__name__
+        )
+    table = table_of(passed(model, inputs), chosen.scope, chosen.keep_full)
+    letters = check_plan(for_all(plan, table.plan_layers), table.plan_layers)
+    return table.costs(letters, *table.parts(letters, built, chosen.activations))
 
 
 def _preprocessed(image: Any, info: DatasetInfo, normalize: str) -> Tensor:
@@ -168,7 +227,9 @@ def _preprocessed(image: Any, info: DatasetInfo, normalize: str) -> Tensor:
         x = image
     else:
         x = torch.from_numpy(np.array(image))
-        if len(info.shape) == 3 and x.dim() in (2, 3):  # channels last, or none in a grey image
+        as_trained = tuple(x.shape) == info.shape
+        if len(info.shape) == 3 and x.dim() in (2, 3) and not as_trained:
+            # channels last, or none in a grey image
             x = (x if x.dim() == 3 else x[..., None]).permute(2, 0, 1)
     if len(info.shape) != 3 and tuple(x.shape) != info.shape:
         wanted, given = ("x".join(map(str, shape)) for shape in (info.shape, x.shape))

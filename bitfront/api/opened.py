@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from bitfront.api.figures import interactive
 from bitfront.api.turns import continue_turn
@@ -18,9 +18,10 @@ from bitfront.search.recipes.final_folder import folder_for, refuse_other
 from bitfront.search.recipes.recipe import Recipe, load_recipe
 from bitfront.search.results.results import Results, config_to_continue
 from bitfront.search.session.interrupts import ending_gently, obey
+from bitfront.terminal.next_commands import new_search
 from bitfront.terminal.notebooks import training_progress
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.own_code import look_in, shown
+from bitfront.trainables.own_code import look_in, references_in, shown
 from bitfront.trainables.own_code.trusted import trusting
 from bitfront.verbs.searching.stop import stopped
 
@@ -170,9 +171,11 @@ class ExportedRecipe:
         quiet: bool = False,
         workers: int | None = None,
         trust: bool = False,
+        keep: Literal["last", "best"] | None = None,
     ) -> TrainedRecipe:
-        """Final training: train and validation data together, tested on the test part, packed. What
-        was trained before is kept, after an interrupt too: the same call goes on from there."""
+        """Final training: train and validation data together, tested on the test part, packed. With
+        `keep="best"` the validation part is held out, and its best epoch is tested. What was
+        trained before is kept, after an interrupt too: the same call goes on from there."""
         from bitfront.search.recipes.final_training import check_test_part, train_recipe
         from bitfront.search.recipes.origin import note_result
 
@@ -181,12 +184,17 @@ class ExportedRecipe:
             recipe.final.seeds = list(range(seeds))
         if epochs is not None:
             recipe.final.epochs = epochs
+        if keep is not None:
+            recipe.final.keep = keep
         folder = Path(out) if out is not None else folder_for(recipe, self.path)[0]
         refuse_other(folder, recipe)
         note = (lambda _text: None) if quiet else print
         view = training_progress(note, quiet)
         # With several workers another thread reports the epochs.
         view.heed = obey if workers is None else view.heed
+        names = references_in(recipe.spec.model_dump(mode="json"))
+        for text in kept_code.edited(names, new_search(recipe.search), [self.path.parent]):
+            note(f"warning: {text}")
         with trusting(trust), ending_gently():
             check_test_part(recipe, data_dir)
             result = train_recipe(

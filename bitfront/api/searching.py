@@ -80,6 +80,8 @@ class Search:
 
     def _model(self, model: str | Mapping[str, Any] | Callable[..., Any]) -> dict[str, Any]:
         if isinstance(model, Mapping):
+            if "name" not in model:
+                raise UserError("model: a dict names the network", "model={'name': MyNet, ...}")
             return {**model, "name": reference_to(model["name"], "model", self.home)}
         return {"name": reference_to(model, "model", self.home)}
 
@@ -102,12 +104,18 @@ class Search:
         return preview_search(*self.load(), timed=timed)
 
     def run(
-        self, address: str | None = None, quiet: bool = False, ledger: str | None = None
+        self,
+        address: str | None = None,
+        quiet: bool = False,
+        ledger: str | None = None,
+        rows: str | Sequence[str] | None = None,
     ) -> OpenedSearch:
         """Run the trials that are left, and return the search with its results. An interrupt ends
-        it with a KeyboardInterrupt; the same call continues it."""
+        it with a KeyboardInterrupt; the same call continues it. `rows`: labels or patterns of rows
+        of `paper`, which are run alone."""
         config, space = self.load()
-        return OpenedSearch(take_turn(config, space, self.home, address, quiet, ledger))
+        listed = _listed(rows)
+        return OpenedSearch(take_turn(config, space, self.home, address, quiet, ledger, listed))
 
     def __repr__(self) -> str:
         task = self._data["task"]
@@ -119,9 +127,11 @@ def run(
     home: str | os.PathLike[str] | None = None,
     address: str | None = None,
     quiet: bool = False,
+    rows: str | Sequence[str] | None = None,
     **changes: Any,
 ) -> OpenedSearch:
     """Run the search of a YAML file, or a ready-made one by name, and return it with its results.
+    `rows`: labels or patterns of rows of its paper, which are run alone.
     `changes`: keys that replace those of the file, with two underscores for the dot:
     `task__epochs=3`; `trials` and `name` stand for themselves."""
     short = {"trials": "search.trials"}
@@ -131,7 +141,14 @@ def run(
         for key, value in changes.items()
     ]
     config, space = load(search_file(os.fspath(search)), assignments, name)
-    return OpenedSearch(take_turn(config, space, _home(home), address, quiet))
+    turn = take_turn(config, space, _home(home), address, quiet, rows=_listed(rows))
+    return OpenedSearch(turn)
+
+
+def _listed(rows: str | Sequence[str] | None) -> list[str] | None:
+    if rows is None:
+        return None
+    return [rows] if isinstance(rows, str) else list(rows)
 
 
 def _home(given: str | os.PathLike[str] | None) -> Path:

@@ -56,6 +56,8 @@ def select(
             f"select: the cheapest plan of F and {level} takes {least:.1f} % of the flops, more "
             f"than a budget of {100 * budget:g} %"
         )
+    if spec.build().method is not None:
+        raise UserError(f"select: {selector} removes channels, it makes no plan")
     selection = run_selector(spec, selections_folder(root), pretrained_folder(root), gpus=1.0)
     return spec.build().plan(table, list(selection.order), 100.0 * budget, level=level)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.models import MODELS
+from bitfront.trainables.papers import citation
 from bitfront.trainables.parameters import Param
 from bitfront.trainables.selectors import SELECTORS
 
@@ -23,7 +24,7 @@ def methods() -> pd.DataFrame:
             "family": method.family,
             "levels": method.levels,
             "parameters": _defaults(method.params),
-            "paper": method.paper,
+            "paper": citation(method.paper),
             "doc": method.doc,
         }
         for name, method in METHODS.items()

@@ -4,7 +4,7 @@ their options."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,13 +30,15 @@ def take_turn(
     address: str | None = None,
     quiet: bool = False,
     ledger: str | None = None,
+    rows: Sequence[str] | None = None,
 ) -> SearchFolder:
-    """Run the trials that are left of a search, and return its folder."""
+    """Run the trials that are left of a search, or those of some rows of a paper, and return its
+    folder."""
     if not quiet:
         warn(config, space)
     with _turn(quiet) as line:
         url = ledger or os.environ.get(LEDGER) or None
-        code, folder = started(config, space, root, line, address, quiet, url)
+        code, folder = started(config, space, root, line, address, quiet, url, rows=rows)
     _conclude(code)
     return folder
 

@@ -1,5 +1,5 @@
-"""Two searches side by side, and a search beside the rows of its paper, as tables. What is compared
-is in `bitfront.search.results`."""
+"""Two searches side by side, as a table. What is compared is in `bitfront.search.results`; a search
+beside the rows of its paper is in `papers`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ import textwrap
 from typing import Any
 
 from bitfront.search.results.comparison import BUDGETS, Comparison
-from bitfront.search.results.labels import OWN_SHARE
-from bitfront.search.results.paper import PaperComparison, train_examples
-from bitfront.terminal.tables import short, table, width
-from bitfront.trainables.data import dataset_title
-from bitfront.trainables.own_code import shown
+from bitfront.terminal.tables import filled, short, table, width
 
 
 def comparison_text(comparison: Comparison) -> str:
@@ -30,6 +26,7 @@ def comparison_text(comparison: Comparison) -> str:
     if full is not None:
         dearest = f"the dearest full-precision network of both, {full:,.0f} flops"
         lines.append(textwrap.fill(f"% flops: of {dearest}", width()))
+    lines += [filled(f"warning: {caution}") for caution in report["cautions"]]
     return "\n".join(lines)
 
 
@@ -65,49 +62,3 @@ def _row(head: str, values: list[Any], form: str) -> list[str]:
     missing = any(v is None for v in values)
     difference = "-" if missing else form.replace(":", ":+").format(values[1] - values[0])
     return [head, *shown, difference]
-
-
-def paper_text(comparison: PaperComparison) -> str:
-    """Every row of the paper with the trial that answers it, and what both were trained on."""
-    config, paper = comparison.ours.config, comparison.paper
-    unit = ", %" if comparison.metric.share else ""
-    epochs = f", {paper.epochs} epochs" if paper.epochs else ""
-    count = train_examples(config)
-    examples = "" if count is None else f"{count:,} training examples, "
-    heads = [
-        f"paper: {paper.title}, {paper.table}: {paper.dataset}, {paper.model}{epochs}, "
-        f"test set{unit}",
-        f"ours: search {config.name}: {dataset_title(config.task.dataset)}, "
-        f"{examples}{shown(config.task.model.name)}, "
-        f"{config.task.epochs} epochs, {paper.metric} (hard-binarized){unit}",
-    ]
-    if paper.note:
-        heads.append(f"note: {paper.note}")
-    lines = [textwrap.fill(line, width(), subsequent_indent="  ") for line in heads]
-    headers = ["row", "flops %", "paper", "flops %", "ours", "diff", "trial"]
-    return "\n".join([*lines, "", table(headers, _paper_rows(comparison), flexible=0)])
-
-
-def _paper_rows(comparison: PaperComparison) -> list[list[str]]:
-    number = comparison.metric.number
-    rows = []
-    for row in comparison.rows():
-        theirs, ours = row["paper"], row["ours"] or {}
-        spread = f" ± {number(theirs['spread'])}" if theirs["spread"] is not None else ""
-        gap = number(row["difference"])
-        rows.append(
-            [
-                theirs["label"],
-                _cost(theirs["flops_pct"]),
-                number(theirs["value"]) + spread,
-                _cost(ours.get(OWN_SHARE)),
-                number(ours.get("value")),
-                gap if gap.startswith("-") else f"+{gap}",
-                ours.get("trial", "-"),
-            ]
-        )
-    return rows
-
-
-def _cost(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"

@@ -1,15 +1,18 @@
 """The costs of a planned network as text: a table per layer and one of totals. They are computed in
-`bitfront.trainables.cost`."""
+`bitfront.trainables.cost`. Beside them, how fast a network runs: `bitfront.trainables.runtime`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bitfront.terminal.tables import filled, table
 from bitfront.trainables.cost import CostTable
 from bitfront.trainables.costs import summed
+
+if TYPE_CHECKING:
+    from bitfront.trainables.runtime.bench import Bench
 
 
 @dataclass(frozen=True)
@@ -23,12 +26,14 @@ class PlannedNetwork:
     table: CostTable
     plan: str
     scale: str
+    stored: int
+    """numbers per input channel that layers with binary inputs store: norms, shifts"""
     kept: Mapping[str, int] | None
     """weights that pruning keeps, by layer; None where nothing is pruned"""
 
     @property
     def rows(self) -> list[Any]:
-        return list(self.table.rows(self.plan, self.scale, kept=self.kept))
+        return list(self.table.rows(self.plan, self.scale, self.stored, self.kept))
 
     @property
     def has_roles(self) -> bool:
@@ -37,7 +42,7 @@ class PlannedNetwork:
 
     @property
     def totals(self) -> dict[str, float]:
-        return self.table.totals(self.plan, self.scale, kept=self.kept)
+        return self.table.totals(self.plan, self.scale, self.stored, self.kept)
 
     @property
     def full(self) -> dict[str, float]:
@@ -122,3 +127,20 @@ def _pruning(network: PlannedNetwork) -> list[str]:
             f"{spent.evaluation_forward:,.0f} in evaluation, backward {spent.backward:,.0f}"
         ),
     ]
+
+
+def bench_text(bench: Bench) -> str:
+    """Measured speeds: a row per runtime, and which layers no kernel computes."""
+    rows = [
+        [name, f"{value:.3g}", f"{bench.full / value:.2f}"]
+        for name, value in bench.milliseconds.items()
+    ]
+    examples = "1 example" if bench.batch == 1 else f"{bench.batch} examples"
+    threads = "1 thread" if bench.threads == 1 else f"{bench.threads} threads"
+    head = f"plan {bench.plan}, {examples} per call, {threads} on {bench.cpu}"
+    notes = [
+        str(bench.runtime),
+        *(f"{name}: {reason}" for name, reason in bench.runtime.others.items()),
+    ]
+    made = table(["runtime", "ms", "times full precision"], rows)
+    return "\n".join([filled(head), made, *map(filled, notes)])

@@ -29,9 +29,12 @@ def result_text(recipe: Recipe, result: FinalResult) -> str:
     spread = f" ± {quality.number(result.spread)}" if len(result.seeds) > 1 else ""
     expected = quality.text(recipe.expected.get(quality.name))
     known = f" (validation {quality.label} in the search: {expected})" if expected != "-" else ""
+    epochs = several(result.epochs, "epoch")
+    if recipe.final.keep == "best":
+        epochs = f"the best of {epochs}"
     sentence = (
         f"{words} {quality.label} {quality.number(result.mean)}{spread}{quality.unit} over "
-        f"{several(len(result.seeds), 'seed')}, {several(result.epochs, 'epoch')} on "
+        f"{several(len(result.seeds), 'seed')}, {epochs} on "
         f"{result.train_examples} examples{known}"
     )
     return "\n".join(["", table(heads, rows), "", filled(sentence), "", after_training(result)])

@@ -8,6 +8,7 @@ import math
 import os
 from typing import TYPE_CHECKING
 
+from bitfront.search import submission
 from bitfront.terminal.tables import filled, width
 
 if TYPE_CHECKING:
@@ -26,18 +27,24 @@ a first tour:
 
 
 def after_search(results: Results) -> str:
-    """What may be done with a search that ended or was interrupted."""
-    name = results.config.name
-    commands = [
+    """What may be done with a search that ended or was interrupted; from outside, for somebody who
+    reads the log of a search on a cluster."""
+    name, budget = results.config.name, _a_budget(results)
+    submitted = submission.here() is not None
+    back = submission.back() if submitted else ""
+    look = [
         (f"bitfront ui {name}", "all runs in MLflow"),
         (f"bitfront dashboard {name}", "look around in a browser"),
-        (f"bitfront export {name} --budget {_a_budget(results)}", "a point as recipe.yaml"),
+    ]
+    commands = [
+        *([(f"bitfront front {name}{back}", "its front")] if submitted else look),
+        (f"bitfront export {name} --budget {budget}{back}", "a point as recipe.yaml"),
         (f"{after_export('recipe.yaml')}", "final training"),
     ]
     if results.state_without_driver == "interrupted":
         commands.insert(0, (resume(name), "continue where it stopped"))
     elif not results.space_exhausted:
-        commands.append((f"bitfront extend {name} --trials +20", "more trials"))
+        commands.append((f"bitfront extend {name} --trials +20{back}", "more trials"))
     return _listed(commands)
 
 
@@ -70,7 +77,8 @@ def after_submit(name: str, address: str) -> str:
         "status": "how it is doing",
         "logs": "what it printed",
         "front": "its front",
-        "stop": "end it; resume continues it",
+        "stop": "end it",
+        "resume": "continue it",
     }
     return _listed([(f"bitfront {v} {name} --address {address}", w) for v, w in verbs.items()])
 
@@ -85,12 +93,17 @@ def for_masks(name: str) -> str:
 
 def resume(name: str) -> str:
     """The command that continues a search."""
-    return f"bitfront resume {name}"
+    return f"bitfront resume {name}{submission.back()}"
+
+
+def new_search(name: str) -> str:
+    """How a search is begun anew with code that has changed."""
+    return f"start a search of another name: bitfront run YAML --name {name}-2"
 
 
 def all_failures(name: str) -> str:
     """The command that shows every failed trial with its traceback."""
-    return f"bitfront status {name} --failures"
+    return f"bitfront status {name} --failures{submission.back()}"
 
 
 def _listed(commands: list[tuple[str, str]]) -> str:

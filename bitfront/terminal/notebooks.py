@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bitfront.search.recipes.training_progress import EpochReport
+from bitfront.search.session.interrupts import held_back
 from bitfront.search.urls import redacted
 from bitfront.terminal.status_line import StatusLine
 from bitfront.terminal.training_progress import TrainingProgress
@@ -68,8 +69,9 @@ class NotebookLine(StatusLine):
             return
         self._below.show(text())
         if self._drawer is None:
-            self._drawer = threading.Thread(target=self._draw, name="status line", daemon=True)
-            self._drawer.start()
+            with held_back():  # a thread whose start is interrupted cannot be joined
+                self._drawer = threading.Thread(target=self._draw, name="status line", daemon=True)
+                self._drawer.start()
 
     def close(self) -> None:
         self._ended.set()

@@ -65,6 +65,7 @@ def look_json(found: Look) -> dict[str, Any]:
         "shape": list(declared.shape),
         "kind": declared.kind,
         "outputs": declared.outputs,
+        "integers": declared.integers,
         "low": found.low,
         "high": found.high,
         "class_counts": list(found.counts),
@@ -86,9 +87,11 @@ def _number(value: float, found: Look) -> str:
 def _treatment(declared: Declared) -> str:
     if declared.mean:
         return " (pixels, normalised by their mean and deviation)"
-    if declared.random:
-        return " (read for every batch, each time different)"
-    return " (read for every batch)" if declared.each else ""
+    read = "read for every batch, each time different" if declared.random else ""
+    read = read or ("read for every batch" if declared.each else "")
+    said = ["integers"] if declared.integers else []
+    said += [read] if read else []
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _targets(found: Look) -> str:

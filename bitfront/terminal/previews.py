@@ -49,7 +49,7 @@ def preview_text(preview: Preview) -> str:
             table(["cost", "least", "greatest"], rows),
             *notes,
             "",
-            *map(filled, _time(preview)),
+            *map(filled, [*_time(preview), *_rows(preview)]),
             *([] if rehearsal is None else [rehearsal_text(rehearsal), ""]),
             "nothing was started",
         ]
@@ -72,6 +72,20 @@ def _time(preview: Preview) -> list[str]:
         f"of which {_short(preview.pretraining_seconds or 0.0)} or less for {lengths} epochs in "
         "full precision, trained once for each network",
     ]
+
+
+def _rows(preview: Preview) -> list[str]:
+    """What the rows of a paper cost by themselves."""
+    if not preview.rows:
+        return []
+    time = "" if preview.row_seconds is None else f", about {duration(preview.row_seconds)}"
+    text = (
+        f"rows of the paper: {preview.rows}, which take {preview.row_trials} trials, "
+        f"{preview.row_epochs:,} epochs{time}; they run first"
+    )
+    if preview.row_trials > preview.trials:
+        text += f", and {preview.row_trials - preview.trials} of them not at all: give more trials"
+    return [text]
 
 
 def _short(seconds: float) -> str:
@@ -102,7 +116,10 @@ def rehearsal_text(rehearsal: Rehearsal) -> str:
     ]
     if rehearsal.rows:
         answered = rehearsal.rows - len(rehearsal.unanswered)
-        lines.append(f"  rows of the paper that are answered: {answered} of {rehearsal.rows}")
+        lines.append(
+            f"  rows of the paper that are answered: {answered} of {rehearsal.rows}, by "
+            f"{rehearsal.row_trials} trials of {rehearsal.row_epochs:,} epochs, which run first"
+        )
         lines += [f"    unanswered: {row.label}: {row.why}" for row in rehearsal.unanswered]
     return "\n".join(_wrapped(line) for line in lines)
 

@@ -15,7 +15,7 @@ from bitfront.search.results.settings import in_a_line, settings_of
 from bitfront.search.session.eta import Eta
 from bitfront.terminal.plans import FORMS, by_stage
 from bitfront.terminal.status_line import StatusLine
-from bitfront.terminal.tables import shortened
+from bitfront.terminal.tables import shortened, width
 from bitfront.trainables.own_code import shown
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Seconds between two lines about the whole search; every ended trial has a line besides.
 LINE_SECONDS = 10.0
 BAR_WIDTH = 24
-# The line of a trial, and what is cut to fit it.
+# The line of a trial on a terminal of at most so many columns, and what is cut to fit it.
 LINE_WIDTH = 80
 PLAN_WIDTH = 20
 METHOD_WIDTH = 12
@@ -111,8 +111,9 @@ class Progress:
         return self.eta_model.seconds(time.monotonic(), self._started, s.done, s.budget)
 
     def trial_line(self, entry: Entry) -> str:
-        """The line of an ended trial, in 80 columns: why it failed or what it measured, whether it
-        is another seed of a point, and as many of its settings as there is room for."""
+        """The line of an ended trial: why it failed or what it measured, whether it is another seed
+        of a point, and its settings; on a terminal as much of it as there is room for."""
+        room = max(LINE_WIDTH, width()) if self.status.is_terminal else None
         quality = self.session.config.quality
         told = f"stopped {entry.costs['flops_pct']:7.1f} % flops"
         if entry.state == TrialState.FAILED:
@@ -125,10 +126,12 @@ class Progress:
         repeat = f"  seed {seed}" if seed != self.session.config.search.seed else ""
         start = f"{entry.id}  {method:{self._method_width}}  "
         if entry.state == TrialState.FAILED:
-            return shortened(f"{start}{self._plan(entry, PLAN_WIDTH)}  {told}{repeat}", LINE_WIDTH)
+            line = f"{start}{self._plan(entry, PLAN_WIDTH)}  {told}{repeat}"
+            return line if room is None else shortened(line, room)
         end = f"  {told}  {_short(entry.seconds):>8}{repeat}"
         line = f"{start}{self._plan(entry, LINE_WIDTH - len(start + end))}{end}"
-        return f"{line}  {in_a_line(settings_of(entry), LINE_WIDTH - 4 - len(line))}".rstrip(" …")
+        left = None if room is None else room - 4 - len(line)
+        return f"{line}  {in_a_line(settings_of(entry), left)}".rstrip(" …")
 
     @cached_property
     def _method_width(self) -> int:
@@ -146,7 +149,8 @@ class Progress:
     def line(self) -> str:
         s = self.session
         best, front, share = self._facts
-        times = f"{duration(time.monotonic() - self._started)}, ETA {duration(self.eta())}"
+        passed = duration(time.monotonic() - self._started)
+        times = f"this turn {passed}, ETA {duration(self.eta())}"
         if self._running and not self._reported:
             return f"{self._first()}: {self._waiting()}, {times}"
         return (
@@ -174,7 +178,7 @@ class Progress:
         passed = duration(time.monotonic() - self._started)
         row = Table.grid(padding=(0, 1))
         bar = ProgressBar(total=s.budget, completed=min(s.done, s.budget), width=BAR_WIDTH)
-        told = f"{s.ended}/{s.budget} trials, {passed}, about {duration(self.eta())} left"
+        told = f"{s.ended}/{s.budget} trials, this turn {passed}, about {duration(self.eta())} left"
         row.add_row(bar, Text(told))
         if not self._reported:
             return Group(row, Text(f"{self._first()}: {self._waiting()} ..."))

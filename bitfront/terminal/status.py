@@ -16,7 +16,7 @@ from bitfront.terminal.tables import several
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code import shown
 
-STATUS_HEADERS = ["search", "state", "trials", "run", "failed", "best", "front", "hv %", "time"]
+STATUS_HEADERS = ["search", "state", "trials", "run", "failed", "best", "front", "hv %", "training"]
 # Columns that are left out, in this order, where the table is too wide for the terminal.
 STATUS_OPTIONAL = (3, 6, 8)
 
@@ -68,17 +68,26 @@ def failures_text(results: Results) -> str:
     return "\n\n".join([head, *parts])
 
 
-def status_table(found: list[tuple[str, Results | UserError]], colours: bool = False) -> str:
+def status_table(
+    found: list[tuple[str, Results | UserError]],
+    colours: bool = False,
+    places: list[tuple[str, str]] | None = None,
+) -> str:
     """A table with a row per search. Below it stand the error of every search that cannot be read,
-    and the failed trials of the others."""
+    and the failed trials of the others. `places` are home and owner of every one, on the head of a
+    cluster that several people use."""
     dashes = ["-"] * (len(STATUS_HEADERS) - 2)
     rows = [
         [name, "broken", *dashes] if isinstance(each, UserError) else status_row(each)
         for name, each in found
     ]
+    headers = STATUS_HEADERS
+    if places is not None:
+        headers = [*headers, "owner", "home"]
+        rows = [[*row, owner, home] for row, (home, owner) in zip(rows, places, strict=True)]
     lines = [
         terminal.table(
-            STATUS_HEADERS,
+            headers,
             rows,
             flexible=0,
             optional=STATUS_OPTIONAL,

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
 from bitfront.search.durations import duration
+from bitfront.search.session.interrupts import held_back
 from bitfront.search.urls import redacted
 
 if TYPE_CHECKING:
@@ -80,11 +81,12 @@ class StatusLine:
         self._text, self._bar, self._since = text, bar, time.monotonic()
         if self.quiet or self._closed.is_set():
             return
-        if self._is_terminal():
+        if self.is_terminal:
             self._go_live()
         elif self._ticker is None:
-            self._ticker = threading.Thread(target=self._tick, name="status line", daemon=True)
-            self._ticker.start()
+            with held_back():  # a thread whose start is interrupted cannot be joined
+                self._ticker = threading.Thread(target=self._tick, name="status line", daemon=True)
+                self._ticker.start()
 
     def say(self, text: str) -> None:
         """Print a message above the line. Errors are ignored: a closed pipe, or a full disk under
@@ -116,7 +118,8 @@ class StatusLine:
 
     # A terminal.
 
-    def _is_terminal(self) -> bool:
+    @property
+    def is_terminal(self) -> bool:
         """Whether the output is a terminal that can move its cursor."""
         try:
             if not self.out.isatty():

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bitfront.search.ledger.entry import Entry
     from bitfront.trainables.metrics import Metric
 
+# Columns that a description beside a row needs to be read.
+PROSE_ROOM = 40
 NUMERIC = set("0123456789.,%-+ ")
 COLOURS = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 LEVEL_COLOURS = {"F": "bold", "S": "green", "W": "yellow", "B": "blue", "A": "cyan"}
@@ -123,6 +125,22 @@ def table(
 
     rule = "  ".join("-" * widths[i] for i in kept)
     return "\n".join([line(headers, painted=False), rule, *map(line, cells)])
+
+
+def described_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], told: Sequence[str], head: str
+) -> str:
+    """A table whose rows have a description: in a last column called `head` where there is room for
+    it, else below the row."""
+    if width() - total_width(column_widths(headers, rows)) - 2 >= PROSE_ROOM:
+        whole = [[*row, text] for row, text in zip(rows, told, strict=True)]
+        return table([*headers, head], whole, prose=(len(headers),))
+    if not rows:
+        return table(headers, rows)
+    above, rule, *lines = table(headers, rows).split("\n")
+    below = [filled(f"  {text}", "") for text in told]
+    pairs = [each for pair in zip(lines, below, strict=True) for each in pair]
+    return "\n".join([above, f"  {head}", rule, *pairs])
 
 
 def _prose_table(

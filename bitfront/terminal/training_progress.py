@@ -99,7 +99,9 @@ class TrainingProgress:
         assert self._bar is not None
         parts = [] if report.loss is None else [f"loss {report.loss:.3f}"]
         if report.accuracy is not None:
-            parts.append(f"train acc {100 * report.accuracy:.1f} %")
+            parts.append(f"train acc {100 * report.accuracy:.1f} %{report.state_of_weights}")
+        if report.validation is not None:
+            parts.append(f"validation {report.validation:.4g}")
         parts.append(f"ETA {duration(eta)}")
         place = f" ({len(self._began)} of {self._seeds})" if self._seeds > 1 else ""
         self._bar.update(

@@ -4,6 +4,7 @@ turn is in `bitfront.search.session.launch`."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from functools import partial
 
 from bitfront.dashboards.search_files import PICTURES
@@ -28,11 +29,13 @@ def launch(
     warm_start: Results | None = None,
     line: StatusLine | None = None,
     renewed: bool = True,
+    rows: Sequence[str] | None = None,
 ) -> int:
-    """Run the trials that the ledger says are left, print the front and the next commands, and
-    return the exit code."""
+    """Run the trials that the ledger says are left, or only those of `rows`, print the front and
+    the next commands, and return the exit code."""
     shown = shown_on(line or StatusLine(quiet), quiet)
-    return session_launch.launch(config, space, folder, address, shown, warm_start, renewed)
+    turn = partial(session_launch.launch, config, space, folder, address, shown)
+    return turn(warm_start, renewed, rows)
 
 
 def shown_on(line: StatusLine, quiet: bool) -> Shown:

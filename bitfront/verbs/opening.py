@@ -7,17 +7,23 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+from bitfront.search import kept_code
 from bitfront.search.config.cautions import cautions
 from bitfront.search.config.load import load
 from bitfront.search.config.schema import SearchConfig
-from bitfront.search.ledger.folder import SearchFolder, find, home
+from bitfront.search.homes import home_for
+from bitfront.search.ledger.folder import SearchFolder, find
 from bitfront.search.results.results import Results
 from bitfront.search.session.interrupts import acknowledged
 from bitfront.spaces.ready_made import search_file
 from bitfront.spaces.space import Space
+from bitfront.terminal.next_commands import new_search
 from bitfront.terminal.status_line import StatusLine
 from bitfront.terminal.tables import filled
+from bitfront.trainables.own_code import references_in
 from bitfront.trainables.text_files import whole_path
 from bitfront.verbs.options import QUICKSTART
 
@@ -41,9 +47,18 @@ def warn(config: SearchConfig, space: Space) -> None:
         print(filled(f"warning: {text}"), file=sys.stderr, flush=True)
 
 
+def warn_of_edits(data: Any, name: str, beside: Path | None = None) -> None:
+    """Print which files of the user's own have changed since the search `name`, whose copies of
+    them run instead, on standard error. `data`: what names the code; `beside`: a folder where the
+    user's files may be."""
+    folders = [] if beside is None else [beside.absolute()]
+    for text in kept_code.edited(references_in(data), new_search(name), folders):
+        print(filled(f"warning: {text}"), file=sys.stderr, flush=True)
+
+
 def folder_of(args: Namespace, name: str) -> SearchFolder:
     """The folder of a search that was run."""
-    return find(home(args.home), name)
+    return find(home_for(name, args.home), name)
 
 
 def results_of(args: Namespace, name: str) -> Results:

@@ -68,10 +68,31 @@ def search_yaml(parser: ArgumentParser) -> None:
     trust(parser)
 
 
+def rows(parser: ArgumentParser) -> None:
+    """The option of the rows of a paper that are run alone."""
+    parser.add_argument(
+        "--rows",
+        action="append",
+        metavar="LABEL",
+        help="run only the rows of the paper with this label or pattern, then stop (repeatable)",
+    )
+
+
 def running(parser: ArgumentParser) -> None:
     """Options for where trials run, and whether anything is printed meanwhile."""
-    parser.add_argument("--address", help="a Ray cluster: auto, HOST:PORT or ray://HOST:10001")
+    parser.add_argument(
+        "--address", help="a Ray cluster: auto, HOST:PORT, ray://HOST:10001 or http://HOST:8265"
+    )
     parser.add_argument("--quiet", action="store_true", help="print errors only")
+
+
+def waiting(parser: ArgumentParser) -> None:
+    """The option not to wait for a driver on the head of a cluster."""
+    parser.add_argument(
+        "--no-wait",
+        action="store_true",
+        help="leave before the driver on the head has passed its checks",
+    )
 
 
 def head_address(parser: ArgumentParser, required: bool = False) -> None:

@@ -31,6 +31,8 @@ def parse_plan(text: str, table: CostTable, selected: Callable[[str], Selection]
         return check_plan(text * n if len(text) == 1 else text, table.plan_layers)
     name, _, number = text.partition(mark)
     selector = SELECTORS.get(name)()
+    if selector.method is not None:
+        raise UserError(f"--plan {text}: {name} removes channels, it makes no plan")
     if mark == ":" and (not is_count(number) or not 0 <= int(number) <= n):
         raise UserError(f"--plan {text}: give a number of layers from 0 to {n}")
     percent = _percentage(text, number)
@@ -69,6 +71,7 @@ def selected_here(args: Namespace, params: dict[str, Any]) -> Callable[[str], Se
                 "epochs": args.epochs,
                 "binarize": args.binarize,
                 "keep_full": args.keep_full,
+                "activations": args.activations,
                 "data_dir": args.data_dir,
             }
         )

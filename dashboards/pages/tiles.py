@@ -20,7 +20,7 @@ def tiles(view: SearchView) -> dict[str, str]:
         "on the front": str(len(view.front)),
         f"best {view.quality.short}": view.quality.text(quality),
         "hypervolume": f"{100 * view.hypervolume_share:.2f} %",
-        "time": duration(view.seconds),
+        "time in training": duration(view.seconds),
     }
     if counts[TrialState.STOPPED]:
         found["stopped early"] = str(counts[TrialState.STOPPED])

@@ -20,6 +20,7 @@ from ray._common.utils import get_default_ray_temp_dir
 
 from bitfront.search.caches import home_takes_files
 from bitfront.search.cluster import head
+from bitfront.search.cluster.remote import tokens
 from bitfront.search.cluster.resources import Amounts, Cluster
 from bitfront.search.garbage import uncollected
 from bitfront.search.session.interrupts import held_back
@@ -107,7 +108,7 @@ def _init(address: str | None) -> None:
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         raise UserError(
             f"no Ray cluster answers at '{address}': {first_line(error)}",
-            "start one with: ray start --head; a cluster with tokens wants RAY_AUTH_MODE=token; "
+            "start one with: ray start --head; "
             "from a machine that is no node of it: bitfront submit --address http://HEAD:8265",
         ) from None
 
@@ -116,17 +117,42 @@ def _start(options: dict[str, Any]) -> None:
     """Start a Ray of our own on this machine."""
     _have_token()
     try:
-        ray.init(
-            address="local",  # never somebody else's cluster that happens to run here
-            num_cpus=os.cpu_count(),
-            include_dashboard=False,
-            object_store_memory=OBJECT_STORE_BYTES,
-            **options,
-        )
+        with _without_extras():
+            ray.init(
+                address="local",  # never somebody else's cluster that happens to run here
+                num_cpus=os.cpu_count(),
+                include_dashboard=False,
+                object_store_memory=OBJECT_STORE_BYTES,
+                # Those that Ray starts before it is asked are not taken by Tune, whose trials have
+                # an environment of their own.
+                _system_config={"prestart_worker_first_driver": False},
+                **options,
+            )
     except Exception as error:  # Ray raises a bare Exception where its start takes too long
         raise UserError(
             f"Ray did not start on this machine: {first_line(error)}", _advice(str(error))
         ) from error
+
+
+@contextmanager
+def _without_extras() -> Iterator[None]:
+    """Keep Ray from starting processes that a search on one machine has no use for, a second of CPU
+    time each: the server behind a dashboard that is not shown, for which it would also wait, the
+    monitor of an autoscaler, and the one that passes the logs of workers on to the driver. Its
+    agent, which it cannot do without, is the one of a Ray that was installed without dashboard."""
+    from ray._private import utils
+    from ray._private.node import Node
+
+    def no_page(self: Any, **_: Any) -> None:
+        self._webui_url = ""
+
+    with (
+        mock.patch.object(Node, "start_api_server", no_page),
+        mock.patch.object(Node, "start_monitor"),
+        mock.patch.object(Node, "start_log_monitor"),
+        mock.patch.object(utils, "get_dashboard_dependency_error", return_value=ImportError()),
+    ):
+        yield
 
 
 def _advice(message: str) -> str:
@@ -149,8 +175,8 @@ def _have_token() -> None:
 
 
 def _greet(address: str) -> None:
-    """Raise ConnectionError where no head answers or our token is refused: Ray itself would go on
-    trying for minutes."""
+    """Raise where no head answers or our token is refused: Ray itself would go on trying for
+    minutes."""
     import grpc
     from ray._private.grpc_utils import init_grpc_channel
     from ray._private.services import canonicalize_bootstrap_address
@@ -164,9 +190,11 @@ def _greet(address: str) -> None:
         try:
             question = gcs_service_pb2.CheckAliveRequest()  # type: ignore[attr-defined]
             service.CheckAlive(question, timeout=GREETING_SECONDS)
+        except ray.exceptions.AuthenticationError:  # there is no token here
+            raise tokens.refused(address, tokens.MISSING) from None
         except grpc.RpcError as error:
             if error.code() == grpc.StatusCode.UNAUTHENTICATED:
-                raise ConnectionError("the token is refused") from None
+                raise tokens.refused(address) from None
             raise ConnectionError(error.details().rpartition(": ")[2]) from None
 
 

@@ -13,6 +13,7 @@ from bitfront.search import named
 from bitfront.search.cluster.checks import Check
 from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.folder import LEDGER, home
+from bitfront.search.ledger.reader import hint_for
 from bitfront.search.results.stored import newest_readable, stored_config
 from bitfront.search.tracking.store import tracking_uri
 from bitfront.search.urls import (
@@ -22,7 +23,6 @@ from bitfront.search.urls import (
     server_of,
     sqlite_for_mlflow,
     sqlite_path,
-    with_driver,
 )
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import first_line
@@ -39,8 +39,11 @@ def check_all(
     storage: str | None = None,
     ledger: str | None = None,
 ) -> list[Check]:
-    """The checks of this machine and, with an address, of the cluster and what its nodes share."""
+    """The checks of this machine and, with an address, of the cluster and what its nodes share.
+    Database and storage that the environment names for all searches are tried like given ones."""
     root = home(home_dir)
+    ledger = ledger or os.environ.get(named.VARIABLES["ledger"]) or None
+    storage = storage or os.environ.get(named.VARIABLES["storage"]) or None
     checks = [_python(), *_packages(), _torchvision(), _device(), _cores(), _shared_memory()]
     checks += [_disk(root), _data(), _tracking(root, tracking)]
     if ledger is not None:
@@ -178,9 +181,8 @@ def _tracking(root: Path, given: str | None) -> Check:
 
 
 def check_ledger(url: str) -> Check:
-    """Whether the ledger's database answers, and whether SQLite is safe on its disk."""
-    from sqlalchemy import create_engine, text
-
+    """Whether a search could keep its ledger there: its database is used as a search would, with a
+    study that is deleted again, and SQLite must be safe on its disk."""
     know(url)
     url, shown = canonical(url), redacted(url)
     file = sqlite_path(url)
@@ -192,12 +194,18 @@ def check_ledger(url: str) -> Check:
         if disk is not None:
             advice = "SQLite corrupts on network disks: a local disk of the head, or PostgreSQL"
             return Check("ledger", "FAIL", f"{shown} is on a network disk ({disk})", advice)
+    from bitfront.search.ledger import storage  # imports Optuna, which may not be installed
+
+    new = file is not None and not file.exists()
     try:
-        with create_engine(with_driver(url)).connect() as connection:
-            connection.execute(text("SELECT 1"))
+        storage.try_out(url)
     except Exception as error:  # drivers raise types of their own; a missing one is an ImportError
-        first = redacted(first_line(error))
+        reason = redacted(storage.reason_of(error))
         advice = "is the server up, may this user log in, is its driver here? "
         advice += "pip install 'bitfront[postgres]'"
-        return Check("ledger", "FAIL", f"{shown}: {first}", advice)
-    return Check("ledger", "PASS", f"{shown} answers")
+        return Check("ledger", "FAIL", f"{shown}: {reason}", hint_for(reason) or advice)
+    finally:
+        if file is not None and new:
+            for left in file.parent.glob(f"{file.name}*"):
+                left.unlink()
+    return Check("ledger", "PASS", f"{shown}: a study was made, written, read and deleted")

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitfront.search.cluster.guard import Guard
-from bitfront.search.session.interrupts import SIGNALS, asked_to_end, break_off
+from bitfront.search.session.interrupts import SIGNALS, asked_to_end, break_off, held_back
 from bitfront.trainables.files import discard
 
 if TYPE_CHECKING:
@@ -42,6 +42,11 @@ REACTION_SECONDS = 5.0
 RECONNECTING = "RAY_gcs_rpc_server_reconnect_timeout_s"
 INTERRUPTED = 130
 LOST = 1
+
+# The folder in which Ray unpacks the files of jobs.
+RUNTIME_FILES = "runtime_resources"
+# Parts of what Ray prints about a raylet or node that is gone.
+OF_DEAD_NODES = ("Raylet is terminated", "has been marked dead")
 
 Look = Callable[[], "str | None"]
 
@@ -171,15 +176,16 @@ def watch(look: Look, seconds: float = LOOK_SECONDS) -> None:
     """Call `look` every few seconds, in a thread, until `unwatch`."""
     _hide_raylet_logs()
     _head.lost, _head.over = None, threading.Event()
-    _head.thread = threading.Thread(
-        target=_watch, args=(look, seconds, _head.over), name="head", daemon=True
-    )
-    _head.thread.start()
+    with held_back():  # a thread whose start is interrupted cannot be joined
+        _head.thread = threading.Thread(
+            target=_watch, args=(look, seconds, _head.over), name="head", daemon=True
+        )
+        _head.thread.start()
 
 
 def _hide_raylet_logs() -> None:
-    """Keep Ray from printing the end of a dead raylet's log: twenty lines about timers, before we
-    can say what happened."""
+    """Keep Ray from printing the end of a dead raylet's log, twenty lines about timers, before we
+    can say what happened, and its paragraph about a dead node, of which the watcher says more."""
     from ray._private import worker
 
     show = worker.print_to_stdstream
@@ -187,7 +193,8 @@ def _hide_raylet_logs() -> None:
         return
 
     def without_raylets(data: dict[str, Any], *args: Any, **options: Any) -> None:
-        if not any("Raylet is terminated" in str(line) for line in data.get("lines", ())):
+        said = " ".join(str(line) for line in data.get("lines", ()))
+        if not any(words in said for words in OF_DEAD_NODES):
             show(data, *args, **options)
 
     without_raylets.kept = True  # type: ignore[attr-defined]
@@ -233,6 +240,13 @@ def unwatch() -> None:
 def lost() -> HeadLostError | None:
     """Why Ray's head was lost during the last connection, if it was."""
     return _head.lost
+
+
+def leave_job_folder(folder: Path) -> None:
+    """Go to `folder` from the folder of a Ray job. Where nodes share a disk, one that joins unpacks
+    that folder anew: ours would be a deleted one, in which Tune cannot name a path."""
+    if RUNTIME_FILES in Path.cwd().parts:
+        os.chdir(folder)
 
 
 def remember_session(folder: Path) -> None:

@@ -3,6 +3,7 @@ how many fit at once. Pure functions; connection.py asks Ray."""
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections import Counter
@@ -10,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bitfront.search.config.schema import ResourceSpec
+from bitfront.search.submission import WAITING
 from bitfront.trainables.errors import UserError
 
 ACCELERATOR = "accelerator_type:"
+OF_RAY = ("CPU", "GPU", "memory", "object_store_memory")
 # Ray counts resources in steps of this size; the rest is lost to rounding.
 STEP = 1e-4
 # How much of an accelerator type a trial asks for. A node has 1 of its type, which so small amounts
@@ -86,11 +89,43 @@ class Cluster:
                 "the cluster's file says what nodes there may be; see resources in the YAML",
             )
         if self.grows:
-            return f"{wanted} yet: waiting for the autoscaler; the cluster has {self.text()}"
-        hint = "lower resources.cpus or resources.gpus, or use a larger cluster"
+            return f"{wanted} yet: {WAITING}; the cluster has {self.text()}"
+        hint = self._without_custom(need) or (
+            "lower resources.cpus or resources.gpus, or use a larger cluster"
+        )
         if all(self.total(name) >= amount for name, amount in need.items()):
             hint = "a trial runs on one node, however many there are: lower resources"
         raise UserError(f"{wanted}: Ray has {self.text()}", hint)
+
+    def unused_gpus(self, need: Amounts) -> str | None:
+        """A warning where the cluster has GPUs, or may get some, and a trial takes none."""
+        most = (self.may_have or {}).get("GPU", 0.0) if self.grows else 0.0
+        count = max(self.total("GPU"), most)
+        if need.get("GPU", 0.0) > 0 or count <= 0:
+            return None
+        there = f"has {_counted(count, 'GPU')}" if count == self.total("GPU") else "may have GPUs"
+        return (
+            f"warning: trials train on CPUs, and the cluster {there}: to use them, resources.gpus "
+            "in the YAML, or --set resources.gpus=auto"
+        )
+
+    def _without_custom(self, need: Amounts) -> str | None:
+        """What to do where it is custom resources that are missing: what nodes have of that kind,
+        and how a node is started with one."""
+        missing = {
+            name: amount
+            for name, amount in need.items()
+            if _is_custom(name) and all(node.get(name, 0.0) < amount for node in self.nodes)
+        }
+        if not missing:
+            return None
+        there = sorted({name for node in self.nodes for name in node if _is_custom(name)})
+        have = f"nodes have {', '.join(there)}" if there else "no node has any"
+        wanted = json.dumps({n: int(a) if a == int(a) else a for n, a in missing.items()})
+        return (
+            f"resources.custom is what nodes were started with: {have}; to start one with it: "
+            f"ray start --address=HEAD:6379 --resources='{wanted}'"
+        )
 
     def _never(self, need: Amounts) -> list[str]:
         """The resources of `need` that the largest cluster would not have, as far as the autoscaler
@@ -139,13 +174,13 @@ def amounts_text(amounts: Amounts) -> str:
     texts = [_counted(amounts.get("CPU", 0.0), "CPU")]
     if amounts.get("GPU", 0.0) > 0:
         texts.append(_counted(amounts["GPU"], "GPU") + (f" ({', '.join(types)})" if types else ""))
-    hidden = ("CPU", "GPU", "memory", "object_store_memory")
-    texts += [
-        f"{amount:g} {name}"
-        for name, amount in amounts.items()
-        if name not in hidden and not name.startswith((ACCELERATOR, "node:"))
-    ]
+    texts += [f"{amount:g} {name}" for name, amount in amounts.items() if _is_custom(name)]
     return " and ".join(texts)
+
+
+def _is_custom(name: str) -> bool:
+    """Whether a resource is one that somebody has made up, none of Ray's own."""
+    return name not in OF_RAY and not name.startswith((ACCELERATOR, "node:"))
 
 
 def _counted(amount: float, word: str) -> str:

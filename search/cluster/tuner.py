@@ -16,6 +16,7 @@ from pyarrow.fs import LocalFileSystem
 from ray import tune
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 
+from bitfront.search import submission
 from bitfront.search.cluster import connection
 from bitfront.search.cluster.resources import needs
 from bitfront.search.cluster.scheduler import FrontScheduler
@@ -24,7 +25,7 @@ from bitfront.search.cluster.searcher import (
     LedgerSearcher,
     Room,
 )
-from bitfront.search.cluster.watcher import Watcher
+from bitfront.search.cluster.watcher import Watcher, deaths_by_memory
 from bitfront.search.config.schema import ResourceSpec, SearchConfig
 from bitfront.search.ledger.writing import LedgerLostError
 from bitfront.search.session.interrupts import handlers_restored
@@ -122,7 +123,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
         # Exclude the million objects of torch, Ray and MLflow from every garbage collection.
         gc.freeze()
         try:
-            with handlers_restored(), connection.quiet_ray():
+            with handlers_restored(), connection.quiet_ray(), deaths_by_memory():
                 tuner.fit()
                 with contextlib.suppress(Exception):  # no reason to fail a finished search
                     _tidy_other_nodes(session)
@@ -170,6 +171,12 @@ def _settle(session: Session) -> None:
         warning = connection.look().check(need)
         if warning is not None:
             session.progress.say(warning)
+    unused = there.unused_gpus(need)
+    if unused is not None:
+        session.progress.say(unused)
+    sent = submission.here()
+    if sent is not None and sent.job:  # `bitfront submit` waits for it
+        session.progress.say(submission.PASSED)
 
 
 def _lent(config: SearchConfig) -> dict[str, dict[PartName, list[Any]]]:

@@ -1,21 +1,37 @@
-"""The watcher of a running search's workers: it reports those that died to the session, and ends
-those that have not reported an epoch for too long. Ray Tune calls it."""
+"""The watcher of a running search's workers: it reports those that died to the session, says which
+nodes were lost, and ends workers that have not reported an epoch for too long. Ray Tune calls
+it."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import ray
+from ray.air.execution._internal.actor_manager import RayActorManager
+from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
 from ray.tune import Callback
 
 from bitfront.search.cluster import head
-from bitfront.search.cluster.searcher import LedgerSearcher, ending_all_when_lost
+from bitfront.search.cluster.searcher import (
+    LOOK_SECONDS,
+    LedgerSearcher,
+    ending_all_when_lost,
+)
 
 # A driver that was blocked this long, since its database was away, received no reports meanwhile:
 # that time does not count against its workers.
 HELD_UP_SECONDS = 5.0
+# Trials whose workers died this long before Ray called their node dead, or after, died with it: Ray
+# waits for some heartbeats first, and tells of the workers one by one.
+BEFORE_SECONDS = 120.0
+AFTER_SECONDS = 2.0
+# Ray's numbers for why a node is gone: it was stopped, or the autoscaler had no use for it.
+MEANT_TO_GO = (1, 4)
 
 
 def last_words(trial: Any) -> str:
@@ -28,6 +44,73 @@ def last_words(trial: Any) -> str:
     return text.rpartition("Failure # ")[2].partition("\n")[2].strip()[:2000]
 
 
+@contextmanager
+def deaths_by_memory() -> Iterator[None]:
+    """Inside, a worker that Ray ended because its node ran out of memory, or that was lost with its
+    node, has died. The errors that tell of it are none that Ray Tune expects of a worker: it would
+    end the search."""
+    handle = RayActorManager._actor_task_failed
+
+    # Its arguments have Ray's names: Ray calls it by them.
+    def failed(manager: Any, tracked_actor_task: Any, exception: Exception) -> None:
+        if isinstance(exception, OutOfMemoryError | NodeDiedError):
+            exception = RayActorError(error_msg=f"{type(exception).__name__}: {exception}")
+        handle(manager, tracked_actor_task=tracked_actor_task, exception=exception)
+
+    with mock.patch.object(RayActorManager, "_actor_task_failed", failed):
+        yield
+
+
+class Nodes:
+    """Notices lost nodes and says so, a sentence for each with what becomes of its trials."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
+        self._most = len(self._alive)
+        self._lost: dict[str, tuple[dict[str, Any], float]] = {}
+        self._trials: dict[str, list[float]] = {}
+        self._next = 0.0
+
+    def worker_died(self, actor: str) -> None:
+        """Note that a trial goes on elsewhere because its worker died, perhaps with its node."""
+        from ray._private.state import actors
+
+        now = time.monotonic()
+        node = (actors(actor).get("Address") or {}).get("NodeID", "")
+        recent = [t for t in self._trials.get(node, ()) if now - t < BEFORE_SECONDS]
+        self._trials[node] = [*recent, now]
+
+    def look(self, now: float) -> None:
+        """Look at the nodes from time to time, and say which ones were lost a while ago."""
+        if now >= self._next:
+            self._next = now + LOOK_SECONDS
+            self._see(ray.nodes(), now)
+        for node, (known, since) in list(self._lost.items()):
+            if now - since >= AFTER_SECONDS:
+                del self._lost[node]
+                died = self._trials.pop(node, [])
+                self._tell(known, sum(since - t < BEFORE_SECONDS for t in died))
+        if not self._lost:
+            self._most = len(self._alive)
+
+    def _see(self, nodes: list[dict[str, Any]], now: float) -> None:
+        before = self._alive
+        self._alive = {node["NodeID"]: node for node in nodes if node["Alive"]}
+        why = {node["NodeID"]: node.get("DeathReason") for node in nodes}
+        for key in before.keys() - self._alive.keys():
+            if self._trials.get(key) or why.get(key) not in MEANT_TO_GO:
+                self._lost[key] = (before[key], now)
+
+    def _tell(self, node: dict[str, Any], trials: int) -> None:
+        left = f"{len(self._alive)} of {max(self._most, len(self._alive) + 1)} nodes left"
+        if trials:
+            fate = f"{trials} trial{'s go' if trials > 1 else ' goes'} on elsewhere"
+        else:
+            fate = "no trial ran there"
+        self._say(f"node {node['NodeManagerAddress']} was lost, {left}: {fate}")
+
+
 class Watcher(Callback):
     """Reports failed trials to the session, with the reason; `report_within` is in seconds."""
 
@@ -37,9 +120,17 @@ class Watcher(Callback):
         self._last_report: dict[str, tuple[Any, float]] = {}
         self._hung: set[str] = set()
         self._last_step = time.monotonic()
+        self._nodes: Nodes | None = None
+        self._actors: dict[str, str] = {}
+
+    def setup(self, *args: Any, **info: Any) -> None:
+        self._nodes = Nodes(self.searcher.session.progress.say)
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._last_report[trial.trial_id] = (trial, time.monotonic())
+        actor = trial.temporary_state.ray_actor
+        if actor is not None:
+            self._actors[trial.trial_id] = actor._actor_id.hex()
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -48,14 +139,18 @@ class Watcher(Callback):
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._last_report.pop(trial.trial_id, None)
+        self._actors.pop(trial.trial_id, None)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._last_report.pop(trial.trial_id, None)
+        actor = self._actors.pop(trial.trial_id, None)
         head.check()
         entry_id = self.searcher.trials.pop(trial.trial_id, None)
         if entry_id is None:
             return
         if self.searcher.session.comes_back(entry_id):
+            if self._nodes is not None and actor is not None:
+                self._nodes.worker_died(actor)
             return
         reason, message = "lost worker", last_words(trial)
         if "OutOfMemory" in message or "low on memory" in message:
@@ -70,6 +165,8 @@ class Watcher(Callback):
         the session may start the trial again."""
         now = time.monotonic()
         held_up, self._last_step = now - self._last_step, now
+        if self._nodes is not None:
+            self._nodes.look(now)
         if self.limit is None:
             return
         for trial_id, (trial, last) in list(self._last_report.items()):

@@ -3,6 +3,7 @@ when a search is validated, previewed or started, and never stop it."""
 
 from __future__ import annotations
 
+from bitfront.search.config.checks.paper import row_problem
 from bitfront.search.config.schema import SearchConfig
 from bitfront.spaces.space import FreePlan, Space
 from bitfront.trainables.data import DATASETS, dataset_title, missing_test, train_examples
@@ -11,7 +12,8 @@ from bitfront.trainables.data.own.look import looked_at
 
 def cautions(config: SearchConfig, space: Space) -> list[str]:
     """A sentence for each thing that the user may not have meant."""
-    return [*_data(config), *_test_part(config), *_subset(config), *_one_level(space)]
+    found = [*_data(config), *_test_part(config), *_subset(config), *_one_level(space)]
+    return [*found, *_rows(config, space)]
 
 
 def _test_part(config: SearchConfig) -> list[str]:
@@ -58,3 +60,18 @@ def _one_level(space: Space) -> list[str]:
         f"space.plan: every layer is {level}, the plan decides nothing: give two levels, for "
         f"example [F, B], or write plan: {level}"
     ]
+
+
+def _rows(config: SearchConfig, space: Space) -> list[str]:
+    """Rows of a paper that a change of the space has left out."""
+    problems = []
+    for row in config.paper.rows if config.paper is not None else []:
+        problem = "" if row.reason else row_problem(config, space, row)
+        problems += [f"{row.label}: {problem}"] if problem else []
+    if not problems:
+        return []
+    more = ", ..." if len(problems) > 1 else ""
+    count = (
+        "1 row of the paper is" if len(problems) == 1 else f"{len(problems)} rows of the paper are"
+    )
+    return [f"{count} not run, being no point of this space: {problems[0]}{more}"]

@@ -24,6 +24,11 @@ def metrics_of(kind: Kind) -> tuple[str, ...]:
     return tuple(metric.name for metric in kind.metrics)
 
 
+def printable_metrics(kind: Kind) -> tuple[str, ...]:
+    """The names of the numbers that a row of a paper may have."""
+    return (*metrics_of(kind), *(metric.name for metric in kind.reported))
+
+
 def default_quality(dataset: str) -> Metric:
     """The metric that a search on the dataset optimizes unless it says otherwise. An unknown
     dataset is reported where the task is checked."""
@@ -41,7 +46,8 @@ def default_objectives(dataset: str) -> dict[str, str]:
 
 def shares() -> set[str]:
     """The names of the metrics that are fractions in [0, 1]."""
-    return {m.name for _, kind in KINDS.items() for m in kind.metrics if m.share}
+    kinds = [kind for _, kind in KINDS.items()]
+    return {m.name for kind in kinds for m in (*kind.metrics, *kind.reported) if m.share}
 
 
 def direction(objective: str, kind: Kind | None = None) -> str:

@@ -4,6 +4,7 @@ word."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,19 +13,23 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from bitfront.search import kept_code, named
+from bitfront.search.config.checks.paper import check_rows
 from bitfront.search.config.checks.search import check_config
 from bitfront.search.config.checks.space import check_space
 from bitfront.search.config.checks.task import check_data, check_model
 from bitfront.search.config.errors import ConfigError, KeyPath, Problems
 from bitfront.search.config.mistakes import mistakes
-from bitfront.search.config.own import with_code
+from bitfront.search.config.own import check_metrics, with_code
 from bitfront.search.config.schema import SEARCH_FORMAT, Limit, SearchConfig
 from bitfront.search.config.settle import settled, with_hashes
 from bitfront.search.config.source import Source, override, parse, read
-from bitfront.search.config.space import read_space
+from bitfront.search.config.space import named_methods, read_space
 from bitfront.search.urls import know, with_secrets
 from bitfront.spaces.space import Space
 from bitfront.trainables import own_code
+from bitfront.trainables.data import DATASETS
+from bitfront.trainables.errors import did_you_mean
+from bitfront.trainables.methods import METHODS
 from bitfront.trainables.text_files import check_format, dump_yaml
 
 # Sections that may be written as a single value, and what that is; `*` is the name of a limit.
@@ -52,12 +57,17 @@ def load(
 
 
 def load_text(
-    text: str, file: str = "search.yaml", assignments: Sequence[str] = (), name: str | None = None
+    text: str,
+    file: str = "search.yaml",
+    assignments: Sequence[str] = (),
+    name: str | None = None,
+    stored: bool = False,
 ) -> tuple[SearchConfig, Space]:
-    """The search of a YAML text; messages name it `file`."""
+    """The search of a YAML text; messages name it `file`. `stored`: the text is that of a search
+    that was begun, maybe by an older version, whose rows of a paper may leave keys open."""
     source = parse(text, file)
     source.data.setdefault("name", "search")
-    return _loaded(source, assignments, name)
+    return _loaded(source, assignments, name, stored)
 
 
 def load_data(data: Mapping[str, Any], called: str) -> tuple[SearchConfig, Space]:
@@ -68,7 +78,7 @@ def load_data(data: Mapping[str, Any], called: str) -> tuple[SearchConfig, Space
 
 
 def _loaded(
-    source: Source, assignments: Sequence[str], name: str | None
+    source: Source, assignments: Sequence[str], name: str | None, stored: bool = False
 ) -> tuple[SearchConfig, Space]:
     override(source, assignments)
     check_format(source.data.get("bitfront_search"), SEARCH_FORMAT, f"{source.name}: the search")
@@ -81,18 +91,24 @@ def _loaded(
     try:
         config = SearchConfig.model_validate(source.data)
     except ValidationError as error:
-        raise ConfigError(messages(error, source)) from None
+        raise ConfigError([*messages(error, source), *_further(error, source)]) from None
     problems = Problems()
     config, written = with_code(config, problems)
     for key, before in written.items():
         if ("space", before) in source.lines:
             source.lines["space", key] = source.lines["space", before]
-    _refuse(problems, source)
+    wrong = {problem.path[:2] for problem in problems}
     config = settled(config, problems)
-    check_config(config, problems)
-    check_model(config.task, problems)
-    # Mistakes in the space are told in the same round where the network is known.
+    if ("task", "metrics") not in wrong:
+        check_metrics(config, problems)
+        wrong |= {problem.path[:2] for problem in problems if problem.path[1:2] == ("metrics",)}
+    # All mistakes are told in one round, as far as one is not the consequence of another.
+    if not any(path[:1] == ("costs",) or path == ("task", "metrics") for path in wrong):
+        check_config(config, problems)
+    if ("task", "model") not in wrong:
+        check_model(config.task, problems)
     known = not any(problem.path[:2] == ("task", "model") for problem in problems)
+    known = known and not any(path[:1] == ("space",) for path in wrong)
     space = read_space(config, problems) if known else None
     _refuse(problems, source)
     check_data(config.task, problems)
@@ -100,8 +116,55 @@ def _loaded(
     assert space is not None
     check_space(config, space, problems)
     _refuse(problems, source)
+    # Who changes the space of a ready-made search makes no mistake in its rows: see `cautions`.
+    if not stored and not _other_space(source):
+        check_rows(config, space, problems)
+        _refuse(problems, source)
     config = with_hashes(config)
     return config, replace(space, task=config.task)
+
+
+def _other_space(source: Source) -> bool:
+    """Whether the space was changed on the command line, and the rows of a paper were not."""
+    changed = {str(path[0]) for path in source.overridden}
+    return "space" in changed and "paper" not in changed
+
+
+def _further(error: ValidationError, source: Source) -> list[str]:
+    """A line for each mistake that the checks without torch find in what the schema accepts, so
+    that they are told in the same round as those of the schema."""
+    data = copy.deepcopy(source.data)
+    wrong = [path for path, _ in mistakes(error, source.data, _keys_at, _short_at)]
+    for path in wrong:
+        _drop(data, path)
+    try:
+        config = SearchConfig.model_validate(data)
+    except ValidationError:
+        return []
+    problems = Problems()
+    check_config(config, problems)
+    for name in named_methods(config.space):
+        if not own_code.is_reference(name) and name not in METHODS:
+            message = f"unknown method '{name}', {did_you_mean(name, METHODS)}"
+            problems.add(("space", "method"), message)
+    if not DATASETS.is_unseen(config.task.dataset):
+        with problems.at("task", "dataset"):
+            DATASETS.get(config.task.dataset)
+    # What is missing now may be what was dropped; default objectives may need a look at the data.
+    dropped = {path[0] for path in wrong if path[0] != "task"} | {"paper"}
+    kept = [p for p in problems if p.path != ("objectives",) and p.path[0] not in dropped]
+    return [_line(source, p.path, p.message) for p in kept]
+
+
+def _drop(data: Any, path: KeyPath) -> None:
+    """Remove the value at a path, if there is one."""
+    for part in path[:-1]:
+        try:
+            data = data[part]
+        except (LookupError, TypeError):
+            return
+    if isinstance(data, dict):
+        data.pop(path[-1], None)
 
 
 def _refuse(problems: Problems, source: Source) -> None:

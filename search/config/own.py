@@ -1,32 +1,39 @@
 """Code of the user's own in a configuration: networks, methods, selectors, samplers, metrics and
 costs by reference, or by a name that an installed package declares. Each is written out with the
-hash of its code, and keys of `space` that are about a method get its whole name."""
+hash of its code, and keys of `space` that are about a method, or about all of them, get its whole
+name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from bitfront.search.config.errors import Problems
 from bitfront.search.config.known import is_cost, names_of_costs
-from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.schema import PaperSpec, SearchConfig
+from bitfront.search.config.space import named_methods
 from bitfront.search.samplers.registry import SAMPLERS
 from bitfront.trainables import own_code
 from bitfront.trainables.costs import COSTS
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.data import DATASETS
+from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.models import MODELS
 from bitfront.trainables.own_code import is_reference
 from bitfront.trainables.registry import Registry
 from bitfront.trainables.selectors import SELECTORS
 from bitfront.trainables.tasks import kind_of
-from bitfront.trainables.tasks.further import measured, settled_metric
+from bitfront.trainables.tasks.further import measured, settled_metric, try_metric
+
+# What stands before a parameter of all methods of a space that have it.
+OF_ALL = "method."
 
 
 def with_code(config: SearchConfig, problems: Problems) -> tuple[SearchConfig, dict[str, str]]:
     """The configuration with all code named by its hash, and the keys of `space` as they were
     written, by what they are called in it."""
-    space, written = _space(config.space, problems)
+    space, written, names = _space(config.space, problems)
     search = config.search
     with problems.at("search", "sampler"):
         search = search.model_copy(update={"sampler": settled_name(SAMPLERS, search.sampler)})
@@ -36,7 +43,9 @@ def with_code(config: SearchConfig, problems: Problems) -> tuple[SearchConfig, d
             chosen = _selectors(search.start_from.selector)
             start = search.start_from.model_copy(update={"selector": chosen})
             search = search.model_copy(update={"start_from": start})
-    changes = {"space": space, "search": search, "costs": _costs(config, problems)}
+    changes: dict[str, Any] = {"space": space, "search": search, "costs": _costs(config, problems)}
+    if config.paper is not None:
+        changes["paper"] = _paper(config.paper, names)
     model = config.task.model
     with problems.at("task", "model", "name"):
         model = model.model_copy(update={"name": settled_name(MODELS, model.name)})
@@ -64,8 +73,22 @@ def _metrics(config: SearchConfig, problems: Problems) -> list[str]:
         with problems.at("task", "metrics", index):
             name = text.partition(";")[0].rpartition(":")[2].partition("@")[0].rpartition(".")[2]
             metrics[index] = settled_metric(text, config.objectives.get(f"val_{name}"))
-            measured(kind_of(config.task.dataset), tuple(metrics[: index + 1]))
     return metrics
+
+
+def check_metrics(config: SearchConfig, problems: Problems) -> None:
+    """Note metrics of the user's own that fail or are not for the data, whose kind is known once
+    they were looked at."""
+    metrics = config.task.metrics
+    if not metrics or DATASETS.is_unseen(config.task.dataset):
+        return
+    with suppress(UserError):  # an unknown dataset is reported with the task
+        kind = kind_of(config.task.dataset)
+        for index in range(len(metrics)):
+            with problems.at("task", "metrics", index):
+                measured(kind, tuple(metrics[: index + 1]))
+                if kind.name != "own":  # whose outputs may have any shape
+                    try_metric(metrics[index], DATASETS.get(config.task.dataset))
 
 
 def settled_name(registry: Registry[Any], name: Any) -> Any:
@@ -74,13 +97,43 @@ def settled_name(registry: Registry[Any], name: Any) -> Any:
     return name if reference is None else own_code.settle(reference)
 
 
-def _space(given: Mapping[str, Any], problems: Problems) -> tuple[dict[str, Any], dict[str, str]]:
+def _paper(paper: PaperSpec, names: Mapping[str, str]) -> PaperSpec:
+    """The paper with settings that name methods and selectors as the space does; `names` are whole
+    names of methods. One that is not known is reported with its row."""
+
+    def settled(where: Mapping[str, Any]) -> dict[str, Any]:
+        found = {}
+        for key, value in where.items():
+            owner, dot, parameter = key.rpartition(".")
+            if key.startswith(OF_ALL):
+                owner = str(where.get("method", owner))
+            found[names.get(owner, owner) + dot + parameter] = value
+        if "method" in found:
+            found["method"] = names.get(str(found["method"]), found["method"])
+        if "plan.selector" in found:
+            with suppress(UserError):
+                found["plan.selector"] = settled_name(SELECTORS, found["plan.selector"])
+        return found
+
+    rows = [row.model_copy(update={"where": settled(row.where)}) for row in paper.rows]
+    return paper.model_copy(update={"where": settled(paper.where), "rows": rows})
+
+
+def _space(
+    given: Mapping[str, Any], problems: Problems
+) -> tuple[dict[str, Any], dict[str, str], dict[str, str]]:
     space, written = dict(given), {}
     names: dict[str, str] = {}
     if "method" in space:
         with problems.at("space", "method"):
             space["method"], names = _methods(space["method"])
     renamed: dict[str, Any] = {}
+    for key in [key for key in space if key.startswith(OF_ALL)]:
+        value, parameter = space.pop(key), key.removeprefix(OF_ALL)
+        with problems.at("space", key):
+            for name in _having(parameter, named_methods(space)):
+                whole = f"{name}.{parameter}"
+                renamed[whole], written[whole] = value, key
     for key, value in space.items():
         owner, dot, parameter = key.rpartition(".")
         whole = names.get(owner, owner) + dot + parameter
@@ -89,7 +142,18 @@ def _space(given: Mapping[str, Any], problems: Problems) -> tuple[dict[str, Any]
     if isinstance(plan, Mapping) and "selector" in plan:
         with problems.at("space", "plan", "selector"):
             renamed["plan"] = {**plan, "selector": _selectors(plan["selector"])}
-    return renamed, written
+    return renamed, written, names
+
+
+def _having(parameter: str, methods: Sequence[str]) -> list[str]:
+    """Those of the methods that have a parameter, or a schedule of that name."""
+    declared = {name: METHODS.get(name).params for name in methods if name in METHODS}
+    forms = (parameter, f"{parameter}_start")
+    found = [name for name, params in declared.items() if any(form in params for form in forms)]
+    if declared and not found:
+        known = sorted({key for params in declared.values() for key in params})
+        raise UserError(f"no method of the space has it, {did_you_mean(parameter, known)}")
+    return found
 
 
 def _methods(given: Any) -> tuple[Any, dict[str, str]]:

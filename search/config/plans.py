@@ -176,6 +176,9 @@ def parse_start(spec: StartSpec, plan: PlanSpace, methods: Sequence[str]) -> Sta
     if spec.level not in plan.levels or "F" not in plan.levels:
         message = f"the levels of the plan are {', '.join(plan.levels)}"
         raise KeyProblem((*START, "level"), message)
+    for name in [spec.selector] if isinstance(spec.selector, str) else spec.selector:
+        if name in SELECTORS and SELECTORS.get(name).method is not None:
+            raise KeyProblem((*START, "selector"), f"{name} removes channels, it makes no plan")
     _check_budgets((*START, "budgets"), spec.budgets)
     return StartFrom(_selecting(START, spec, planned), tuple(spec.budgets), spec.rule)
 

@@ -17,133 +17,12 @@ import annotated_types
 from pydantic import BaseModel
 
 from bitfront.search.config.known import COSTS, METRICS, samplers
+from bitfront.search.config.reference_texts import DATA, EXAMPLE, PAPER, SPACE
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.config.space import TASK_KEYS
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.models import MODELS
 from bitfront.trainables.selectors import SELECTORS
-
-EXAMPLE = """\
-name: my-search
-task:
-  dataset: fashion-mnist
-  model: {name: cresnet, depth: 8, width: 8}
-  epochs: 5
-  subset: 6000                            # examples; all of them when left out
-  optimizer: {name: sgd, lr: 0.1, weight_decay: 1e-4}
-space:
-  method: [bnn, bnn++]
-  plan: {per: layer, levels: [F, W, B]}
-  model.width: [4, 8]
-  optimizer.lr: {float: [0.03, 0.3], log: true}
-  bnn++.mu: {schedule: {from: 5, to: {float: [10, 100], log: true}}}
-objectives: {val_accuracy: max, flops: min}
-limits: {flops_pct: 60}
-search: {trials: 30, confirm: 0.2, early_stopping: true}
-resources: {cpus: 1, gpus: 0}
-"""
-
-SPACE = """\
-## `space`: what may change between trials
-
-| key | value |
-|---|---|
-| `method` | a method, or a list of methods to choose among |
-| `plan` | which layers are binary: see below |
-| `METHOD.PARAMETER` | a parameter of one method; drawn only for trials of that method |
-| `model.PARAMETER` | a parameter of the network; costs and the length of the plan follow it |
-| TASK_KEYS | a part of the task |
-
-A value is one of
-
-| form | meaning |
-|---|---|
-| `3` | always this |
-| `[a, b, c]` or `{choice: [a, b, c]}` | one of a list |
-| `{float: [low, high]}`, with `log: true` | a number in a range, on a linear or log scale |
-| `{int: [low, high]}`, with `step: n` or `log: true` | a whole number |
-| `search` | the range the method or model recommends for this parameter |
-| `{schedule: {from: a, to: b, until: f, shape: s}}` | a path over fractions of training |
-
-In a schedule each of `from`, `to`, `until` and `shape` may itself be a range or a list. It is short
-for four parameters: `bnn++.mu: {schedule: {from: 5, to: 50}}` sets `mu_start` to 5 and `mu_end` to
-50; `until` and `shape` are `mu_until` and `mu_shape`. A method has a schedule `x` where the table
-of methods below has `x_start`.
-
-A plan is one of
-
-| form | meaning |
-|---|---|
-| `FBBF` | one letter per layer: F full precision, S that but pruned, W binary weights, B weights \
-and activations, A with narrow accumulators too |
-| `B` | one letter for every layer |
-| `{per: layer, levels: [F, B]}` | a level drawn for every `layer`, `block`, `stage` or `model` |
-| `{only: block, level: W}` | one `layer`, `block` or `stage` binary, drawn; all others not |
-| `{selector: mixbin-grad, budget: [80, 40], rule: at_least}` | by a selector, for % of the flops |
-
-A plan in which every layer is F has nothing binary: its trial is one of the method `fp`, whichever
-method was drawn, and tables show it as such.
-
-A selected plan has these keys
-
-| key | meaning |
-|---|---|
-| `selector` | one of `bitfront selectors`, or a list to choose among |
-| `budget` | percent of the trial's own network in full precision (`flops_own_pct`), as MixBin \
-counts it: a number, a list or a range |
-| `rule` | `at_least`: stop before the flops fall below the budget; `nearest`: as near as it gets |
-| `level` | of the chosen layers: `B` (the default) or `W` |
-| `seeds` | draws of random and pseudo-random, a list; default: the search's seed |
-| `params` | parameters of the selector, below |
-| `trained_on` | changes of the task whose network the selector looks at: with \
-`{dataset: cifar10}` it selects there, and trials train here |
-
-A selector that looks at a trained network runs before the first trial, on the machines of the
-trials; its order of layers serves all budgets and is kept for all searches of a home. Its scores
-are in the search's folder and on the parent run: `selection-NAME.json`, `.csv`, `.html`, `.png`.
-`search.start_from` begins a search over free plans with plans of a selector.
-"""
-
-
-DATA = """\
-## Data of your own
-
-| `task.dataset` | reads |
-|---|---|
-| `my_data.py:load`, `my_package.data:load` | what this function returns; `task.data` has its \
-arguments |
-| `folder:NAME:SIZE`, `folder:./birds:64` | images in `NAME/train/CLASS` and `NAME/test/CLASS`, or \
-in `NAME/CLASS`, of which 20 % are then set aside for the test; NAME is a folder of the data \
-directory or a path |
-| `hf:PATH`, `hf:PATH:IMAGE_COLUMN:LABEL_COLUMN:SIZE` | a Hugging Face dataset that `save_to_disk` \
-has written, where the library `datasets` is installed; nothing is downloaded |
-| `arrays:FILE` | tensors `train.x`, `train.y`, `val.x`, ... of a safetensors file |
-
-A function returns a part, `(train, test)`, `(train, val, test)` or a dict of parts with the keys
-`train`, `val` and `test`. A part is a torch Dataset of (x, y), a list of such examples, a pair of
-arrays or tensors, or a DataLoader. Integer targets are classes, counted from 0; float targets are
-regression of one number or several. A validation part that is not given is split off
-(`task.val_fraction`); without a test part, `bitfront train` leaves the validation part out of
-training and reports it. A dict may have these keys too, or the function attributes of these names:
-
-| key | meaning |
-|---|---|
-| `loss` | a function (outputs, targets) -> mean loss of a batch, a tensor of one number |
-| `metric` | a function (outputs, targets) -> number, of a whole part on the CPU, or a dict of \
-them by name; `f1` is the objective `val_f1`, and the first one the quality of the task |
-| `direction` | of the metric: `max` (the default) or `min`, or a dict by name |
-| `outputs` | of the network, where the targets do not tell |
-| `kind` | `classification` or `regression`, where the type of the targets does not tell |
-
-The data are looked at once, when the YAML is read: `bitfront validate`, `run` and `bitfront
-datasets my_data.py:load` print shape, range, classes and sizes. The name in the search's folder
-carries what was found, `my_data.py:load@3f2a9c1b7d20;3x32x32;10;n=800/0/200`. Numbers are used as
-they come; uint8 images (channels first) are normalised by mean and deviation of their channels. Up
-to 2 GiB of examples are kept in memory; more, and examples that differ each time they are read
-(random transforms), are read for every batch. Random transforms draw from the seed of the trial
-where they use the generators of torch, numpy or Python themselves.
-"""
-
 
 # Keys whose values are the names in a registry.
 CHOICES = {"search.sampler": lambda: _alternatives(samplers())}
@@ -178,6 +57,7 @@ def reference() -> str:
         "",
         DATA,
         SPACE.replace("TASK_KEYS", _words(TASK_KEYS)),
+        PAPER,
         "## Methods and their parameters",
         "",
         "| method | levels | parameter | default | accepted | recommended |",

@@ -4,7 +4,10 @@ of files. Every function returns a new configuration; the one it is given stays 
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from bitfront.search.config.errors import Problems
 from bitfront.search.config.known import attacks, default_objectives
@@ -14,25 +17,29 @@ from bitfront.spaces.ready_made import teacher_file
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.data.own.declaration import is_settled, with_arguments
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.settings import ModelSpec
 from bitfront.trainables.task import Task
 from bitfront.trainables.text_files import whole_path
 
 # A checkpoint that is an artifact of an MLflow run begins so.
 MLFLOW_RUN = "runs:/"
+# A checkpoint in the data directory begins so, wherever that is.
+IN_DATA = "data:"
 # Keys of `space` that make trials share a pretraining.
 PRETRAINING = {"pretrain.epochs", "pretrain.binary_epochs"}
 
 
 def is_file(checkpoint: str | None) -> bool:
-    """Whether there is a checkpoint and it is a file here, not an artifact of an MLflow run."""
-    return checkpoint is not None and not checkpoint.startswith(MLFLOW_RUN)
+    """Whether there is a checkpoint and it is a file here: not an artifact of an MLflow run, nor
+    one of a data directory that is not here."""
+    return checkpoint is not None and not checkpoint.startswith((MLFLOW_RUN, IN_DATA))
 
 
 def settled(config: SearchConfig, problems: Problems) -> SearchConfig:
     """The configuration as trials get it; a part that cannot be settled is noted in `problems` and
     stays as it is."""
     task = _with_whole_paths(config.task, problems)
-    task = _with_counted_data(task, problems)
+    task = _with_counted_data(task, config.space, problems)
     config = _with_objectives(config, task)
     task = _with_measured_attacks(task, config)
     task = _with_settled_activations(task)
@@ -56,6 +63,7 @@ def _with_objectives(config: SearchConfig, task: Task) -> SearchConfig:
 def _with_whole_paths(task: Task, problems: Problems) -> Task:
     """The task with absolute paths of its files: workers run in folders of their own."""
     pretrain, distill = task.pretrain, task.loss.distill
+    pretrain = pretrain.model_copy(update={"checkpoint": _found_in_data(task)})
     if is_file(pretrain.checkpoint):
         with problems.at("task", "pretrain", "checkpoint"):
             path = whole_path(str(pretrain.checkpoint))
@@ -68,16 +76,28 @@ def _with_whole_paths(task: Task, problems: Problems) -> Task:
     return task.model_copy(update={"pretrain": pretrain, "loss": loss})
 
 
-def _with_counted_data(task: Task, problems: Problems) -> Task:
+def _found_in_data(task: Task) -> str | None:
+    """The checkpoint; one of the data directory as its path, where it is there. A search can be
+    looked at and rehearsed without."""
+    checkpoint = task.pretrain.checkpoint
+    chosen = task.data_dir or os.environ.get("BITFRONT_DATA")
+    if checkpoint is None or not checkpoint.startswith(IN_DATA) or not chosen:
+        return checkpoint
+    path = whole_path(chosen) / checkpoint.removeprefix(IN_DATA)
+    return str(path) if path.is_file() else checkpoint
+
+
+def _with_counted_data(task: Task, space: Mapping[str, Any], problems: Problems) -> Task:
     """The task with the number of classes in the names of the user's own datasets, counted here
     once."""
+    model = task.model.model_copy(update=_drawn(space))
     with problems.at("task", "dataset"):
-        dataset = _counted(_with_arguments(task), task.data_dir)
+        dataset = _counted(_with_arguments(task), task.data_dir, model)
         task = task.model_copy(update={"dataset": dataset})
     other = task.pretrain.binary_dataset
     if other is not None:
         with problems.at("task", "pretrain", "binary_dataset"):
-            counted = _counted(other, task.data_dir)
+            counted = _counted(other, task.data_dir, model)
             pretrain = task.pretrain.model_copy(update={"binary_dataset": counted})
             task = task.model_copy(update={"pretrain": pretrain})
     return task
@@ -92,16 +112,33 @@ def _with_arguments(task: Task) -> str:
     return with_arguments(task.dataset, task.data)
 
 
-def _counted(dataset: str, data_dir: str | None) -> str:
+def _counted(dataset: str, data_dir: str | None, model: ModelSpec) -> str:
     """The name of a dataset that exists, with its classes counted where it is the user's own."""
     name = DATASETS.settle(dataset, data_dir)
+    if DATASETS.get(name).integers and DATASETS.is_unseen(dataset):
+        from bitfront.trainables.models.building import suited
+
+        return suited(name, model.name, model.params)
     return DATASETS.get(name).name
 
 
+def _drawn(space: Mapping[str, Any]) -> dict[str, Any]:
+    """A value of every argument of the model that the space draws, where it can be told."""
+    found = {}
+    for key, raw in space.items():
+        part, _, name = key.partition(".")
+        values = next(iter(raw.values()), None) if isinstance(raw, Mapping) else raw
+        if part == "model" and isinstance(values, list) and values:
+            found[name] = values[0]
+    return found
+
+
 def _with_measured_attacks(task: Task, config: SearchConfig) -> Task:
-    """The task that also measures robust accuracy under the attacks that an objective or the metric
-    of a paper needs."""
-    names = {*config.objectives, *([config.paper.metric] if config.paper is not None else [])}
+    """The task that also measures robust accuracy under the attacks that an objective or the
+    numbers of a paper need."""
+    names = set(config.objectives)
+    if config.paper is not None:
+        names |= {config.paper.metric, *(key for row in config.paper.rows for key in row.values)}
     measured = task.attack.evaluate
     missing = [a for metric, a in attacks().items() if metric in names and a not in measured]
     attack = task.attack.model_copy(update={"evaluate": [*measured, *missing]})

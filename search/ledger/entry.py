@@ -90,6 +90,13 @@ class Entry:
         return None if self.started is None else self.ended - self.started
 
     @property
+    def cpu_seconds(self) -> float | None:
+        """The processor's time of its epochs, which other work on the machine does not change; None
+        where it was not measured."""
+        epochs = [row["cpu_seconds"] for row in self.history if "cpu_seconds" in row]
+        return sum(epochs) if epochs else None
+
+    @property
     def why(self) -> str:
         """Why it failed, in a line: the reason and what was raised; an exception speaks for
         itself."""

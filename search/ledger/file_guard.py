@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bitfront.search import submission
 from bitfront.search.ledger.writing import LedgerLostError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class FileGuard:
         if kept is not None:
             hint = (
                 f"what it held is in {kept.name} beside it; to go on from that, rename it to "
-                f"{self.place.name}, then: bitfront resume {self._search}"
+                f"{self.place.name}, then: bitfront resume {self._search}{submission.back()}"
             )
         raise LedgerLostError(f"the ledger {self.place} was {what} while the search ran", hint)
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from bitfront.search import named
-from bitfront.search.urls import canonical, sqlite_url, with_secrets, without_secrets
+from bitfront.search import named, submission
+from bitfront.search.urls import canonical, sqlite_path, sqlite_url, with_secrets, without_secrets
 from bitfront.trainables.errors import UserError, did_you_mean, quoted
 from bitfront.trainables.files import (
     discard,
@@ -35,6 +35,9 @@ LEDGER = "BITFRONT_LEDGER"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # Other files and folders of a home: no search may have one of these names.
 HOME_FILES = ("code", "data", "mlartifacts", "mlflow.db", "pretrained", "selections")
+
+# Files that a search with trials writes into its folder when a turn ends, and after it.
+RESULTS = ("front.csv", "front.html", "report.html", "delivered", "finals.jsonl", "exhausted")
 
 
 def is_name(text: str) -> bool:
@@ -116,11 +119,29 @@ class SearchFolder:
         named.check("ledger", stored, self.name)
         return with_secrets(stored, named.given("ledger"))
 
+    def check_ledger(self) -> None:
+        """Raise UserError where the file of the ledger is gone although the search has results."""
+        file = sqlite_path(self.ledger_url)
+        if file is None or file.exists():
+            return
+        found = [name for name in RESULTS if (self.path / name).exists()]
+        if found:
+            raise UserError(
+                f"search '{self.name}': its ledger {file} is missing, and with it all its trials "
+                f"({found[0]} shows that it had some)",
+                f"put the file back; to begin anew, move {self.path} away",
+            )
+
     @property
     def owner(self) -> str | None:
         """The identity of a search whose ledger is in a database that may hold other searches
         too."""
         return self.identity if self.ledger_file.exists() else None
+
+    @property
+    def known_owner(self) -> str | None:
+        """The same for somebody who only reads: None where there is no identity yet."""
+        return self.owner if (self.path / "identity").is_file() else None
 
     def set_ledger_url(self, url: str) -> None:
         named.remember("ledger", url)
@@ -181,6 +202,30 @@ class SearchFolder:
             return None
         return (host, pid) if isinstance(host, str) and type(pid) is int and pid > 0 else None
 
+    @property
+    def job(self) -> str | None:
+        """The job on a cluster that had the last turn at this search; None where it was none."""
+        try:
+            found = read_json(self.lock_file).get("job")
+        except (UserError, AttributeError):
+            return None
+        return found if isinstance(found, str) and found else None
+
+    @property
+    def sent_by(self) -> str | None:
+        """Who submitted this search to a cluster; None where nobody did."""
+        try:
+            text = read_text(self.path / "sent-by", stored=True).strip()
+        except UserError:
+            return None
+        return text[:100] or None
+
+    def note_sender(self) -> None:
+        """Note who submits this search, where it is a new one."""
+        sent, file = submission.here(), self.path / "sent-by"
+        if sent is not None and not file.exists() and not self.exists:
+            write_atomically(file, sent.owner)
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the lock of the search; UserError where another process has it. The lock ends with
@@ -194,11 +239,13 @@ class SearchFolder:
         if handle is None:
             raise UserError(
                 f"search '{self.name}' is running in another process",
-                f"watch it: bitfront status {self.name}",
+                f"watch it: bitfront status {self.name}{submission.back()}",
             )
         with handle:
             handle.truncate(0)
-            handle.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid()}))
+            sent = submission.here()
+            holder = {"host": socket.gethostname(), "pid": os.getpid()}
+            handle.write(json.dumps({**holder, "job": sent.job if sent else ""}))
             handle.flush()
             # Workers write into these folders, which may have come with a search of somebody else.
             refuse_links(self.path / "trials")

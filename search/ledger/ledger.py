@@ -20,6 +20,7 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as OptunaState
 
+from bitfront.search import submission
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry, columns, entry_of
 from bitfront.search.ledger.file_guard import FileGuard
@@ -30,9 +31,12 @@ from bitfront.search.ledger.states import OPTUNA_STATES, TrialState
 from bitfront.search.ledger.storage import open_storage
 from bitfront.search.ledger.study import directions_of, open_study
 from bitfront.search.ledger.writing import Say, T, persistently
+from bitfront.search.session.rows import ROWS, Rows
 from bitfront.search.urls import sqlite_path
 from bitfront.spaces.space import Space
 from bitfront.trainables.errors import UserError
+
+NO_ROWS = Rows()
 
 
 class Ledger:
@@ -46,9 +50,11 @@ class Ledger:
         space: Space,
         first: Sequence[dict[str, Any]] = (),
         owner: str | None = None,
+        rows: Rows = NO_ROWS,
     ) -> None:
         """`first` are points to try before the sampler is asked, kept for later turns. `owner` is
-        the identity of the search, where others in the database may have the same name."""
+        the identity of the search, where others in the database may have the same name. `rows` are
+        those of a paper, which come before all else."""
         self.config = config
         self.space = space
         self.storage = open_storage(url)
@@ -84,10 +90,14 @@ class Ledger:
             self.entries,
             self.reference,
             self.study.user_attrs.get("first", []),
+            rows,
         )
         for trial in self.study.get_trials(deepcopy=False):
             self._remember(trial)
         self._check_percentages()
+        settled = [row.note.as_json() for row in rows.settled]
+        if settled and settled != self.noted(ROWS):
+            self.note(ROWS, settled)
 
     def _arranged(self, values: Sequence[float]) -> list[float]:
         """The values, given in the order on disk, in the order of the configuration."""
@@ -118,7 +128,8 @@ class Ledger:
             raise UserError(
                 f"search '{self.config.name}' was begun by bitfront 0.1, where flops_pct was of "
                 "each network's own size; that is flops_own_pct now",
-                f"continue it as it was meant: bitfront resume {self.config.name}",
+                f"continue it as it was meant: bitfront resume {self.config.name}"
+                f"{submission.back()}",
             )
 
     def check_there(self) -> None:
@@ -159,15 +170,19 @@ class Ledger:
         return sum(self._counts[state] for state in states)
 
     def ask(self) -> Entry | None:
-        """The next trial to train: an interrupted one first, then a new point, then another seed of
-        a finished one. None when the budget is spent, or when nothing is left to try."""
+        """The next trial to train: an interrupted one first, then those of rows of a paper, then a
+        new point, then another seed of a finished one. None when the budget is spent, or when
+        nothing is left to try."""
         for entry in self.interrupted():
             self._handed_out.add(entry.id)
             return entry
-        if len(self.entries) >= self.config.search.trials:
+        rows = self.proposals.rows
+        if not rows.alone and len(self.entries) >= self.config.search.trials:
             return None
-        found = None
-        if not self.exhausted and self.explored < self.exploring:
+        found = self.proposals.row()
+        if found is None and rows.alone:
+            return None
+        if found is None and not self.exhausted and self.explored < self.exploring:
             found = self.proposals.new_point()
             self.exhausted = found is None
         if found is None:

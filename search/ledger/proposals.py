@@ -21,6 +21,7 @@ from bitfront.search.ledger.states import TrialState
 from bitfront.search.samplers.problem import Problem, distribution
 from bitfront.search.samplers.registry import make_sampler
 from bitfront.search.session.repeats import next_repeat
+from bitfront.search.session.rows import Rows
 from bitfront.spaces.listing import every_point
 from bitfront.spaces.space import FreePlan, Space, random_value, recorded
 from bitfront.trainables.parameters import Domain
@@ -47,9 +48,11 @@ class Proposals:
         entries: Mapping[str, Entry],
         reference: Sequence[float],
         first: Sequence[dict[str, Any]],
+        rows: Rows,
     ) -> None:
-        """`study` is the copy of the ledger that samplers see, `entries` are its trials by id, and
-        `first` are points to try before the sampler is asked."""
+        """`study` is the copy of the ledger that samplers see, `entries` are its trials by id,
+        `rows` are run before all else, and `first` are points to try before the sampler is
+        asked."""
         self.config = config
         self.space = space
         self.study = study
@@ -57,6 +60,7 @@ class Proposals:
         self.refused: Counter[str] = Counter()
         """how many proposals were rejected, by reason: `limits` or `known`"""
         self._first = first
+        self.rows = rows
         self.problem = Problem(
             space,
             config.front_objectives,
@@ -65,6 +69,11 @@ class Proposals:
             config.cost_names,
             self._is_new,
         )
+
+    def row(self) -> Proposal | None:
+        """The next training of a row of a paper that is not in the ledger; None where all are."""
+        left = self.rows.left(self.entries)
+        return self._at(left[0].drawn, left[0].seed) if left else None
 
     def new_point(self) -> Proposal | None:
         """A point that satisfies all limits and that no trial has tried; None where there is none,
@@ -96,9 +105,10 @@ class Proposals:
         """Give the study a freshly seeded sampler, which makes each ask a function of the ledger
         alone: a resumed search asks what an undisturbed one would have asked."""
         kind = self.config.search.sampler
-        if attempt == 0 and number < len(self._first):
+        place = number - len(self.rows.ids & self.entries.keys()) if self._first else 0
+        if attempt == 0 and place < len(self._first):
             kind = "random"  # every parameter is given
-            self.study.enqueue_trial(self._first[number])
+            self.study.enqueue_trial(self._first[place])
         self.study.sampler = make_sampler(kind, seed, self.problem)
 
     def repeat(self, running: Counter[str], params_of: Callable[[str], Any]) -> Proposal | None:
@@ -111,8 +121,12 @@ class Proposals:
             return None
         seeds = {e.spec.seed for e in self.entries.values() if e.point == chosen.point}
         seed = next(s for s in itertools.count(self.config.search.seed) if s not in seeds)
+        return self._at(params_of(chosen.id), seed)
+
+    def _at(self, drawn: dict[str, Any], seed: int) -> Proposal:
+        """The trial at a point of which all drawn values are given, with this seed."""
         self.study.sampler = optuna.samplers.RandomSampler()
-        self.study.enqueue_trial(params_of(chosen.id))
+        self.study.enqueue_trial(drawn)
         trial = self.study.ask()
         spec = self.space.walk(_drawing_from(trial), self.config.search.seed)
         spec = spec.model_copy(update={"seed": seed})

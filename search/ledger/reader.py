@@ -32,6 +32,7 @@ from bitfront.search.ledger.records import (
     study_objectives,
 )
 from bitfront.search.ledger.states import OPTUNA_OPEN
+from bitfront.search.session.rows import ROWS, RowNote, notes_from_json
 from bitfront.search.urls import sqlite_path, sqlite_uri, with_driver
 from bitfront.trainables.errors import UserError, first_line
 
@@ -53,19 +54,34 @@ DAMAGED = (
 )
 # Part of SQLite's error where a journal must be recovered first.
 RECOVERY = "readonly database"
+# Part of a database's message for a user who may not do something.
+NO_RIGHT = "permission denied"
+RIGHTS = (
+    "this user of the database may not do what a search does: docs/cluster.md, 'Several people, "
+    "one database', has the lines that allow it, and bitfront doctor --ledger URL tries it"
+)
 
 
 class LedgerReader:
     """The trials of one search, as they were at the last `read`."""
 
-    def __init__(self, url: str, name: str, objectives: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        objectives: Mapping[str, str] | None = None,
+        owner: str | None = None,
+    ) -> None:
         """`objectives` are "max" or "min" by name, in the order in which values are returned; by
-        default the order of the ledger."""
+        default the order of the ledger. `owner` is the identity of the search in a database that
+        may hold others: a study of the same name that belongs to another one is not read."""
         self.url = url
+        self.owner = owner
         self.name = name
         self.objectives = objectives
         self.reference: list[float] | None = None
         self.networks = Networks()
+        self.rows: dict[str, RowNote] = {}
         self.environment: dict[str, str] = {}
         self._order: list[str] = []
         self._entries: dict[int, Entry] = {}
@@ -99,7 +115,9 @@ class LedgerReader:
                 reason = first_line(error)
                 if NOT_YET in reason:
                     return gone
-                raise UserError(f"the ledger of '{self.name}' cannot be read: {reason}") from None
+                raise UserError(
+                    f"the ledger of '{self.name}' cannot be read: {reason}", hint_for(reason)
+                ) from None
             except DAMAGED as error:
                 raise UserError(
                     f"the ledger of '{self.name}' is damaged: {first_line(error)}"
@@ -124,7 +142,10 @@ class LedgerReader:
             if study is None:
                 return False
             if self.reference is None:  # before anything else is read
-                check_ledger_format(study_notes(query, study).get(FORMAT_KEY), self.name)
+                notes = study_notes(query, study)
+                if self.owner is not None and notes.get("owner", self.owner) != self.owner:
+                    return False
+                check_ledger_format(notes.get(FORMAT_KEY), self.name)
             found = read_records(query, study, self._last, self._open_trials, plans=False)
             fresh = [r for r in found if self._is_new(r)]
             if fresh or self.reference is None:
@@ -134,6 +155,7 @@ class LedgerReader:
                 self._order = objectives_in_order(asked, names, modes)
                 self.reference = self._arranged(_checked_reference(notes.get("reference")))
                 self.networks = Networks.from_json(notes.get("networks"))
+                self.rows = notes_from_json(notes.get(ROWS))
                 self.environment = _texts(notes.get("environment", {}))
         for record in fresh:
             self._entries[record.number] = self._entry(record)
@@ -181,9 +203,9 @@ class LedgerReader:
         self._last, self._open_trials = 0, set()
 
 
-def read_entries(url: str, name: str) -> list[Entry]:
+def read_entries(url: str, name: str, owner: str | None = None) -> list[Entry]:
     """All trials of a search; may be called while a driver writes."""
-    reader = LedgerReader(url, name)
+    reader = LedgerReader(url, name, owner=owner)
     reader.read()
     return reader.entries
 
@@ -200,8 +222,14 @@ def ledger_errors(name: str) -> Iterator[None]:
         cause = error.__cause__ if isinstance(error, OptunaError) and error.__cause__ else error
         reason = first_line(cause)
         raise UserError(
-            f"the ledger of '{name}' cannot be read: {type(cause).__name__}: {reason}"
+            f"the ledger of '{name}' cannot be read: {type(cause).__name__}: {reason}",
+            hint_for(reason),
         ) from error
+
+
+def hint_for(reason: str) -> str | None:
+    """What to do about an error of the database, where that is known."""
+    return RIGHTS if NO_RIGHT in reason else None
 
 
 def read_only(url: str) -> str:

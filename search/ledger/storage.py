@@ -5,6 +5,7 @@ driver."""
 from __future__ import annotations
 
 import json
+import secrets
 import time
 import warnings
 from collections.abc import Container, Sequence
@@ -12,8 +13,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import optuna
-from optuna.distributions import distribution_to_json, json_to_distribution
-from optuna.exceptions import StorageInternalError
+from optuna.distributions import (
+    FloatDistribution,
+    distribution_to_json,
+    json_to_distribution,
+)
+from optuna.exceptions import OptunaError, StorageInternalError
 from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
@@ -22,6 +27,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.optuna_log import silence
+from bitfront.search.ledger.reader import hint_for
 from bitfront.search.ledger.records import Record, drawn, query_of, read_records
 from bitfront.search.urls import sqlite_path, with_driver
 from bitfront.trainables.errors import UserError, first_line
@@ -142,6 +148,36 @@ def _rows(trial: FrozenTrial, trial_id: int) -> list[tuple[Any, list[dict[str, A
     ]
 
 
+def reason_of(error: BaseException) -> str:
+    """What the database said, in one line, without Optuna's words around it."""
+    cause = error.__cause__ if isinstance(error, OptunaError) else None
+    return first_line(cause or error)
+
+
+def try_out(url: str) -> None:
+    """Do what a search does to its ledger, with a study that is deleted again: make the tables
+    where there are none, write a trial, end it, read it. Errors are raised."""
+    storage = open_storage(url)
+    name = f"bitfront-probe-{secrets.token_hex(4)}"
+    study = optuna.create_study(study_name=name, storage=storage, directions=["maximize"])
+    try:
+        study.set_user_attr("probe", True)
+        began = optuna.create_trial(
+            state=TrialState.RUNNING,
+            params={"x": 0.5},
+            distributions={"x": FloatDistribution(0.0, 1.0)},
+            user_attrs={"id": name},
+        )
+        trial = storage.create_new_trial(study._study_id, template_trial=began)
+        storage.set_trial_user_attr(trial, "epochs", 1)
+        storage.set_trial_state_values(trial, TrialState.COMPLETE, [1.0])
+        (read,) = optuna.load_study(study_name=name, storage=storage).get_trials(deepcopy=False)
+        if read.user_attrs.get("epochs") != 1 or read.values != [1.0]:
+            raise OSError("a trial that was written is not there")
+    finally:
+        optuna.delete_study(study_name=name, storage=storage)
+
+
 def open_storage(url: str) -> BaseStorage:
     """The storage of the ledger at `url`. SQLite is set up for one writer and many readers;
     `memory:` is gone with the process."""
@@ -160,12 +196,14 @@ def open_storage(url: str) -> BaseStorage:
                 warnings.simplefilter("ignore")
                 storage = LedgerStorage(url, engine_kwargs=options)
             break
-        except (SQLAlchemyError, ImportError, RuntimeError) as error:
-            reason = first_line(error)
+        except (SQLAlchemyError, OptunaError, ImportError, RuntimeError) as error:
+            reason = reason_of(error)
             # Another process, perhaps a reader, is making the tables of a new ledger now.
             race = isinstance(error, IntegrityError) or "already exists" in reason
             if not race or attempt + 1 == OPENING_ATTEMPTS:
-                raise UserError(f"the ledger cannot be opened: {reason}") from None
+                raise UserError(
+                    f"the ledger cannot be opened: {reason}", hint_for(reason)
+                ) from None
             time.sleep(0.1)
     path = sqlite_path(url)
     if path is not None:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from optuna.exceptions import StorageInternalError
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 
 from bitfront.search.durations import duration
+from bitfront.search.ledger.reader import hint_for
 from bitfront.search.session.interrupts import obey
 from bitfront.trainables.errors import UserError, first_line
 
@@ -49,7 +50,7 @@ def persistently(
     while True:
         try:
             return write()
-        except (StorageInternalError, OperationalError, InterfaceError) as error:
+        except (StorageInternalError, SQLAlchemyError) as error:
             cause = error.__cause__ if isinstance(error, StorageInternalError) else error
             passing = isinstance(cause, (InterfaceError, OperationalError))
             reason = first_line(cause or error)
@@ -57,7 +58,8 @@ def persistently(
             if not passing or now + pause > deadline:
                 raise LedgerLostError(
                     f"the ledger cannot be written: {_trouble(reason, place)}",
-                    "no trial that has ended is lost; when it is back: bitfront resume NAME",
+                    hint_for(reason)
+                    or "no trial that has ended is lost; when it is back: bitfront resume NAME",
                 ) from None
             if now - said >= TELLING_SECONDS:
                 said = now

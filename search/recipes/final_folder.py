@@ -39,10 +39,19 @@ class Owner:
     epochs: int
     rest: str
     format: int = FORMAT
+    keep: str = "last"
 
     def text(self) -> str:
         half = "" if self.rest == "float32" else f", {self.rest}"
-        return f"the training of {self.recipe} (epochs: {self.epochs}{half})"
+        best = "" if self.keep == "last" else ", the best one kept"
+        return f"the training of {self.recipe} (epochs: {self.epochs}{best}{half})"
+
+    def as_json(self) -> dict[str, Any]:
+        """What is written; `keep` only where it is used, so that earlier versions read it too."""
+        content = asdict(self)
+        if self.keep == "last":
+            del content["keep"]
+        return content
 
 
 def final_spec(recipe: Recipe, seed: int) -> TrialSpec:
@@ -53,16 +62,18 @@ def final_spec(recipe: Recipe, seed: int) -> TrialSpec:
 
 def seed_identity(recipe: Recipe, seed: int, length: int = 8) -> str:
     """A hash of the network, its training with this seed, and how it is stored."""
-    rest = recipe.final.rest
+    rest, keep = recipe.final.rest, recipe.final.keep
     identity = final_spec(recipe, seed).fingerprint(length=length)
-    return identity + ("" if rest == "float32" else f"-{rest}")
+    kept = "" if keep == "last" else f"-{keep}"
+    return identity + kept + ("" if rest == "float32" else f"-{rest}")
 
 
 def owner_of(recipe: Recipe) -> Owner:
     """The owner of a folder in which this recipe is trained. Its identity depends on what is
     trained, not on the recipe's name, seeds or origin."""
     identity = seed_identity(recipe, seed=0, length=16)
-    return Owner(identity, recipe.name, recipe.final.epochs, recipe.final.rest)
+    final = recipe.final
+    return Owner(identity, recipe.name, final.epochs, final.rest, keep=final.keep)
 
 
 def other_owner(folder: Path, recipe: Recipe) -> str | None:
@@ -86,6 +97,8 @@ def folder_for(recipe: Recipe, file: Path) -> tuple[Path, str | None]:
     if other is None:
         return usual, None
     own = usual.with_name(f"{usual.name}-{owner_of(recipe).identity[:8]}")
+    if recipe.final.keep != "last":
+        own = own.with_name(f"{own.name}-{recipe.final.keep}")
     if recipe.final.rest != "float32":
         own = own.with_name(f"{own.name}-{recipe.final.rest}")
     return own, f"{usual} holds {other}, which stays as it is: this one goes to {own}"
@@ -188,7 +201,7 @@ def _sign(folder: Path, recipe: Recipe) -> None:
     and the other one finds its owner there."""
     with _one_at_a_time(folder):
         if _stored_owner(folder) is None:
-            write_atomically(folder / FILE, json.dumps(asdict(owner_of(recipe)), indent=2))
+            write_atomically(folder / FILE, json.dumps(owner_of(recipe).as_json(), indent=2))
     refuse_other(folder, recipe)
 
 

@@ -34,11 +34,14 @@ class FinalTraining:
     """on the test set"""
     rest: str = "float32"
     """how the packed checkpoint stores values that are not binary"""
+    keep: str = "last"
+    """which epoch was tested: the last one, or the best on a validation part held out"""
 
     @property
     def key(self) -> str:
+        kept = "" if self.keep == "last" else f"/{self.keep}"
         rest = "" if self.rest == "float32" else f"/{self.rest}"
-        return f"{self.recipe}/{self.epochs}/{self.seed}{rest}"
+        return f"{self.recipe}/{self.epochs}/{self.seed}{kept}{rest}"
 
 
 def final_trainings(folder: SearchFolder, skip_damaged: bool = False) -> list[FinalTraining]:

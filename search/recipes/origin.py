@@ -41,6 +41,7 @@ def note_result(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
             ended=time.time(),
             metrics=seed.metrics,
             rest=recipe.final.rest,
+            keep=recipe.final.keep,
         )
         for seed in result.seeds
     ]

@@ -33,6 +33,9 @@ class FinalSettings(Strict):
     rest: Literal["float32", "float16"] = "float32"
     """how the packed checkpoint stores values that are not binary; the test uses the rounded
     values"""
+    keep: Literal["last", "best"] = "last"
+    """which epoch is tested and stored: the last one, trained on training and validation examples,
+    or the one of the highest quality on a validation part that is held out as in the search"""
 
 
 class Provenance(Strict):
@@ -63,6 +66,11 @@ class Recipe(Strict):
         return kind_for(self.spec.task)
 
     @property
+    def search(self) -> str:
+        """The name of the search it was exported from, or its own where nobody knows."""
+        return self.name if self.provenance is None else self.provenance.search
+
+    @property
     def tested_on(self) -> str:
         """The part that the final network is measured on, as metrics begin: `test`, or `val` for
         data of the user's own that have no test part."""
@@ -90,6 +98,8 @@ def save_recipe(recipe: Recipe, path: Path) -> None:
     data = recipe.model_dump(mode="json")
     if not recipe.code:
         del data["code"]
+    if recipe.final.keep == "last":  # versions that do not know the key read it
+        del data["final"]["keep"]
     write_atomically(path, head + dump_yaml(data))
 
 

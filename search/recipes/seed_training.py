@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,11 @@ class SeedJob:
         return seed_identity(self.recipe, self.spec.seed)
 
     @property
+    def best(self) -> bool:
+        """Whether the best epoch is kept, by a validation part that is held out."""
+        return self.recipe.final.keep == "best"
+
+    @property
     def tested(self) -> str:
         """The name of the quality on the test set."""
         return f"{self.recipe.tested_on}_{self.recipe.quality.bare}"
@@ -123,15 +128,15 @@ def train_seed(
     the first one writes; `saved` is called with every file that was written."""
     if job.threads is not None:
         torch.set_num_threads(job.threads)
-    task = job.spec.task
-    train, test = final_data(task, job.data_dir)
+    train, validation, test = final_parts(job)
+    tested = _attacking(job.spec, len(test))
     started = time.perf_counter()
     training = Training(
-        job.spec,
+        _keeping_best(job.spec) if job.best else tested,
         train,
-        test,
+        validation,
         device_from_resources(gpus),
-        validate_each_epoch=False,
+        validate_each_epoch=job.best,
         pretrained=PretrainedCache(Path(job.pretrained)),
         peers=peers,
     )
@@ -139,7 +144,7 @@ def train_seed(
     _train_epochs(job, training, view, saved if first else None)
     if not first:
         return
-    measured = _test(job, training)
+    measured = _test(job, training, test, tested)
     size = packed.save(
         training.network,
         job.spec,
@@ -163,7 +168,8 @@ def train_seed(
     drawn = f", {quality.text(mean)} for the mean over draws" if mean is not None else ""
     reached = quality.text(measured[job.tested])
     part = job.recipe.part_in_words
-    view.note(f"seed {job.spec.seed}: {reached} {part} {quality.label}{drawn}")
+    which = f", best epoch {measured['best_epoch']:.0f}" if job.best else ""
+    view.note(f"seed {job.spec.seed}: {reached} {part} {quality.label}{drawn}{which}")
 
 
 def final_data(task: Task, data_dir: str | None) -> tuple[Part, Part]:
@@ -175,6 +181,33 @@ def final_data(task: Task, data_dir: str | None) -> tuple[Part, Part]:
     return search_data(task.model_copy(update={"subset": None, "data_dir": data_dir}))
 
 
+def final_parts(job: SeedJob) -> tuple[Part, Part, Part]:
+    """(training part, part that is evaluated while training, part that the network is measured on)
+    of a final training. The second one is held out for the best epoch; else it is the third."""
+    task = job.spec.task
+    if not job.best:
+        train, test = final_data(task, job.data_dir)
+        return train, test, test
+    whole = task.model_copy(update={"subset": None, "data_dir": job.data_dir})
+    train, validation = search_data(whole)
+    if not has_test_part(task):
+        return train, validation, validation
+    return train, validation, load_test(task.dataset, job.data_dir, task.normalize)
+
+
+def _keeping_best(spec: TrialSpec) -> TrialSpec:
+    return spec.model_copy(update={"task": spec.task.model_copy(update={"keep": "best"})})
+
+
+def _attacking(spec: TrialSpec, examples: int) -> TrialSpec:
+    """The spec with all `examples` of the test part attacked, or as many as it says."""
+    attack = spec.task.attack
+    if not attack.evaluate:
+        return spec
+    attack = attack.model_copy(update={"examples": attack.final_examples or examples})
+    return spec.model_copy(update={"task": spec.task.model_copy(update={"attack": attack})})
+
+
 def _train_epochs(job: SeedJob, training: Training, view: SeedView, saved: Saved | None) -> None:
     """Train to the last epoch, from the stored state where there is one. Only the worker that is
     given `saved` writes states and reports epochs."""
@@ -184,23 +217,34 @@ def _train_epochs(job: SeedJob, training: Training, view: SeedView, saved: Saved
         if resumed:
             view.note(f"seed {seed}: continued after epoch {training.epochs_done}")
         view.epoch(EpochReport(seed, training.epochs_done, epochs))
+    soft = training.method.soft and bool(training.network.binary)
     while not training.done:
         metrics = training.epoch()
         if saved is not None:
             save_state(training, job.state)
             saved(job.state)
             reached, loss = training.quality_in_training(), metrics["train_loss"]
-            view.epoch(EpochReport(seed, int(metrics["epoch"]), epochs, loss, reached))
+            held_out = metrics[job.recipe.quality.name] if job.best else None
+            report = EpochReport(seed, int(metrics["epoch"]), epochs, loss, reached, soft)
+            view.epoch(replace(report, validation=held_out))
 
 
-def _test(job: SeedJob, training: Training) -> dict[str, float]:
-    """Check that the trained network is binary, and measure it on the test set as it is stored."""
+def _test(job: SeedJob, training: Training, test: Part, spec: TrialSpec) -> dict[str, float]:
+    """Check that the trained network is binary, and measure it on the test set as it is stored.
+    Where the best epoch was kept, say which one, and what it had on the validation part."""
     training.network.verify()
     last, rest = training.history[-1], job.recipe.final.rest
     if rest != "float32":
         packed.round_rest(training.network, rest)
-        last = training.evaluate()
-    return _tested(job.recipe.kind, last, job.recipe.tested_on)
+    measured = last
+    if rest != "float32" or job.best:
+        measured = training.test(test, spec)
+    found = _tested(job.recipe.kind, measured, job.recipe.tested_on)
+    if job.best:
+        quality = job.recipe.quality.name
+        best = last.get("best_epoch", last["epoch"])  # a pruned network may have none
+        found = {**found, quality: last[quality], "best_epoch": best}
+    return found
 
 
 def _tested(kind: Kind, last: dict[str, float], part: str) -> dict[str, float]:
@@ -208,4 +252,6 @@ def _tested(kind: Kind, last: dict[str, float], part: str) -> dict[str, float]:
     mean over draws of the weights; `_mean` in a result is that over seeds."""
     metrics = {f"{part}_{m.bare}": last[m.name] for m in kind.metrics if m.name in last}
     drawn = {m: last.get(f"{m.name}_mean") for m in kind.metrics}
+    on_train = f"train_{kind.quality.bare}"
+    metrics |= {on_train: last[on_train]} if on_train in last else {}
     return metrics | {f"{part}_{m.bare}_draws": v for m, v in drawn.items() if v is not None}

@@ -22,6 +22,7 @@ from bitfront.search.cluster import connection
 from bitfront.search.cluster.resources import amounts_text
 from bitfront.search.recipes.seed_training import SeedJob, train_seed
 from bitfront.search.recipes.training_progress import EpochReport, SeedView
+from bitfront.search.session.interrupts import held_back
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.own_code import bundle, references_in, unpack
@@ -95,8 +96,9 @@ def _train(job: SeedJob, workers: int, need: dict[str, float], view: SeedView) -
     scratch = tempfile.mkdtemp(prefix="bitfront-train-")
     ended = threading.Event()
     reader = threading.Thread(target=_pass_on, args=(keeper, view, ended))
-    reader.start()
     try:
+        with held_back():  # a thread whose start is interrupted cannot be joined
+            reader.start()
         TorchTrainer(
             _worker,
             train_loop_config={

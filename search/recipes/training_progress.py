@@ -20,12 +20,23 @@ class EpochReport:
     epochs: int
     loss: float | None = None
     accuracy: float | None = None
-    """on a part of the training examples: final training has no validation part"""
+    """on a part of the training examples: most final trainings have no validation part"""
+    soft: bool = False
+    """whether that is the accuracy of weights that are made binary only at the end"""
+    validation: float | None = None
+    """the quality of the binary network on a validation part that is held out"""
+
+    @property
+    def state_of_weights(self) -> str:
+        """What to know about the accuracy; '' where it is that of the binary network."""
+        return " (weights not binary yet)" if self.soft else ""
 
     def text(self) -> str:
         text = f"seed {self.seed}: epoch {self.done}/{self.epochs}, loss {self.loss:.4f}"
         if self.accuracy is not None:
-            text += f", train accuracy {100 * self.accuracy:.1f} %"
+            text += f", train accuracy {100 * self.accuracy:.1f} %{self.state_of_weights}"
+        if self.validation is not None:
+            text += f", validation {self.validation:.4g}"
         return text
 
 

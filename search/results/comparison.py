@@ -28,6 +28,19 @@ def epochs_of(results: Results) -> list[int]:
     return [min(found), max(found)]
 
 
+def _span(ends: list[int]) -> str:
+    low, high = ends
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _data(results: Results) -> str:
+    return dataset_title(results.config.task.dataset)
+
+
+def _subset(results: Results) -> str:
+    return "all" if (subset := results.config.task.subset) is None else f"{subset:,}"
+
+
 def _listed(results: Results) -> str:
     return ", ".join(f"{name} {mode}" for name, mode in results.config.objectives.items())
 
@@ -89,6 +102,23 @@ class Comparison:
         index = best_under_budget(points, both, self.full_flops * budget / 100)
         return None if index is None else points[index][0]
 
+    @property
+    def cautions(self) -> list[str]:
+        """What differs between the searches and may be the reason for a difference of their fronts:
+        a sentence each."""
+        a, b = self.a, self.b
+        pairs = {
+            "epochs per trial": (_span(epochs_of(a)), _span(epochs_of(b))),
+            "data": (_data(a), _data(b)),
+            "examples (task.subset)": (_subset(a), _subset(b)),
+        }
+        return [
+            f"A and B differ in their {what}, {x} and {y}: a difference between their fronts may "
+            "come from that"
+            for what, (x, y) in pairs.items()
+            if x != y
+        ]
+
     def as_json(self) -> dict[str, Any]:
         """The comparison as `bitfront compare --json` prints it."""
         ideal = ideal_point(self.a.config)
@@ -113,5 +143,6 @@ class Comparison:
             "objectives": dict(self.a.config.objectives),
             "reference": dict(zip(self.a.config.objectives, self.reference, strict=True)),
             "full_flops": self.full_flops,
+            "cautions": self.cautions,
             **sides,
         }

@@ -1,24 +1,54 @@
-"""A search beside the rows of the paper it follows: for each printed row the trial of the search
-that answers it, with data and epochs of both. How it is printed is in `bitfront.terminal`."""
+"""A search beside the rows of the paper it follows: for each printed row the trials that ran
+its setting, with data and epochs of both. How it is printed is in `bitfront.terminal`; what counts
+as agreement is in `agreement`."""
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from bitfront.search.config.schema import PaperRow, PaperSpec, SearchConfig
-from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.entry import PLAN_SETTINGS, Entry
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.recipes.finals import FinalTraining, final_trainings
+from bitfront.search.results.agreement import (
+    Measured,
+    Order,
+    Pairs,
+    Printed,
+    mark,
+    measured,
+    orders,
+    paired,
+    standard_error,
+)
 from bitfront.search.results.labels import OWN_SHARE
 from bitfront.search.results.results import Results
+from bitfront.search.session.rows import note_of_row, whole_setting
+from bitfront.spaces.setting import EACH, PLAN_SEED, value_of
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.metrics import Metric
-from bitfront.trainables.models import MODELS
-from bitfront.trainables.own_code import is_reference
+from bitfront.trainables.parameters import Value
 
-# In points of percent: networks whose costs differ by more are shown without a difference.
-SAME_COST = 5.0
+# How the names of metrics on the test set begin.
+TESTED = "test_"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The trials of a row, and what is missing."""
+
+    row: PaperRow
+    entries: Sequence[Entry] = ()
+    """complete ones, by seed"""
+    missing: str = ""
+    """what there is not yet, or why there is nothing"""
+    reason: str = ""
+    """why the row is not run, where the YAML says so"""
 
 
 @dataclass
@@ -46,26 +76,100 @@ class PaperComparison:
         """The metric in which rows are compared."""
         return self.ours.config.kind.metric(self.paper.metric)
 
-    def answer(self, row: PaperRow) -> Entry | None:
-        """The trial that matches the row and is nearest in cost, in percent of its own network, as
-        papers state it. Among equally near trials, and where the row has no cost, the best one."""
-        pool = self.ours.front
-        if row.where:
-            pool = [e for e in self.ours.entries if e.state == TrialState.COMPLETE]
-        matching = [
-            e
-            for e in pool
-            if self.paper.metric in e.metrics
-            and all(self.value(e, key) == value for key, value in row.where.items())
+    @cached_property
+    def metrics(self) -> list[str]:
+        """The metrics of which numbers are printed, the one of the table first."""
+        further = [name for row in self.paper.rows for name in row.values]
+        tested = self._tested
+        if tested is not None and any(self._of(each, tested) for each in self.answers):
+            further.append(tested)
+        return list(dict.fromkeys([self.paper.metric, *further]))
+
+    @property
+    def _tested(self) -> str | None:
+        """The metric on the test set that `value` is of; None where it is of another part."""
+        known = {metric.name for metric in self.ours.config.kind.metrics}
+        of_test = self.paper.part == "test set" and self.paper.metric in known
+        return f"{TESTED}{self.metric.bare}" if of_test else None
+
+    # --- which trials answer ----------------------------------------------------------------------
+
+    @cached_property
+    def answers(self) -> list[Answer]:
+        """The trials of every row, in the order of the table."""
+        return [self._answer(row) for row in self.paper.rows]
+
+    def _answer(self, row: PaperRow) -> Answer:
+        if row.reason:
+            return Answer(row, reason=row.reason)
+        note = note_of_row(self.ours.rows, self.paper, row)
+        if note is not None and note.problem:
+            return Answer(row, missing=note.problem)
+        if note is not None:
+            entries = [e for e in self.ours.entries if self._is_of(e, note.points)]
+        else:
+            where = whole_setting(self.paper, row)
+            matching = [e for e in self.ours.entries if self._has(e, where)]
+            open_keys = self._open(matching, where)
+            if open_keys:
+                return Answer(row, missing=f"leaves {', '.join(open_keys)} open")
+            entries = matching
+        complete = [
+            e for e in entries if e.state == TrialState.COMPLETE and self.paper.metric in e.metrics
         ]
-        best_first = -1 if self.metric.maximize else 1
+        by_seed = sorted(complete, key=lambda e: (e.spec.seed, e.number))
+        return Answer(row, by_seed, self._missing(entries, complete))
 
-        def rank(entry: Entry) -> tuple[float, float]:
-            cost = entry.costs[OWN_SHARE]
-            away = 0.0 if row.flops_pct is None else abs(cost - row.flops_pct)
-            return round(away, 2), best_first * entry.metrics[self.paper.metric]
+    def _is_of(self, entry: Entry, points: Sequence[str]) -> bool:
+        """Whether a trial is of the row with these points. Of several draws, the n-th seed counts
+        with the n-th draw alone: what the sampler tries later would count one draw twice."""
+        if len(set(points)) <= 1 or not self.paper.seeds:
+            return entry.point in points
+        nth = entry.spec.seed - self.ours.config.search.seed
+        return 0 <= nth < self.paper.seeds and entry.point == points[nth % len(points)]
 
-        return min(matching, key=rank, default=None)
+    def _missing(self, entries: Sequence[Entry], complete: Sequence[Entry]) -> str:
+        """What a row still waits for: seeds that did not run, and trials that failed."""
+        first, wanted = self.ours.config.search.seed, self.paper.seeds
+        there = {e.spec.seed for e in complete}
+        seeds = [s for s in range(first, first + max(1, wanted)) if s not in there]
+        if not seeds or (wanted == 0 and complete):
+            return ""
+        ended = {e.spec.seed: e for e in entries if e.spec.seed in seeds}
+        told = [_ending(ended[s], len(seeds) > 1 or bool(complete)) for s in seeds if s in ended]
+        left = [s for s in seeds if s not in ended]
+        if left and not complete and not told:
+            return f"0 of {wanted} seeds" if wanted else "no trial has its setting"
+        if left:
+            word = "seed" if len(left) == 1 else "seeds"
+            told.append(f"{word} {', '.join(map(str, left))} missing")
+        return "; ".join(told)
+
+    # --- ledgers without notes of rows -----------------------------------------------------------
+
+    def _has(self, entry: Entry, where: Mapping[str, Value]) -> bool:
+        """Whether a trial has the values that a setting names, as far as the trial draws them."""
+        return all(self._same(entry, key, value) for key, value in where.items())
+
+    def _same(self, entry: Entry, key: str, value: Value) -> bool:
+        if key == PLAN_SEED and value == EACH:
+            return True
+        found = self.value(entry, key)
+        if key == "plan" and len(str(value)) == 1:
+            return set(str(found)) == {value}
+        return bool(found == value)
+
+    def _open(self, entries: Iterable[Entry], where: Mapping[str, Value]) -> list[str]:
+        """The keys that trials with these values draw and the setting does not name."""
+        plan = self.ours.config.space.get("plan")
+        drawn = {key for entry in entries for key in entry.drawn} - set(where)
+        named = any(key == "plan" or key.startswith("plan.") for key in where)
+        if named and not any(key in where for key in PLAN_SETTINGS):
+            drawn -= set(PLAN_SETTINGS)  # the letters say it all
+        free = isinstance(plan, Mapping) and "selector" not in plan and "fixed" not in plan
+        if free and not named and where.get("method") != "fp":
+            drawn.add("plan")
+        return sorted(drawn)
 
     def value(self, entry: Entry, key: str) -> Any:
         """The value of a key in a trial. A key with one value is not sampled, so it is looked up in
@@ -75,42 +179,115 @@ class PaperComparison:
         plan = space.get("plan")
         if key == "method" and plan == "F":
             return entry.drawn.get("method", _only(space.get("method")))
-        found = trial_value(entry, key)
+        if key not in ("method", "plan", "plan.all") and key in entry.drawn:
+            return entry.drawn[key]
+        found = value_of(entry.spec, key)
         part, _, name = key.partition(".")
         if found is None and part == "plan" and isinstance(plan, dict):
             found = _only(plan.get(name))
         return found
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Every row of the paper, the trial that answers it, and the difference."""
-        return [self._row(row) for row in self.paper.rows]
+    # --- the table -------------------------------------------------------------------------------
 
-    def _row(self, row: PaperRow) -> dict[str, Any]:
-        compared: dict[str, Any] = {"paper": row.model_dump(mode="json"), "ours": None}
-        compared["difference"] = None
-        entry = self.answer(row)
-        if entry is not None:
-            value, cost = entry.metrics[self.paper.metric], entry.costs[OWN_SHARE]
-            compared["ours"] = {
-                "trial": entry.id,
-                "method": entry.spec.method,
-                "plan": entry.spec.plan,
-                "value": value,
-                "flops_pct": entry.costs["flops_pct"],
-                OWN_SHARE: cost,
-                "epochs": entry.spec.task.epochs,
-            }
-            near = row.flops_pct is None or abs(cost - row.flops_pct) <= SAME_COST
-            if near and row.value is not None:
-                compared["difference"] = value - row.value
-        return compared
+    def rows(self) -> list[dict[str, Any]]:
+        """Every row of the paper, our trials of its setting, and what is said of each number."""
+        ordered = {
+            name: orders({k: (p.value, m.value) for k, (p, m) in self._pairs(name).items()})
+            for name in self.metrics
+        }
+        return [self._row(answer, ordered) for answer in self.answers]
+
+    def _pairs(self, metric: str) -> dict[str, tuple[Printed, Measured]]:
+        """(printed, ours) of every answered row, by label."""
+        found = {}
+        for answer in self.answers:
+            theirs, ours = self._printed(answer.row, metric), self._of(answer, metric)
+            if theirs is not None and ours is not None:
+                found[answer.row.label] = theirs, ours
+        return found
+
+    def _of(self, answer: Answer, metric: str) -> Measured | None:
+        """Our number: over the trials of a row or, on the test set, over the final trainings of its
+        network with the epochs of the trials and the same epoch kept."""
+        if not metric.startswith(TESTED):
+            values = [e.metrics[metric] for e in answer.entries if metric in e.metrics]
+            return measured(values) if values else None
+        by_seed = {}
+        for entry in answer.entries:
+            task = entry.spec.task
+            for final in self._finals.get(entry.id, ()):
+                alike = (final.epochs, final.keep) == (task.epochs, task.keep)
+                if alike and final.rest == "float32" and metric in final.metrics:
+                    by_seed[final.seed] = final.metrics[metric]
+        return measured(list(by_seed.values())) if by_seed else None
+
+    @cached_property
+    def _finals(self) -> dict[str, list[FinalTraining]]:
+        """The final trainings of recipes of this search, by the trial they were exported from."""
+        found: dict[str, list[FinalTraining]] = {}
+        for final in final_trainings(self.ours.folder, skip_damaged=True):
+            found.setdefault(final.trial, []).append(final)
+        return found
+
+    def pairs(self, metric: str) -> Pairs:
+        """Whether every two answered rows come as printed."""
+        return paired(self._pairs(metric))
+
+    def _printed(self, row: PaperRow, metric: str) -> Printed | None:
+        own = metric == self.paper.metric or (metric == self._tested and metric not in row.values)
+        value = row.value if own else row.values.get(metric)
+        spread = row.spread if own else row.spreads.get(metric)
+        return None if value is None else Printed(value, spread, self.paper.runs)
+
+    def _row(self, answer: Answer, ordered: dict[str, dict[str, Order | None]]) -> dict[str, Any]:
+        row, entries = answer.row, answer.entries
+        unlike = self.unlike(row, entries)
+        numbers = []
+        for metric in self.metrics:
+            theirs, ours = self._printed(row, metric), self._of(answer, metric)
+            if theirs is not None or (metric == self.paper.metric):
+                order = ordered[metric].get(row.label)
+                numbers.append(_number(metric, theirs, ours, order, not unlike))
+        first = entries[0] if entries else None
+        return {
+            "paper": row.model_dump(mode="json"),
+            "ours": None if first is None else _ours(first, entries, numbers[0]),
+            "difference": numbers[0]["difference"],
+            "numbers": numbers,
+            "not_comparable": unlike,
+            "missing": answer.missing,
+            "reason": answer.reason,
+        }
+
+    def unlike(self, row: PaperRow, entries: Sequence[Entry]) -> list[str]:
+        """What makes an answered row not comparable with the printed one."""
+        if not entries:
+            return []
+        config, paper = self.ours.config, self.paper
+        task = config.task
+        found = []
+        if _dataset(paper.dataset) != _dataset(task.dataset):
+            found.append(f"{task.dataset}, not {paper.dataset}")
+        size = paper.examples or DATASETS.get(task.dataset).train_size
+        if task.subset is not None and (not size or task.subset < size):
+            found.append(f"{task.subset:,} examples" + (f" of {size:,}" if size else ""))
+        theirs = row.epochs or paper.epochs
+        epochs = entries[0].spec.task.epochs
+        if theirs is not None and epochs < theirs:
+            found.append(f"{epochs} of {theirs} epochs")
+        return [*found, paper.differs] if paper.differs else found
 
     def as_json(self) -> dict[str, Any]:
         """The comparison as `bitfront compare NAME --paper --json` prints it."""
         config, paper = self.ours.config, self.paper
+        rows = self.rows()
         return {
             "search": config.name,
-            "paper": paper.model_dump(mode="json", exclude={"rows"}),
+            "paper": {
+                **paper.model_dump(mode="json", exclude={"rows"}),
+                "citation": paper.citation,
+                "link": paper.link or None,
+            },
             "ours": {
                 "dataset": config.task.dataset,
                 "train_examples": train_examples(config),
@@ -119,8 +296,72 @@ class PaperComparison:
                 "metric": paper.metric,
                 "trials": self.ours.counts()[TrialState.COMPLETE],
             },
-            "rows": self.rows(),
+            "answered": sum(row["ours"] is not None for row in rows),
+            "rows": rows,
         }
+
+
+def _ending(entry: Entry, named: bool) -> str:
+    """What became of a trial that is not complete."""
+    seed = f"seed {entry.spec.seed} " if named else ""
+    if entry.state == TrialState.FAILED:
+        return f"{seed}failed: {entry.why}"
+    if entry.state == TrialState.COMPLETE:
+        return f"{seed}has not measured it"
+    return f"{seed}{entry.state}"
+
+
+def _number(
+    metric: str,
+    theirs: Printed | None,
+    ours: Measured | None,
+    order: Order | None,
+    comparable: bool,
+) -> dict[str, Any]:
+    """One printed number beside ours."""
+    told: dict[str, Any] = dict.fromkeys(("difference", "standard_error", "order", "mark"))
+    if theirs is not None and ours is not None:
+        told = {
+            "difference": ours.value - theirs.value,
+            "standard_error": standard_error(ours, theirs),
+            "order": order,
+            "mark": mark(ours, theirs, order, comparable),
+        }
+    return {
+        "metric": metric,
+        "paper": None if theirs is None else theirs.value,
+        "paper_spread": None if theirs is None else theirs.spread,
+        "value": None if ours is None else ours.value,
+        "spread": None if ours is None else ours.spread,
+        "seeds": 0 if ours is None else ours.seeds,
+        **told,
+    }
+
+
+def _ours(first: Entry, entries: Sequence[Entry], number: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "trials": [e.id for e in entries],
+        "seeds": [e.spec.seed for e in entries],
+        "method": first.spec.method,
+        "plan": first.spec.plan,
+        "value": number["value"],
+        "spread": number["spread"],
+        # Draws of a random plan differ in it.
+        **{key: _mean(e.costs[key] for e in entries) for key in ("flops_pct", OWN_SHARE)},
+        "epochs": first.spec.task.epochs,
+    }
+
+
+def _mean(values: Iterable[float]) -> float:
+    return statistics.fmean(values)
+
+
+def _dataset(name: str) -> str:
+    """The name of a dataset; of one we do not have, its own in one spelling."""
+    try:
+        return DATASETS.get(name).name
+    except UserError:
+        return name.lower().replace("-", "").replace(" ", "")
 
 
 def _only(given: Any) -> Any:
@@ -139,28 +380,3 @@ def train_examples(config: SearchConfig) -> int | None:
         return None
     size = min(size, task.subset or size)
     return size - round(size * task.val_fraction)
-
-
-def trial_value(entry: Entry, key: str) -> Any:
-    """The value of a key of the space in a trial; None where the trial does not have it."""
-    spec = entry.spec
-    if key in ("method", "plan"):
-        return getattr(spec, key)
-    if key == "plan.all":
-        return spec.plan[0] if len(set(spec.plan)) == 1 else None
-    if key in entry.drawn:
-        return entry.drawn[key]
-    owner, _, name = key.rpartition(".")
-    if owner == "model" and is_reference(spec.task.model.name):  # no code is run to look at trials
-        return spec.task.model.params.get(name)
-    if owner == "model":
-        given = spec.task.model.params
-        if is_reference(spec.task.model.name):  # looking at a search runs no code
-            return given.get(name)
-        return MODELS.get(spec.task.model.name).resolve(given).get(name)
-    if owner == spec.method:
-        return spec.params.get(name)
-    found: Any = spec.task.model_dump()
-    for part in key.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found

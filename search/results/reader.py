@@ -31,7 +31,10 @@ class SearchReader:
         self.folder = folder
         self._config: tuple[int, SearchConfig, str] | None = None
         config = self._stored_config()
-        self._ledger = LedgerReader(folder.ledger_url, config.name, config.objectives)
+        folder.check_ledger()
+        self._ledger = LedgerReader(
+            folder.ledger_url, config.name, config.objectives, folder.known_owner
+        )
         self._growth: Growth | None = None
         self._trials: dict[int, tuple[Entry, TrialView]] = {}
         self._view: SearchView | None = None
@@ -144,13 +147,15 @@ def commands(results: Results) -> list[tuple[str, str]]:
     ]
 
 
+def _curve(entry: Entry, metric: str) -> list[tuple[int, float]]:
+    """(epoch, value) of every epoch after which a metric was measured."""
+    rows = (row for row in entry.history if "epoch" in row and metric in row)
+    return [(int(row["epoch"]), row[metric]) for row in rows]
+
+
 def _trial_view(entry: Entry, results: Results) -> TrialView:
     quality, spec = results.figure_quality.name, entry.spec
-    curve = [
-        (int(row["epoch"]), row[quality])
-        for row in entry.history
-        if "epoch" in row and quality in row
-    ]
+    curve = _curve(entry, quality)
     at = dict(curve)
     stopping = results.config.search.early_stopping
     rungs = (
@@ -168,6 +173,7 @@ def _trial_view(entry: Entry, results: Results) -> TrialView:
         values={**entry.costs, **entry.metrics},
         epochs=spec.task.epochs,
         curve=curve,
+        train_curve=_curve(entry, f"train_{results.config.kind.quality.bare}"),
         rungs={share: at[epoch] for share, epoch in rungs.items() if epoch in at},
         stopped_at=entry.metrics.get("stopped_at"),
         would_stop_at=entry.metrics.get("would_stop_at"),

@@ -24,6 +24,7 @@ from bitfront.search.results.old_ledgers import as_meant, restate
 from bitfront.search.results.stored import stored_config
 from bitfront.search.session.early_stopping import StoppingReport, report
 from bitfront.search.session.repeats import merged, probabilities
+from bitfront.search.session.rows import RowNote
 from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.registry import is_count
@@ -80,12 +81,15 @@ class Results:
     networks: Networks = field(default_factory=Networks)
     environment: dict[str, str] = field(default_factory=dict)
     """versions and machine of the driver that worked on it last"""
+    rows: dict[str, RowNote] = field(default_factory=dict)
+    """what the ledger notes of the rows of a paper, by setting"""
 
     @classmethod
     def of(cls, folder: SearchFolder) -> Results:
         """The results of the search in this folder."""
         config = stored_config(folder)
-        reader = LedgerReader(folder.ledger_url, config.name, config.objectives)
+        folder.check_ledger()
+        reader = LedgerReader(folder.ledger_url, config.name, config.objectives, folder.known_owner)
         with uncollected():
             reader.read()
             return cls.from_reader(folder, config, reader)
@@ -103,6 +107,7 @@ class Results:
         restate(config, reader.entries, reference)
         results = cls.from_entries(folder, config, reader.entries, reference)
         results.networks, results.environment = reader.networks, reader.environment
+        results.rows = reader.rows
         return results
 
     @classmethod
@@ -138,6 +143,7 @@ class Results:
         reference = arranged(self.reference, order, wanted)
         found = self.from_entries(self.folder, config, entries, reference)
         found.networks, found.environment = self.networks, self.environment
+        found.rows = self.rows
         return found
 
     @property
@@ -325,6 +331,7 @@ class Results:
 def config_to_continue(folder: SearchFolder) -> SearchConfig:
     """The stored configuration, with the names of costs that version 0.1 used translated."""
     config = stored_config(folder)
+    folder.check_ledger()
     if "flops_pct" not in {*config.objectives, *config.limits}:
         return config
     return Results.of(folder).config

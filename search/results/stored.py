@@ -40,6 +40,9 @@ def stored_config(folder: SearchFolder) -> SearchConfig:
     if not isinstance(data, dict):
         raise UserError(f"{file}: damaged: not a mapping of keys")
     check_format(data.get("bitfront_search"), SEARCH_FORMAT, f"{file}: the search")
+    if isinstance(data.get("paper"), dict):
+        # Versions that did not run rows first wrote no `seeds`: their searches go on as they began.
+        data["paper"].setdefault("seeds", 0)
     try:
         config = SearchConfig.model_validate(data)
     except ValidationError as error:

@@ -77,6 +77,8 @@ class TrialView:
     epochs: int
     curve: Sequence[tuple[int, float]] = ()
     """(epoch, quality)"""
+    train_curve: Sequence[tuple[int, float]] = ()
+    """(epoch, quality on the training part), where the task measures it"""
     rungs: Mapping[float, float] = field(default_factory=dict)
     """quality at the rungs of early stopping, by fraction of training"""
     stopped_at: float | None = None

@@ -28,7 +28,7 @@ def missing_folders(folder: Path) -> list[Path]:
 
 def has_trials(folder: SearchFolder) -> bool:
     """Whether a search has a trial; a ledger that cannot be read is an error."""
-    return folder.exists and bool(read_entries(folder.ledger_url, folder.name))
+    return folder.exists and bool(read_entries(folder.ledger_url, folder.name, folder.known_owner))
 
 
 def forget_former(config: SearchConfig, folder: SearchFolder) -> None:

@@ -4,12 +4,12 @@ before is in `preparation`; what is printed is passed in by the caller."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bitfront.search import kept_code
+from bitfront.search import homes, kept_code, submission
 from bitfront.search.cluster import head
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.disks import network_disk
@@ -18,7 +18,7 @@ from bitfront.search.pictures import Pictures
 from bitfront.search.results.results import Results
 from bitfront.search.results.stored import stored_config
 from bitfront.search.session.beginning import Beginning, forget_former
-from bitfront.search.session.interrupts import asked_to_end, ending_gently
+from bitfront.search.session.interrupts import asked_to_end, ending_gently, held_back
 from bitfront.search.session.preparation import (
     check_places,
     check_same,
@@ -27,6 +27,7 @@ from bitfront.search.session.preparation import (
 )
 from bitfront.search.session.preview import quick_estimate
 from bitfront.search.session.progress import Line, Progress
+from bitfront.search.session.rows import settle_rows
 from bitfront.search.session.selection import settle, start_points
 from bitfront.search.session.session import Session
 from bitfront.search.session.warm_start import carried_points
@@ -69,11 +70,15 @@ def launch(
     shown: Shown,
     warm_start: Results | None = None,
     renewed: bool = True,
+    rows: Sequence[str] | None = None,
 ) -> int:
     """Run the trials that the ledger says are left, and return the exit code. `renewed`: pictures
-    and MLflow are written anew also for a finished search that is unchanged since they were."""
+    and MLflow are written anew also for a finished search that is unchanged since they were.
+    `rows`: labels of rows of a paper that are run alone."""
     line = shown.line
     check_places(config, folder)
+    if address is not None:
+        homes.remember(folder.path.parent)
     with line, folder.locked():
         disk = network_disk(folder.path)
         if disk is not None and folder.owner is None:
@@ -91,12 +96,14 @@ def launch(
                 if differences(former, config) or code_changes(former, config, folder):
                     forget_former(former, folder)
             with writing(folder.path):
+                folder.note_sender()
                 kept_code.keep(folder.path, references_in(config.open_data()))
                 write_atomically(folder.config_file, config.dump())
                 (folder.path / "exhausted").unlink(missing_ok=True)
+            head.leave_job_folder(folder.path)
             with head.concluding(partial(_end_without_ray, folder, shown)):
                 driven = partial(_drive, config, space, folder, address, shown, warm_start)
-                complete = driven(beginning, renewed)
+                complete = driven(beginning, renewed, rows)
         except BaseException:
             if not beginning.begun:
                 beginning.undo()
@@ -135,8 +142,9 @@ def _drive(
     warm_start: Results | None,
     beginning: Beginning,
     renewed: bool,
+    chosen: Sequence[str] | None,
 ) -> bool:
-    """Run the trials and deliver the rest to MLflow; return whether the search is complete."""
+    """Run the trials and deliver the rest to MLflow; return whether all of this turn is done."""
     line = shown.line
     line.wait("preparing the search")
     tracker = None
@@ -146,7 +154,8 @@ def _drive(
     first = start_points(space)
     if warm_start is not None:
         first += carried_points(warm_start, space)
-    session = Session(config, space, folder, tracker, first, shown.progress)
+    rows = settle_rows(config, space, chosen)
+    session = Session(config, space, folder, tracker, first, shown.progress, rows)
     beginning.ledger = session.ledger
     ended_before = session.ended
     known = not (renewed and session.complete) and _delivered(folder) == _told(session)
@@ -171,7 +180,9 @@ def _drive(
             problem = None
             if tracker is not None:
                 line.wait("telling MLflow the rest")
-                problem = _close_tracker(tracker, folder, artifacts, summary, complete, line)
+                # Rows that were run alone leave the rest of the search to do.
+                over = complete and (not rows.alone or session.ended >= config.search.trials)
+                problem = _close_tracker(tracker, folder, artifacts, summary, over, line)
             if complete and problem is None and artifacts:
                 write_atomically(folder.path / DELIVERED, _told(session))
         elif tracker is not None:
@@ -184,6 +195,9 @@ def _announce(session: Session, line: Line) -> None:
     done = f"{session.ended} trials done, " if session.ended else ""
     left = max(0, session.budget - session.ended)
     line.say(f"search {config.name}: {done}{left} to go, in {session.folder.path}")
+    of_rows = min(left, len(session.rows.left(session.ledger.entries)))
+    if of_rows and not session.rows.alone:
+        line.say(f"{of_rows} of them are rows of the paper, which come first")
     for text in starting_point(session.ledger.space):
         line.say(text)
 
@@ -193,7 +207,8 @@ def _run_trials(session: Session, address: str | None, line: Line) -> None:
         line.wait("timing a few steps of a trial")
         session.progress.expect(*quick_estimate(session.config, session.ledger.space))
     line.wait("starting Ray" if address is None else f"joining Ray at {address}")
-    from bitfront.search.cluster.tuner import run_trials
+    with held_back():  # what Ray does at the exit fails where its import was interrupted
+        from bitfront.search.cluster.tuner import run_trials
 
     run_trials(session, address)
 
@@ -226,7 +241,7 @@ def _close_tracker(
     def waiting(seconds: float) -> None:
         line.say(
             f"MLflow at {tracker.uri} is away: waiting up to {seconds:.0f} s for it (ctrl-C: "
-            f"not at all; bitfront resume {folder.name} delivers the rest later)"
+            f"not at all; bitfront resume {folder.name}{submission.back()} delivers the rest later)"
         )
 
     if tracker.behind >= WORTH_TELLING:
@@ -235,7 +250,7 @@ def _close_tracker(
     if problem is not None:
         line.say(
             f"MLflow at {tracker.uri} did not take everything: {problem}\n"
-            f"  nothing is lost; to deliver it: bitfront resume {folder.name}"
+            f"  nothing is lost; to deliver it: bitfront resume {folder.name}{submission.back()}"
         )
     return problem
 

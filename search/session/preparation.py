@@ -14,7 +14,7 @@ from bitfront.search.cluster.resources import check_here
 from bitfront.search.config.checks.activations import unresponsive
 from bitfront.search.config.load import load_text
 from bitfront.search.config.schema import SearchConfig
-from bitfront.search.config.settle import MLFLOW_RUN
+from bitfront.search.config.settle import IN_DATA, MLFLOW_RUN
 from bitfront.search.ledger.folder import (
     LEDGER,
     SearchFolder,
@@ -50,8 +50,16 @@ MAY_CHANGE = (
 
 
 def fetched(config: SearchConfig, space: Space, root: Path) -> tuple[SearchConfig, Space]:
-    """The search with the checkpoint of an MLflow run downloaded, and checked like any file."""
+    """The search with the checkpoint of an MLflow run downloaded, and checked like any file. A
+    UserError where one of the data directory is not there."""
     checkpoint = config.task.pretrain.checkpoint
+    if checkpoint is not None and checkpoint.startswith(IN_DATA):
+        where = config.task.data_dir or os.environ.get("BITFRONT_DATA") or "DIR"
+        raise UserError(
+            f"trials start from {where}/{checkpoint.removeprefix(IN_DATA)}, which is not there",
+            "put it into the data directory (--data-dir DIR or BITFRONT_DATA), or say where it is: "
+            "--set task.pretrain.checkpoint=FILE",
+        )
     if checkpoint is None or not checkpoint.startswith(MLFLOW_RUN):
         return config, space
     run = checkpoint.removeprefix(MLFLOW_RUN).partition("/")[0]
@@ -59,7 +67,8 @@ def fetched(config: SearchConfig, space: Space, root: Path) -> tuple[SearchConfi
         raise UserError(f"{checkpoint}: not an artifact of a run, write {MLFLOW_RUN}RUN/FILE")
     folder = pretrained_folder(root) / "mlflow" / run
     path = fetch_artifact(checkpoint, tracking_uri(config, root), folder)
-    here, space = load_text(config.dump(), assignments=[f"task.pretrain.checkpoint={path}"])
+    changes = [f"task.pretrain.checkpoint={path}"]
+    here, space = load_text(config.dump(), assignments=changes, stored=True)
     places = {"tracking": config.tracking, "storage": config.storage}
     return here.model_copy(update=places), space
 
@@ -69,6 +78,8 @@ def prepare(config: SearchConfig, root: Path, ledger_url: str | None = None) -> 
     folder = SearchFolder(root / config.name)
     named.remember("tracking", config.tracking.uri)
     named.remember("storage", config.storage)
+    if folder.exists:
+        folder.check_ledger()
     check_same(config, folder)
     made = missing_folders(folder.path)
     made += [] if folder.lock_file.exists() else [folder.lock_file]
@@ -117,14 +128,19 @@ def check_same(config: SearchConfig, folder: SearchFolder) -> None:
 def differences(old: SearchConfig, new: SearchConfig) -> list[str]:
     """`key: old -> new` for every setting that makes another search of it; what has changed in code
     of the user's own is in `code_changes`."""
+    return [shown(f"{key}: {was} -> {now}") for key, (was, now) in changes(old, new).items()]
+
+
+def changes(old: SearchConfig, new: SearchConfig) -> dict[str, tuple[Any, Any]]:
+    """(old, new) value of every setting that makes another search of it, by its dotted key."""
     same = _renewed(old, new)
     before = _flat(_with_references(old.open_data(), same))
     after = _flat(new.open_data())
-    found = []
+    found = {}
     for key in sorted({*before, *after}):
         free = any(key == k or key.startswith(k + ".") for k in MAY_CHANGE)
         if not free and before.get(key) != after.get(key):
-            found.append(shown(f"{key}: {before.get(key)} -> {after.get(key)}"))
+            found[key] = before.get(key), after.get(key)
     return found
 
 

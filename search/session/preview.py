@@ -14,6 +14,7 @@ import torch
 from bitfront.search.config.bounds import cost_bounds, extreme_specs, feasible_share
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.session.eta import START_SECONDS
+from bitfront.search.session.rows import settle_rows
 from bitfront.spaces.space import Space
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import DATASETS
@@ -52,6 +53,13 @@ class Preview:
     eta_seconds: float | None
     """without what early stopping saves"""
     early_stopping: bool = False
+    rows: int = 0
+    """of a paper"""
+    row_trials: int = 0
+    """that they take, which run first"""
+    row_epochs: int = 0
+    """that those train in all"""
+    row_seconds: float | None = None
     rehearsal: Rehearsal | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -78,7 +86,8 @@ def preview_search(config: SearchConfig, space: Space, timed: bool = True) -> Pr
     before = [_full(by_cost[-1], n) for n in lengths[-1:]] if timed else []
     pretraining = max((trial_seconds(spec, config) for spec in before), default=0.0)
     trials = int(min(config.search.trials, size))
-    eta = START_SECONDS + pretraining + mean * math.ceil(trials / concurrent)
+    eta = _seconds(pretraining, mean, trials, concurrent)
+    rows = settle_rows(config, space)
     return Preview(
         search=config.name,
         points=None if math.isinf(size) else size,
@@ -93,7 +102,15 @@ def preview_search(config: SearchConfig, space: Space, timed: bool = True) -> Pr
         pretraining_seconds=pretraining if timed else None,
         eta_seconds=eta if timed else None,
         early_stopping=config.search.early_stopping is not None,
+        rows=len(rows.settled),
+        row_trials=len(rows.trainings),
+        row_epochs=sum(each.epochs for each in rows.trainings),
+        row_seconds=_seconds(pretraining, mean, len(rows.trainings), concurrent) if timed else None,
     )
+
+
+def _seconds(pretraining: float, trial: float, trials: int, concurrent: int) -> float:
+    return START_SECONDS + pretraining + trial * math.ceil(trials / concurrent)
 
 
 def slots_here(config: SearchConfig) -> int:

@@ -7,20 +7,19 @@ from __future__ import annotations
 import math
 import random
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bitfront.search.config.known import measured_at_end
-from bitfront.search.config.schema import PaperRow, SearchConfig
+from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.states import TrialState
-from bitfront.search.results.labels import OWN_SHARE
-from bitfront.search.results.paper import SAME_COST, PaperComparison
+from bitfront.search.results.paper import TESTED, PaperComparison
 from bitfront.search.results.results import Results
 from bitfront.search.session.early_stopping import rung_epoch
+from bitfront.search.session.rows import settle_rows
 from bitfront.search.session.selection import needed, start_points
 from bitfront.search.session.session import Session
 from bitfront.search.session.simulation import MemoryFolder, play
@@ -28,6 +27,7 @@ from bitfront.spaces.space import Space
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.selectors import Selection, SelectionSpec
+from bitfront.trainables.task import TrialSpec
 
 # Trials that run at once, unless the search allows fewer. The number does not depend on this
 # machine, so that a rehearsal has the same outcome everywhere.
@@ -46,6 +46,8 @@ class Unanswered:
 
     label: str
     why: str
+    stated: bool = False
+    """whether the YAML itself says why"""
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,10 @@ class Rehearsal:
     made_up_selectors: list[str] = field(default_factory=list)
     rows: int = 0
     """how many rows of a paper the search has"""
+    row_trials: int = 0
+    """how many of the trials are those of rows, which run first"""
+    row_epochs: int = 0
+    """how many epochs those train in all"""
     unanswered: list[Unanswered] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -87,10 +93,11 @@ def rehearse(
     space: Space,
     failures: float = 0.0,
     ended: Callable[[Session], None] = lambda _session: None,
+    rows: Sequence[str] | None = None,
 ) -> Rehearsal:
     """The outcome of the search with made-up accuracies. `failures` is the share of trials that
-    fail; `ended` is called after each trial. The same configuration has the same outcome, and
-    nothing is left on disk."""
+    fail; `ended` is called after each trial; `rows` are labels of rows that are run alone. The same
+    configuration has the same outcome, and nothing is left on disk."""
     # Without the shared storage: there are no checkpoints, and none must be deleted there.
     config = config.model_copy(update={"storage": None})
     seed = config.search.seed
@@ -100,17 +107,19 @@ def rehearse(
     with tempfile.TemporaryDirectory() as root:
         folder = MemoryFolder(Path(root) / config.name)
         first = start_points(space)
-        session = Session(config, space, folder, tracker=None, first=first)
+        settled = settle_rows(config, space, rows)
+        session = Session(config, space, folder, tracker=None, first=first, rows=settled)
         play(session, Curves(config, space, failures).rows, workers, ended=ended)
         results = Results.from_entries(
             folder, config, list(session.ledger.entries.values()), session.ledger.reference
         )
+        results.rows = {row.note.key: row.note for row in settled.settled}
         return _report(session, results, made_up)
 
 
 def _report(session: Session, results: Results, made_up: list[str]) -> Rehearsal:
     ledger, config = session.ledger, session.config
-    rows = config.paper.rows if config.paper is not None else []
+    of_rows = [e for e in ledger.entries.values() if e.id in session.rows.ids]
     return Rehearsal(
         trials=len(ledger.entries),
         asked=config.search.trials,
@@ -124,8 +133,10 @@ def _report(session: Session, results: Results, made_up: list[str]) -> Rehearsal
         known=ledger.proposals.refused["known"],
         front=len(results.front),
         made_up_selectors=made_up,
-        rows=len(rows),
-        unanswered=_unanswered(rows, results, ledger, made_up),
+        rows=len(session.rows.settled),
+        row_trials=len(of_rows),
+        row_epochs=sum(e.spec.task.epochs for e in of_rows),
+        unanswered=_unanswered(results, made_up),
     )
 
 
@@ -169,10 +180,22 @@ class Curves:
         share = WORST + (BEST - WORST) * kept**0.4 + of_point.gauss(0, POINT_SPREAD)
         epochs = self._epochs(entry.spec.task.epochs)
         rows = [self._row(epoch, epochs[-1], share, of_trial) for epoch in epochs]
+        rows[-1] |= self._reported(entry.spec, rows[-1])
         if of_trial.random() < self.failures:
             failed = {"epoch": epochs[0], "failure": "error", "message": "a made-up failure"}
             return [failed]
         return rows
+
+    def _reported(self, spec: TrialSpec, last: Mapping[str, Any]) -> dict[str, float]:
+        """The numbers besides metrics that a trial of this spec measures at its end; they do not
+        differ from its quality."""
+        quality = self.config.kind.quality
+        found = {}
+        if spec.task.measure_train != "never":
+            found[f"train_{quality.bare}"] = last[quality.name]
+        if spec.params.get("mean_samples"):
+            found[f"{quality.name}_mean"] = last[quality.name]
+        return found
 
     def _epochs(self, epochs: int) -> list[int]:
         """The epochs that a trial reports: the last, some before it, and the rungs."""
@@ -194,64 +217,22 @@ class Curves:
 # --- rows of a paper ------------------------------------------------------------------------------
 
 
-def _unanswered(
-    rows: Sequence[PaperRow], results: Results, ledger: Ledger, made_up: Sequence[str]
-) -> list[Unanswered]:
-    """The rows that no trial answers, or whose nearest trial has too different a cost, with the
-    reason."""
-    if not rows:
+def _unanswered(results: Results, made_up: Sequence[str]) -> list[Unanswered]:
+    """The rows that are not answered with all their seeds, or lack a printed metric, with the
+    reason. Numbers on the test set are of final trainings, and not missing here."""
+    if results.config.paper is None:
         return []
     comparison = PaperComparison(results)
     found = []
-    for row in rows:
-        entry = comparison.answer(row)
-        if entry is None:
-            why = _why_none(row, comparison, ledger)
-        elif row.flops_pct is not None and abs(_cost(entry) - row.flops_pct) > SAME_COST:
-            nearest = f"the nearest trial has {_cost(entry):.1f} % of the flops"
-            why = f"{nearest}, the row {row.flops_pct:g} %"
-        else:
+    for answer, row in zip(comparison.answers, comparison.rows(), strict=True):
+        lacking = [n["metric"] for n in row["numbers"] if answer.entries and not n["seeds"]]
+        unmeasured = [name for name in lacking if not name.startswith(TESTED)]
+        why = answer.reason or answer.missing
+        if unmeasured and not why:
+            why = f"{', '.join(unmeasured)} is not measured"
+        if not why:
             continue
-        if row.where.get("plan.selector") in made_up:
+        if answer.row.where.get("plan.selector") in made_up and not answer.reason:
             why += "; but its order of layers is made up"
-        found.append(Unanswered(row.label, why))
+        found.append(Unanswered(answer.row.label, why, bool(answer.reason)))
     return found
-
-
-def _cost(entry: Entry) -> float:
-    """The share of the trial's own network, which is what papers print."""
-    return entry.costs[OWN_SHARE]
-
-
-def _why_none(row: PaperRow, comparison: PaperComparison, ledger: Ledger) -> str:
-    """Why no trial answers a row; precise where the space is small enough to be listed."""
-
-    def described(keys: Iterable[str], entry: Entry | None = None) -> str:
-        pairs = [(k, row.where[k] if entry is None else comparison.value(entry, k)) for k in keys]
-        return ", ".join(f"{key} {value}" for key, value in pairs)
-
-    def unlike(entry: Entry) -> list[str]:
-        return [k for k, value in row.where.items() if comparison.value(entry, k) != value]
-
-    ran = [e for e in ledger.entries.values() if e.state == TrialState.COMPLETE]
-    if not ran:
-        return "no trial is complete"
-    if ledger.proposals.every_entry is None or ledger.proposals.listed is None:
-        never = set(row.where).intersection(*(unlike(e) for e in ran))
-        wanted = [k for k in row.where if k in never] or row.where
-        return f"none of the {len(ran)} complete trials has {described(wanted)}"
-    answering = {entry.id for entry, _ in ledger.proposals.every_entry if not unlike(entry)}
-    if not answering:
-        nowhere = set(row.where).intersection(*(unlike(e) for e, _ in ledger.proposals.every_entry))
-        wanted = [k for k in row.where if k in nowhere] or row.where
-        return f"no point of the space has {described(wanted)}"
-    if not answering & set(ledger.proposals.listed):
-        return "the limits forbid it"
-    twin = next((e for e in ran if e.id in answering), None)
-    if twin is not None:
-        return f"the same network is trained once, for {described(unlike(twin), twin)}"
-    ended = next((e for e in ledger.entries.values() if e.id in answering), None)
-    if ended is not None:
-        return f"its trial is {ended.state}"
-    distinct = len(ledger.proposals.listed)
-    return f"not among the {len(ran)} complete trials: {distinct} different ones exist"

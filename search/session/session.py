@@ -15,13 +15,14 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.front import Front, hypervolume_share
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder, pretrained_folder
-from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.ledger.ledger import NO_ROWS, Ledger
 from bitfront.search.ledger.reader import ledger_errors
 from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.results import ideal_point
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.progress import Progress, Silent
 from bitfront.search.session.repeats import merged
+from bitfront.search.session.rows import Rows
 from bitfront.search.tracking.notes import FRONT
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import redacted
@@ -42,13 +43,16 @@ class Session:
         tracker: Tracker | None,
         first: Sequence[dict[str, Any]] = (),
         progress: Callable[[Session], Progress] = Silent,
+        rows: Rows = NO_ROWS,
     ) -> None:
-        """`first` are points to try before the sampler is asked; `progress` makes the object that
-        shows this session to people, by default one that shows nothing."""
+        """`rows` of a paper are run first, `first` are points to try before the sampler is asked;
+        `progress` makes the object that shows this session to people, by default one that shows
+        nothing."""
         self.config = config
         self.folder = folder
         with ledger_errors(config.name):
-            self.ledger = Ledger(folder.ledger_url, config, space, first, folder.owner)
+            self.ledger = Ledger(folder.ledger_url, config, space, first, folder.owner, rows)
+        self.rows = rows
         self.tracker = tracker
         self.front = Front(config.front_objectives)
         self._ideal = ideal_point(config)
@@ -73,7 +77,10 @@ class Session:
 
     @property
     def budget(self) -> int:
-        """How many trials the search may start."""
+        """How many trials the search has when this turn is over: those it may start, or those it
+        has and those of the rows that are run alone."""
+        if self.rows.alone:
+            return len(self.ledger.entries) + len(self.rows.left(self.ledger.entries))
         return self.config.search.trials
 
     @property
@@ -120,7 +127,7 @@ class Session:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing runs and nothing is left to try."""
+        """Whether nothing runs and nothing is left to try in this turn."""
         return not self.running and (self.ended >= self.budget or self.ledger.exhausted)
 
     def settle_gpus(self, there: bool) -> None:
@@ -173,10 +180,10 @@ class Session:
 
     def gives_up(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Whether early stopping ends the trial here because of its rank among the others. Control
-        trials and repeats with another seed always run to their end."""
+        trials, rows of a paper and repeats with another seed always run to their end."""
         entry = self.ledger.entries[trial_id]
-        repeat = entry.spec.seed != self.config.search.seed
-        if self.stopping is None or repeat or "failure" in result or result.get("done"):
+        spared = entry.spec.seed != self.config.search.seed or trial_id in self.rows.ids
+        if self.stopping is None or spared or "failure" in result or result.get("done"):
             return False
         rung = self.stopping.gives_up(entry, _metrics(result))
         if rung is None:

@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from bitfront.search.urls import sqlite_for_mlflow
+
+PART = ".part"
+# An unfinished file that was not touched for so long belongs to a process that was killed.
+FORGOTTEN_SECONDS = 600.0
+# Unfinished files of this process. It may end while the thread that makes one is at work.
+_unfinished: set[Path] = set()
+
+
+@atexit.register
+def _discard_unfinished() -> None:
+    for part in list(_unfinished):
+        _discard(part)
+
+
+def _discard(part: Path) -> None:
+    """Delete an unfinished file, and SQLite's journals beside it."""
+    for left in part.parent.glob(f"{part.name}*"):
+        left.unlink(missing_ok=True)
+
+
+def _discard_forgotten(path: Path) -> None:
+    """Delete what killed processes have left of attempts to make the store."""
+    for part in path.parent.glob(f"{path.name}.*{PART}"):
+        with suppress(OSError):
+            if time.time() - part.stat().st_mtime > FORGOTTEN_SECONDS:
+                _discard(part)
 
 
 def make_database(client: Any, path: Path) -> None:
@@ -18,7 +46,9 @@ def make_database(client: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     # Another name at every attempt: a disk that is full leaves some of the tables, and MLflow
     # remembers by its name that it has made them.
-    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PART}")
+    _discard_forgotten(path)
+    _unfinished.add(part)
     try:
         with _unsynchronized(part.name):
             client(sqlite_for_mlflow(part)).search_experiments(max_results=1)
@@ -27,8 +57,8 @@ def make_database(client: Any, path: Path) -> None:
         if not path.exists():
             part.rename(path)
     finally:
-        for left in path.parent.glob(f"{part.name}*"):
-            left.unlink(missing_ok=True)
+        _discard(part)
+        _unfinished.discard(part)
 
 
 @contextmanager

@@ -10,6 +10,8 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.results.settings import settings_of, varying
 from bitfront.trainables import own_code
+from bitfront.trainables.methods import METHODS
+from bitfront.trainables.papers import paper_of
 
 MOST_ROWS = 25
 # Replaced by the id of the parent run, which the tracker knows.
@@ -38,6 +40,7 @@ def note_of(
     lines = [
         f"**{config.name}**" + (f": {config.description}" if config.description else ""),
         "",
+        *paper_lines(config),
         f"Trials: {states} of {config.search.trials}; {len(front)} on the front{grown}. The whole "
         "story is the artifact `report.html`.",
         "",
@@ -52,6 +55,26 @@ def note_of(
         *next_lines(config.name),
     ]
     return "\n".join(lines)
+
+
+def paper_lines(config: SearchConfig) -> list[str]:
+    """The paper that the search follows, and those of its methods, with links."""
+    lines = []
+    if config.paper is not None:
+        told = _linked(config.paper.citation, config.paper.link)
+        lines += [f"Follows {told}, {config.paper.table}.", ""]
+    given = config.space.get("method", [])
+    found = []
+    for name in given if isinstance(given, list) else [given]:
+        method = METHODS.find().get(str(name))  # no code of the user's own is run here
+        paper = paper_of(method.paper) if method is not None and method.levels != "F" else None
+        if paper is not None:
+            found.append(f"`{name}`: {_linked(f'{paper.short}, {paper.place}', paper.link)}")
+    return [*lines, f"Methods: {'; '.join(found)}.", ""] if found else lines
+
+
+def _linked(text: str, link: str) -> str:
+    return f"[{text}]({link})" if link else text
 
 
 def front_rows(front: Sequence[Entry], config: SearchConfig) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.pictures import NO_PICTURES, Pictures
+from bitfront.search.session.interrupts import held_back
 from bitfront.search.tracking.mirror import STATUS, FrontMetrics, Mirror
 from bitfront.search.tracking.store import tracking_uri, trouble
 
@@ -78,8 +79,9 @@ class Tracker:
         self._entries = {entry.id: entry for entry in entries}
         with self._lock:
             self._outbox.trials.update(self._entries)
-        self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
-        self._thread.start()
+        with held_back():  # a thread whose start is interrupted cannot be joined
+            self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
+            self._thread.start()
 
     def trial(self, entry: Entry) -> None:
         """Queue a trial that started or ended."""

@@ -12,6 +12,7 @@ import numpy as np
 from bitfront.search.config.load import load
 from bitfront.search.config.schema import SearchConfig
 from bitfront.spaces.space import Space
+from bitfront.trainables.parameters import Value
 
 FOLDER = Path(__file__).parent
 
@@ -38,6 +39,14 @@ class Truth:
         """The accuracies after the last epoch, mean over the seeds."""
         mean: np.ndarray = self.accuracy[:, :, -1].mean(1)
         return mean
+
+
+def method_of(config: SearchConfig) -> tuple[str, dict[str, Value]]:
+    """(method, its parameters) of all trials of a table."""
+    method = str(config.space["method"])
+    own = f"{method}."
+    given = {k.removeprefix(own): v for k, v in config.space.items() if k.startswith(own)}
+    return method, given
 
 
 def names() -> list[str]:

@@ -1,7 +1,7 @@
 """Train every plan of a small network and write the truth table.
 
     python -m testbed.truth.build digits            # about an hour of one core
-    python -m testbed.truth.build fashion --data-dir DATA
+    python -m testbed.truth.build fashion --data-dir DATA    # cifar and mnist likewise
 
 Each plan is trained by the `Worker` of a search, with the spec that a search would make. An
 interrupted build continues: finished trials are stored in `--work`."""
@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from bitfront.spaces.space import FreePlan, Space, costs_of
+from bitfront.spaces.costs import costs_of
+from bitfront.spaces.space import FreePlan, Space
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.task import TrialSpec
 from testbed import truth
@@ -62,12 +63,12 @@ def build(
     work.mkdir(parents=True, exist_ok=True)
     done_file = work / f"{name}.jsonl"
     done = dict(map(json.loads, done_file.read_text().splitlines())) if done_file.exists() else {}
-    method = str(space.method.values[0])
+    method, params = truth.method_of(config)
     jobs = []
     for plan, seed in itertools.product(plans, seeds):
-        spec = TrialSpec(task=config.task, method=method, plan=plan, seed=seed).canonical()
+        spec = TrialSpec(task=config.task, method=method, params=params, plan=plan, seed=seed)
         if f"{plan}/{seed}" not in done:
-            jobs.append((f"{plan}/{seed}", spec.model_dump(mode="json")))
+            jobs.append((f"{plan}/{seed}", spec.canonical().model_dump(mode="json")))
     started = time.monotonic()
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes) as pool, done_file.open("a") as out:
@@ -80,7 +81,8 @@ def build(
                 print(
                     f"{name}: {count} of {len(jobs)} trials, {left / 60:.0f} min left", flush=True
                 )
-    totals = [costs_of(TrialSpec(task=config.task, method=method, plan=p)) for p in plans]
+    specs = [TrialSpec(task=config.task, method=method, params=params, plan=p) for p in plans]
+    totals = [costs_of(spec) for spec in specs]
     return truth.Truth(
         config=config,
         plans=plans,
@@ -92,10 +94,10 @@ def build(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("name", help="a YAML of testbed/truth: digits, fashion")
+    parser.add_argument("name", help="a YAML of testbed/truth: digits, fashion, cifar, mnist")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--data-dir", help="where fashion-mnist lies")
+    parser.add_argument("--data-dir", help="where the data lie")
     parser.add_argument("--limit", type=int, help="only the first plans, to try the script")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "bitfront-truth")
     parser.add_argument("--out", type=Path, default=truth.FOLDER)

@@ -96,6 +96,16 @@ def test_methods_are_listed_with_their_parameters(capsys):
     assert "bc" not in call(capsys, "methods", "bnn*").split()
 
 
+def test_what_a_dataset_is_stands_on_one_line_below_it_where_there_is_no_room(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = call(capsys, "datasets", "digits").splitlines()
+    assert lines[1] == "  what"
+    assert lines[3].startswith("digits ")
+    assert lines[4].startswith("  Handwritten digits, 8x8 grey (Alpaydin")
+    monkeypatch.setenv("COLUMNS", "140")
+    assert "Handwritten digits, 8x8 grey" in call(capsys, "datasets", "digits").splitlines()[2]
+
+
 def test_models_and_datasets_are_listed(capsys):
     models = {m["name"] for m in json.loads(call(capsys, "models", "--json"))}
     assert {"mlp", "cresnet", "cresnet20"} <= models

@@ -7,14 +7,14 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
-from hypothesis import assume, example, given
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import create_engine, make_url, text
 
 from bitfront import cli
 from bitfront.search import named
 from bitfront.search.cluster.doctor import check_ledger
-from bitfront.search.cluster.jobs import secret_free
+from bitfront.search.cluster.remote.words import secret_free
 from bitfront.search.ledger.folder import LEDGER, SearchFolder
 from bitfront.search.results.stored import stored_config
 from bitfront.search.session.preparation import prepare
@@ -31,6 +31,7 @@ from bitfront.search.urls import (
 )
 from bitfront.trainables.errors import UserError
 from testbed.rig import POSTGRES, Postgres, free_port, listens, tracking_server, wait_for
+from testbed.rig.servers import ADMIN
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +71,7 @@ def files_with_secret(folder):
     return [p for p in folder.rglob("*") if p.is_file() and SECRET.encode() in p.read_bytes()]
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # on a busy machine
 @given(PASSWORDS)
 @example("p?w")
 @example("a@b@c")
@@ -91,6 +93,7 @@ def test_the_password_of_a_database_is_told_from_its_address(password):
     assert (seen.host, seen.port, seen.database) == ("db.example", 5432, "ledger")
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)  # on a busy machine
 @given(PASSWORDS)
 @example("p?w")
 @example("a/b")
@@ -203,17 +206,17 @@ def test_postgresql_takes_awkward_passwords_and_keeps_none(make_space, tmp_path,
                 role = f"CREATE ROLE me{number} LOGIN SUPERUSER PASSWORD E'{quoted}'"
                 connection.exec_driver_sql(role.replace("%", "%%"))
             connection.commit()
-        rules = "host all bitfront 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
+        rules = f"host all {ADMIN} 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n"
         (server.folder / "data" / "pg_hba.conf").write_text(rules)
         server.stop()
         server.start()
         urls = [
-            server.url.replace("bitfront@", f"me{number}:{password}@")
+            server.url.replace(f"{ADMIN}@", f"me{number}:{password}@")
             for number, password in enumerate(passwords)
         ]
         checks = [check_ledger(url) for url in urls]
         assert [c.verdict for c in checks] == ["PASS"] * len(urls), checks
-        wrong = check_ledger(server.url.replace("bitfront@", f"me0:{MIXED}@"))
+        wrong = check_ledger(server.url.replace(f"{ADMIN}@", f"me0:{MIXED}@"))
         assert wrong.verdict == "FAIL"
         assert SECRET not in "".join(str(c) for c in [*checks, wrong])
         config, space = make_space()

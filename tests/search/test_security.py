@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from bitfront.search.tracking.store import tracking_uri
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import canonical, redacted, with_secrets, without_secrets
 from bitfront.trainables.errors import UserError
+from testbed import warm
 from testbed.rig import free_port, listens, wait_for
 
 pytestmark = pytest.mark.slow
@@ -113,7 +113,7 @@ def test_a_tracking_server_that_refuses_is_told_of_without_its_password(
 def test_the_command_line_keeps_secrets_to_itself(tmp_path, tiny_yaml):
     (tmp_path / "tiny.yaml").write_text(tiny_yaml)
     env = {**os.environ, "BITFRONT_HOME": str(tmp_path / "runs")}
-    command = [sys.executable, "-m", "bitfront.cli"]
+    command = [warm.python(), "-m", "bitfront.cli"]
 
     def call(*words):
         done = subprocess.run(
@@ -237,7 +237,7 @@ def test_pages_are_for_this_machine_unless_told_otherwise(page, number, make_con
     words = [page, "--port", str(port), "--home", str(tmp_path)]
     ignoring = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
     process = subprocess.Popen(
-        [*ignoring, sys.executable, "-m", "bitfront.cli", *words],
+        [*ignoring, warm.python(), "-m", "bitfront.cli", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

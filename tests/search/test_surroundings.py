@@ -1,5 +1,5 @@
-"""What other libraries do on their own: nothing is told to their makers, and they need no HOME that
-takes files."""
+"""What other libraries do on their own: nothing is told to their makers, they need no HOME that
+takes files, and import nothing from the current folder."""
 
 import os
 import subprocess
@@ -31,8 +31,11 @@ def test_nobody_is_told_how_a_search_goes_unless_asked_for(asked, told):
 
 
 @pytest.mark.timeout(300)
-def test_a_search_needs_no_home_of_its_user(tmp_path, tiny_yaml):
-    """As root every folder can be written, so HOME is below a file."""
+def test_a_search_needs_no_home_of_its_user_and_imports_no_file_beside_it(tmp_path, tiny_yaml):
+    """As root every folder can be written, so HOME is below a file. The path of the installed
+    command does not have the current folder: `-P`; nor has that of its workers."""
+    for name in ("rich", "types", "yaml", "dashboards", "search", "spaces", "trainables"):
+        (tmp_path / f"{name}.py").write_text(f"open('{tmp_path}/{name}-executed', 'w')\n")
     (tmp_path / "tiny.yaml").write_text(tiny_yaml)
     (tmp_path / "file").touch()
     kept = {
@@ -45,10 +48,11 @@ def test_a_search_needs_no_home_of_its_user(tmp_path, tiny_yaml):
     env = kept | home
 
     def call(*words):
-        command = [sys.executable, "-m", "bitfront.cli", *words]
+        command = [sys.executable, "-P", "-m", "bitfront.cli", *words]
         return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
 
     done = call("run", "tiny.yaml", "--trials", "2", "--set", "task.epochs=1")
+    assert list(tmp_path.glob("*-executed")) == []
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "pictures were not made" not in done.stdout

@@ -3,7 +3,8 @@
 import random
 
 from bitfront.search.config.bounds import cost_bounds
-from bitfront.spaces.space import costs_of, random_value
+from bitfront.spaces.costs import costs_of
+from bitfront.spaces.space import random_value
 from bitfront.trainables.cost import task_cost_table
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from bitfront.spaces.space import OWN_SHARE
+from bitfront.spaces.costs import OWN_SHARE
 from bitfront.trainables import packed
 from bitfront.trainables.cost import CostTable, cost_table, task_cost_table, trace
 from bitfront.trainables.costs import COSTS, cost_names, summed

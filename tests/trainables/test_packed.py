@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from bitfront.spaces.space import costs_of
+from bitfront.spaces.costs import costs_of
 from bitfront.trainables import packed
 from bitfront.trainables.cost import cost_table, task_cost_table
 from bitfront.trainables.errors import UserError

@@ -5,6 +5,7 @@ here. The table that applies them to a network is in `cost`."""
 from bitfront.trainables.costs.base import (
     COSTS,
     Cost,
+    KeptChannels,
     LayerTrace,
     PlannedLayer,
     cost_labels,
@@ -12,4 +13,13 @@ from bitfront.trainables.costs.base import (
     summed,
 )
 
-__all__ = ["COSTS", "Cost", "LayerTrace", "PlannedLayer", "cost_labels", "cost_names", "summed"]
+__all__ = [
+    "COSTS",
+    "Cost",
+    "KeptChannels",
+    "LayerTrace",
+    "PlannedLayer",
+    "cost_labels",
+    "cost_names",
+    "summed",
+]

@@ -32,16 +32,26 @@ class LayerTrace:
 
 
 @dataclass(frozen=True)
+class KeptChannels:
+    """What is left of a layer whose channels are removed: its weights and its output channels."""
+
+    weights: int
+    channels: int
+
+
+@dataclass(frozen=True)
 class PlannedLayer:
     """A traced layer at a level of a plan. `scale`: how many scales a binary layer keeps; `shifts`:
     how many numbers per input channel layers with binary inputs keep; `kept`: the weights that
-    pruning leaves, None where the layer is not pruned."""
+    pruning leaves, None where the layer is not pruned; `channels`: the output channels that are
+    left, None where all are."""
 
     layer: LayerTrace
     letter: str
     scale: str = "none"
     shifts: int = 0
     kept: int | None = None
+    channels: int | None = None
 
     @property
     def level(self) -> Level:
@@ -58,6 +68,13 @@ class PlannedLayer:
         if self.kept is None:
             return self.layer.macs
         return self.layer.macs * self.kept / self.layer.weights
+
+    @property
+    def elements(self) -> float:
+        """e; of a layer whose channels are removed e left / channels."""
+        if self.channels is None:
+            return self.layer.elements
+        return self.layer.elements * self.channels / self.layer.channels
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ def stored_bytes(planned: PlannedLayer) -> int:
     shifts = planned.shifts * layer.inputs if level.input_bits == 1 else 0
     if layer.tied:  # its weight is stored with the layer it shares it with
         return 4 * shifts
+    if planned.letter == "F":  # stored whole, though channels of it may be removed
+        return 4 * layer.weights
     if level.weight_bits == 1:
         floats = {"none": 0, "layer": 1}.get(planned.scale, layer.channels) + shifts
         size = (planned.weights + 7) // 8 + 4 * floats

@@ -20,7 +20,7 @@ def flops(planned: PlannedLayer) -> float:
     per_mac = 1.0
     if level.weight_bits == 1:
         per_mac = 1 / 64 if level.input_bits == 1 else 1 / 2
-    return planned.macs * per_mac + PER_ELEMENT * layer.elements
+    return planned.macs * per_mac + PER_ELEMENT * planned.elements
 
 
 COSTS.register(

@@ -66,6 +66,8 @@ class DatasetInfo:
     read_val: Read | None = None
     # What the name of data of the user's own declares.
     own: Declared | None = None
+    # Whether examples are integers, such as token numbers, and reach the network as they are.
+    integers: bool = False
 
     def is_there(self, data_dir: Path | str | None) -> bool:
         """Whether the dataset is in `data_dir`, judged by its folder alone."""
@@ -74,6 +76,12 @@ class DatasetInfo:
         if self.embedded or data_dir is None or self.folder is None:
             return self.embedded
         return (whole_path(data_dir) / self.folder).is_dir()
+
+    @property
+    def has_axes(self) -> bool:
+        """Whether targets are such that outputs of networks may have further axes, as class maps
+        have: those of data of the user's own with a loss of their own."""
+        return self.own is not None and self.own.target == "own"
 
     @property
     def has_path(self) -> bool:
@@ -276,9 +284,12 @@ def _read(name: str, part: PartName, data_dir: Path | None) -> Any:
 
 
 def normalise(x: torch.Tensor, info: DatasetInfo) -> torch.Tensor:
-    """Images with the mean and the standard deviation of their dataset taken out."""
+    """Images with the mean and the standard deviation of their dataset taken out; integers of a
+    dataset that has them as they are."""
     import torch
 
+    if info.integers:
+        return x.to(torch.int64, copy=True)
     scale = 255.0 if x.dtype == torch.uint8 else 1.0
     per_channel = (1, -1) + (1,) * (x.ndim - 2)
     mean = torch.tensor(info.mean, device=x.device).mul_(scale).view(per_channel)

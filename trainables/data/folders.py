@@ -40,9 +40,11 @@ ANNOTATIONS = "val_annotations.txt"
 IMAGE_TYPES = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"}
 
 
-def class_names(train: Path) -> list[str]:
-    """The names of the class folders of the training part, sorted; a label is an index in them."""
-    return sorted(entry.name for entry in train.iterdir() if entry.is_dir())
+def class_names(train: Path, last: str = "") -> list[str]:
+    """The names of the class folders of the training part, sorted; a label is an index in them.
+    With `last` those up to it, the first classes of a larger dataset."""
+    names = sorted(entry.name for entry in train.iterdir() if entry.is_dir())
+    return [name for name in names if name <= last] if last else names
 
 
 def _test_folder(root: Path) -> Path:
@@ -54,9 +56,10 @@ def _test_folder(root: Path) -> Path:
     return test if sorted_in else root / "val"
 
 
-def image_files(folder: Path, classes: list[str]) -> tuple[list[str], list[int]]:
-    """(paths, labels) of one part. Its layout is one folder per class, with images at any depth, or
-    that of TinyImageNet's validation part, one folder of images and a text file of classes."""
+def image_files(folder: Path, classes: list[str], last: str = "") -> tuple[list[str], list[int]]:
+    """(paths, labels) of one part, of the classes up to `last` if it is given. Its layout is one
+    folder per class, with images at any depth, or that of TinyImageNet's validation part, one
+    folder of images and a text file of classes."""
     from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
 
     label_of = {name: label for label, name in enumerate(classes)}
@@ -66,7 +69,7 @@ def image_files(folder: Path, classes: list[str]) -> tuple[list[str], list[int]]
         pairs = [(str(folder / "images" / line[0]), line[1]) for line in lines if len(line) > 1]
         _known_classes(folder, {name for _, name in pairs}, label_of)
         return [file for file, _ in pairs], [label_of[name] for _, name in pairs]
-    present = class_names(folder)
+    present = class_names(folder, last)
     _known_classes(folder, set(present), label_of)
     here = {name: label_of[name] for name in present}
     found = make_dataset(str(folder), here, extensions=IMG_EXTENSIONS, allow_empty=True)
@@ -114,7 +117,9 @@ def _count_train(folder: str, flat: bool, data_dir: Path) -> int:
     return count - round(TEST_SHARE * count) if flat else count
 
 
-def _read(name: str, folder: str, flat: bool, train: bool, data_dir: Path | None) -> Any:
+def _read(
+    name: str, folder: str, flat: bool, train: bool, data_dir: Path | None, last: str = ""
+) -> Any:
     import torch
 
     assert data_dir is not None
@@ -126,13 +131,14 @@ def _read(name: str, folder: str, flat: bool, train: bool, data_dir: Path | None
     for needed in (first, part):
         if not needed.is_dir():
             raise UserError(f"dataset '{name}' not found: looked for {needed}", how)
-    classes = class_names(first)
+    classes = class_names(first, last)
     if len(classes) != info.classes:
+        up_to = f" up to {last}" if last else ""
         raise UserError(
-            f"dataset '{name}' has {info.classes} classes, {first} has {len(classes)}",
+            f"dataset '{name}' has {info.classes} classes{up_to}, {first} has {len(classes)}",
             f"for data of your own: folder:{folder}:{info.shape[-1]}",
         )
-    files, labels = image_files(part, classes)
+    files, labels = image_files(part, classes, last)
     if flat:
         files, labels = _flat_part(files, labels, train)
     if not files:
@@ -144,7 +150,13 @@ def _read(name: str, folder: str, flat: bool, train: bool, data_dir: Path | None
 
 
 def _info(
-    name: str, folder: str, size: int, classes: int, flat: bool = False, **more: Any
+    name: str,
+    folder: str,
+    size: int,
+    classes: int,
+    flat: bool = False,
+    last: str = "",
+    **more: Any,
 ) -> DatasetInfo:
     declared: dict[str, Any] = {
         "train_size": 0,
@@ -158,8 +170,8 @@ def _info(
         name=name,
         shape=(3, size, size),
         classes=classes,
-        read_train=partial(_read, name, folder, flat, True),
-        read_test=partial(_read, name, folder, flat, False),
+        read_train=partial(_read, name, folder, flat, True, last=last),
+        read_test=partial(_read, name, folder, flat, False, last=last),
         folder=folder if flat else f"{folder}/train",
         **(declared | more),
     )
@@ -218,6 +230,24 @@ DATASETS.add(
         f"[torchvision.datasets.ImageNet('DIR/imagenet', part) {_SPLITS}]\"",
     ),
 )
+# The 100 classes that the Continuum library lists for its ImageNet100 are the first ones.
+LAST_OF_100 = "n01855672"
+DATASETS.add(
+    "imagenet100",
+    _info(
+        "imagenet100",
+        "imagenet",
+        size=224,
+        classes=100,
+        last=LAST_OF_100,
+        train_size=129_395,
+        test_size=5_000,
+        source="The first 100 classes of imagenet, n01440764 to n01855672, as Continuum has them; "
+        "tested on its val part.",
+        get_hint="put imagenet, or these classes of it, into DIR/imagenet/train/CLASS and "
+        "DIR/imagenet/val/CLASS (`bitfront datasets imagenet`)",
+    ),
+)
 
 
 def _parsed(name: str) -> tuple[str, int, int | None, bool]:
@@ -260,7 +290,7 @@ def _settle(name: str, data_dir: Path | str | None) -> str:
     if not count:
         raise UserError(
             f"dataset '{name}' not found: looked for folders of images in {train}",
-            how.replace(f"DIR/{folder}", str(root)),
+            f"put the images into {root}/CLASS, or into {root}/train/CLASS and {root}/test/CLASS",
         )
     return f"folder:{located}:{size}:{count}" + (f":{FLAT}" if flat else "")
 

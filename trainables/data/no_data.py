@@ -1,5 +1,5 @@
 """The input of a network that was trained outside of bitfront: `input:3x32x32:10`, a shape and a
-number of classes without data."""
+number of classes without data; `input:64:10:int64` for a network that takes integers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from bitfront.trainables.data.datasets import DATASETS, DatasetInfo, Family
+from bitfront.trainables.data.own.declaration import INTEGERS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.registry import is_count
 
 
-def input_name(shape: tuple[int, ...], classes: int) -> str:
+def input_name(shape: tuple[int, ...], classes: int, integers: bool = False) -> str:
     """The name of the dataset that stands for such inputs and outputs."""
-    return f"input:{'x'.join(map(str, shape))}:{classes}"
+    name = f"input:{'x'.join(map(str, shape))}:{classes}"
+    return f"{name}:{INTEGERS}" if integers else name
 
 
 def _refuse(_data_dir: Path | None) -> Any:
@@ -23,7 +25,8 @@ def _refuse(_data_dir: Path | None) -> Any:
 
 @lru_cache(maxsize=64)
 def _info(name: str) -> DatasetInfo:
-    numbers, _, classes = name.removeprefix("input:").partition(":")
+    plain = name.removesuffix(f":{INTEGERS}")
+    numbers, _, classes = plain.removeprefix("input:").partition(":")
     sides = numbers.split("x")
     if not all(is_count(n) and int(n) > 0 for n in (*sides, classes)):
         raise UserError(f"dataset '{name}': write input:SHAPE:CLASSES, such as input:3x32x32:10")
@@ -38,6 +41,7 @@ def _info(name: str) -> DatasetInfo:
         std=(1.0,) * shape[0],
         source="The input of a network that was trained outside of bitfront.",
         get_hint="there are no data",
+        integers=plain != name,
         read_train=_refuse,
         read_test=_refuse,
     )

@@ -137,9 +137,10 @@ class TaskRow(Arrays):
 
 def _strata(y: torch.Tensor) -> np.ndarray:
     """The classes that a stratified draw keeps in proportion: the labels, or one class for targets
-    of regression."""
-    labels = y.cpu().numpy()
-    return np.zeros(len(labels), dtype=int) if y.is_floating_point() else labels
+    of regression and for several labels per example."""
+    labels: np.ndarray = y.cpu().numpy()
+    one = y.is_floating_point() or labels.ndim > 1
+    return np.zeros(len(labels), dtype=int) if one else labels
 
 
 def stratified(labels: np.ndarray, n: int, seed: tuple[int, ...]) -> np.ndarray:

@@ -3,6 +3,10 @@ from .accumulators import Accumulator as Accumulator
 from .accumulators import accumulate as accumulate
 from .binary import clamp_latents as clamp_latents
 from .binary import project_latents as project_latents
+from .channels import Wiring as Wiring
+from .channels import norms_after as norms_after
+from .channels import weight_mask as weight_mask
+from .channels import weighted as weighted
 from .diagnostics import diagnose as diagnose
 from .inputs import InputQuantizer as InputQuantizer
 from .latents import Averaged as Averaged
@@ -16,11 +20,14 @@ from .latents import SignedWeight as SignedWeight
 from .latents import StochasticWeight as StochasticWeight
 from .latents import reparametrize_locally as reparametrize_locally
 from .quantizers import PAIRS as PAIRS
+from .quantizers import composed_pair as composed_pair
 from .quantizers import pc_pair as pc_pair
+from .scaled import ScaledSign as ScaledSign
 from .sparse import RandomSubnetwork as RandomSubnetwork
 from .sparse import draw_scores as draw_scores
 from .weights import Annealed as Annealed
 from .weights import Rotated as Rotated
 from .weights import Standardized as Standardized
+from .weights import UnscaledGradient as UnscaledGradient
 from .weights import UpdatedWeight as UpdatedWeight
 from .weights import WeightQuantizer as WeightQuantizer

@@ -4,9 +4,9 @@ and `sparse`, the quantizers of inputs in `inputs`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from torch.nn.utils import parametrize
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.inputs import quantize_input
 from bitfront.trainables.layers.quantizers import piecewise_linear
+from bitfront.trainables.layers.sums import sum_first
 from bitfront.trainables.layers.treatments import treated
 from bitfront.trainables.plan import BINARY_INPUTS, PlanLayer, binary_layers
 from bitfront.trainables.structure.attention import open_attentions
@@ -62,6 +63,13 @@ class BinaryLayer:
         made = parametrize.is_parametrized(self.module, "weight")
         return getattr(self.quantizer, "kept", None) if made else None
 
+    def stored(self) -> int | None:
+        """The number of entries of the factors its weight is computed from; None: it is no product
+        of factors."""
+        made = parametrize.is_parametrized(self.module, "weight")
+        count = getattr(self.quantizer, "stored", None) if made else None
+        return None if count is None else int(count(self.latent.detach()))
+
     def hard_parts(self) -> tuple[Tensor, Tensor | None]:
         """(signs, scales) that evaluation multiplies with, where pruned weights are 0; at level S
         the weights themselves in place of signs."""
@@ -101,19 +109,34 @@ def apply_plan(
                 quantize_input(each, treated(activations, each, method.input_quantizer(each)))
             if level == "A":
                 method.accumulate(each, quantizer)
+            elif level == "B":
+                sum_first(each)
         tied = tuple(modules[name] for name in layer.tied)
         made.append(BinaryLayer(layer.name, level, module, method.scale, tied))
+    forwards = _forwards(modules)
     method.bind(made)
-    _check_bound(layers, modules)
+    own = {
+        name for name, forward in _forwards(modules).items() if forward is not forwards.get(name)
+    }
+    _check_bound(layers, own)
     return made
 
 
-def _check_bound(layers: Sequence[PlanLayer], modules: dict[str, nn.Module]) -> None:
-    """Raise a UserError where the method computes the outputs of a layer itself and others share
-    its weight: theirs would be computed in another way."""
+def _forwards(modules: Mapping[str, nn.Module]) -> dict[str, Any]:
+    """The `forward` of every module that has one of its own, by name."""
+    return {
+        name: vars(module)["forward"]
+        for name, module in modules.items()
+        if "forward" in vars(module)
+    }
+
+
+def _check_bound(layers: Sequence[PlanLayer], own: Collection[str]) -> None:
+    """Raise a UserError where the method computes the outputs of a layer itself (its name is in
+    `own`) and others share its weight: theirs would be computed in another way."""
     for layer in layers:
-        if layer.tied and "forward" in vars(modules[layer.name]):
-            if all("forward" in vars(modules[name]) for name in layer.tied):
+        if layer.tied and layer.name in own:
+            if all(name in own for name in layer.tied):
                 continue
             raise UserError(
                 f"layer {layer.name} shares its weight with {layer.tied[0]}, and this method "

@@ -83,6 +83,11 @@ class Latent(nn.Module):
             return self.trained(latent) if self.training else self.expected(latent)
         return self.sign(latent)
 
+    def sum_parts(self, latent: Tensor) -> tuple[Tensor, Tensor | None] | None:
+        """(signs, None) of a layer that is evaluated by sums, drawn signs where evaluation draws;
+        None in training."""
+        return None if self.training or self.shared.as_trained else (self(latent), None)
+
     def forward_backward(self, latent: Tensor) -> tuple[Tensor, Tensor]:
         """(F(latent), B(latent))."""
         if self.shared.real:

@@ -7,6 +7,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from bitfront.trainables.errors import UserError
 
@@ -35,15 +36,23 @@ def shares(sizes: Sequence[int], rate: float, p: float) -> list[float]:
     return found
 
 
-def counts(sizes: Sequence[int], rate: float, p: float) -> list[int]:
-    """The number of weights each layer keeps: n_i - int(n_i - m_i), at most one more than m_i
-    (docs/methods.md 5.10)."""
-    return [
-        n - math.floor(n - m + ROUNDING) for n, m in zip(sizes, shares(sizes, rate, p), strict=True)
-    ]
+def counts(sizes: Sequence[int], rate: float, p: float, down: bool = False) -> list[int]:
+    """The number of weights each layer keeps: n_i - int(n_i - m_i), at most one more than m_i, as
+    the released code of robust pruning does; `down`: int(m_i), as its text says (docs/methods.md
+    5.10)."""
+    exact = shares(sizes, rate, p)
+    if down:
+        return [math.floor(m + ROUNDING) for m in exact]
+    return [n - math.floor(n - m + ROUNDING) for n, m in zip(sizes, exact, strict=True)]
 
 
 def gas_counts(sizes: Sequence[int], rate: float) -> list[int]:
+    """`_gas_counts`, which a search asks for again and again."""
+    return list(_gas_counts(tuple(sizes), rate))
+
+
+@lru_cache(maxsize=256)
+def _gas_counts(sizes: tuple[int, ...], rate: float) -> list[int]:
     """The number of weights each layer keeps by ideal-gas quotas, the `igq` rule of FlyingBird
     (docs/methods.md 5.8): n_i / (1 + F n_i), with F such that (1 - rate) sum n_i are kept. A larger
     layer loses a larger share. F is found by bisection."""
@@ -70,6 +79,48 @@ def check_counts(kept: Mapping[str, int], setting: str) -> dict[str, int]:
             "a lower rate keeps more weights, a smaller p more of the small layers",
         )
     return dict(kept)
+
+
+# --- masks at random ----------------------------------------------------------------------------
+
+
+def survivors(weights: int, kept: int, part: int = 9) -> list[float]:
+    """The expected numbers of parts of a layer that keep 0, 1, ..., `part` weights, where `kept` of
+    its n `weights` are chosen at random. A part has c weights: a 3x3 kernel 9, an input channel
+    9 r_out. They are n/c times the hypergeometric P(X = k) = C(c, k) C(n - c, m - k) / C(n, m)."""
+    parts = weights / part
+    return [
+        parts
+        * math.exp(
+            _log_binomial(part, k)
+            + _log_binomial(weights - part, kept - k)
+            - _log_binomial(weights, kept)
+        )
+        if 0 <= kept - k <= weights - part
+        else 0.0
+        for k in range(part + 1)
+    ]
+
+
+def survivors_by_stirling(
+    weights: int, kept: int, k: int, part: int = 9, whole: bool = False
+) -> float:
+    """The expected number of parts with k > 0 survivors as robust pruning estimates it (Liu et al.,
+    NeurIPS 2022, eq. (10); docs/methods.md 5.6), with m = `kept` of n = `weights`:
+
+    n/c P(X = k),  P(X = k) ~ sqrt(m / (2 pi k (m - k))) (c e (1 - r) / k)^k,  1 - r = m / n
+
+    `whole`: with the factor (1 - c/n)^(m - k), which is near 1 for kernels and not for channels, as
+    in eq. (11), where c = 9 r_out and c/n = 1 / r_in."""
+    share = kept / weights
+    chance = math.sqrt(kept / (2 * math.pi * k * (kept - k)))
+    if whole:
+        chance *= (1 - part / weights) ** (kept - k)
+    return weights / part * chance * (part * math.e * share / k) ** k
+
+
+def _log_binomial(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 # --- storage ------------------------------------------------------------------------------------

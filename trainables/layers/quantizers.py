@@ -156,6 +156,24 @@ class SignSwish(torch.autograd.Function):
         return _swish_gradient(w, ctx.mu, grad), None
 
 
+class ComposedSwish(torch.autograd.Function):
+    """F = SS_mu(L_rho(w)), B = SS'_mu(L_rho(w)): BNN++ composed with a proximal quantizer (Lu et
+    al., NeurIPS 2023, Example 3; docs/methods.md 1.4)."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor, mu: float, rho: float, varrho: float) -> Tensor:
+        v = piecewise_linear(w, rho, varrho)
+        ctx.save_for_backward(v)
+        ctx.mu = mu
+        return sign_swish(v, mu)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (v,) = ctx.saved_tensors
+        return _swish_gradient(v, ctx.mu, grad), None, None, None
+
+
 class Identity(torch.autograd.Function):
     """F(w) = w, B = 1: weights that are binarized after training (PTB, docs/methods.md 1.1)."""
 
@@ -299,6 +317,11 @@ def pc_pair(varrho: float) -> Pair:
     """ProxConnect's pair F = L_rho^varrho, B = 1; the argument `varrho` is the ratio varrho /
     rho."""
     return Pair(PiecewiseLinear, soft=True, arguments=lambda rho: (rho, varrho * rho))
+
+
+def composed_pair(rho: Callable[[], float]) -> Pair:
+    """BNN++'s pair at L_rho(w), with varrho = rho and the present value of `rho`."""
+    return Pair(ComposedSwish, soft=True, arguments=lambda mu: (mu, rho(), rho()))
 
 
 def _bi_real(_value: float) -> tuple[float, ...]:

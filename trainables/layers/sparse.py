@@ -125,6 +125,16 @@ class RandomSubnetwork(nn.Module):
     def forward(self, scores: Tensor) -> Tensor:
         return self.popped(scores, self.frozen, self.kept)
 
+    def sum_parts(self, scores: Tensor) -> tuple[Tensor, Tensor | None] | None:
+        """(signs with 0 for pruned weights, their magnitude) of a layer that is evaluated by sums;
+        None in training."""
+        if self.training:
+            return None
+        weight = self(scores)
+        if self.magnitude == "binary":
+            return weight, None
+        return weight.sign(), self.frozen.abs().flatten()[0]
+
     @torch.no_grad()
     def hard_parts(self, scores: Tensor) -> tuple[Tensor, Tensor | None]:
         signs = sign(self.frozen) * top_k(scores.abs(), self.kept)
@@ -160,6 +170,11 @@ class SparseWeight(nn.Module):
 
     def forward(self, latent: Tensor) -> Tensor:
         return self.quantized(latent) * self.mask
+
+    def sum_parts(self, latent: Tensor) -> tuple[Tensor, Tensor | None] | None:
+        """(signs with 0 for pruned weights, None) of a layer that is evaluated by sums; None in
+        training."""
+        return None if self.training else (self(latent), None)
 
     @torch.no_grad()
     def hard_parts(self, latent: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -253,17 +268,18 @@ class ScoredWeight(SparseWeight):
 
 class SharedValue(SparseWeight):
     """ATMC's weight with a codebook of one bit (docs/methods.md 5.8): mask * value * sign(latent),
-    with one trained value per layer, once `shared`; before that mask * latent."""
+    with one trained value per layer, once `shared`. Before that it is the latent, which the method
+    projects to the mask after every step: pruned weights have a gradient and may return."""
 
     def __init__(self, weight: Tensor, binary: bool) -> None:
         super().__init__(weight, binary)
         self.value = nn.Parameter(torch.ones(()), requires_grad=False)
         self.shared = False
 
-    def quantized(self, latent: Tensor) -> Tensor:
+    def forward(self, latent: Tensor) -> Tensor:
         if not self.shared:
-            return latent
-        return PAIRS["bc"](latent, 1.0, None) * self.value.abs()
+            return latent.view_as(latent)
+        return PAIRS["bc"](latent, 1.0, None) * self.value.abs() * self.mask
 
     @torch.no_grad()
     def share(self, latent: Tensor) -> None:
@@ -276,3 +292,51 @@ class SharedValue(SparseWeight):
             return latent * self.mask, None
         scale = self.value.abs().view((1,) * latent.dim())
         return PAIRS["bc"](latent, 1.0, None) * self.mask, scale
+
+
+class FactoredWeight(SharedValue):
+    """ATMC's weight with its low-rank term, W = U V + C (Gui et al., NeurIPS 2019; docs/methods.md
+    5.8), as the authors write it: with W as a matrix of n outputs and m inputs, (I + U) V + C if
+    n <= m, V (I + U) + C otherwise. V, the parameter of the layer, starts as the weight, U and C at
+    0 and they move once `factored`. U, V and C together have `kept` entries, and as many
+    multiplications per position as W of that many entries."""
+
+    def __init__(self, weight: Tensor, binary: bool) -> None:
+        super().__init__(weight, binary)
+        n, m = weight.flatten(1).shape
+        self.from_left = n <= m
+        self.factor = nn.Parameter(weight.new_zeros(min(n, m), min(n, m)), requires_grad=False)
+        self.rest = nn.Parameter(torch.zeros_like(weight), requires_grad=False)
+
+    @property
+    def factored(self) -> bool:
+        return self.factor.requires_grad
+
+    @factored.setter
+    def factored(self, on: bool) -> None:
+        self.factor.requires_grad_(on)
+        self.rest.requires_grad_(on)
+
+    def forward(self, latent: Tensor) -> Tensor:
+        v = latent.flatten(1)
+        turned = self.factor @ v if self.from_left else v @ self.factor
+        return latent + turned.view_as(latent) + self.rest
+
+    @torch.no_grad()
+    def keep_greatest(self, latent: Tensor) -> None:
+        """Keep the `kept` greatest magnitudes of U, V and C together."""
+        parts = (latent, self.factor, self.rest)
+        together = torch.cat([part.detach().reshape(-1) for part in parts])
+        kept = top_k(together.abs(), self.kept).split([part.numel() for part in parts])
+        self.mask.copy_(kept[0].view_as(latent))
+        for part, mask in zip(parts[1:], kept[1:], strict=True):
+            part.mul_(mask.view_as(part))
+
+    @torch.no_grad()
+    def stored(self, latent: Tensor) -> int:
+        """The number of entries of U, V and C."""
+        return sum(int(x.count_nonzero()) for x in (latent, self.factor, self.rest))
+
+    @torch.no_grad()
+    def hard_parts(self, latent: Tensor) -> tuple[Tensor, Tensor | None]:
+        return self.forward(latent), None

@@ -19,14 +19,17 @@ class NotBinaryError(UserError):
 @torch.no_grad()
 def verify_binary(model: nn.Module, layers: Sequence[BinaryLayer]) -> None:
     """Raise NotBinaryError unless every binary layer holds -s and +s only, with one s > 0 per scale
-    group, and every pruned layer has exactly `kept` non-zero weights. Checked is the weight that
+    group, and every pruned layer has exactly `kept` non-zero weights, or entries of the factors
+    that its weight is computed from. Checked is the weight that
     the network multiplies with in evaluation, whatever parametrization computes it."""
     was_training = model.training
     model.eval()
     try:
         for layer in layers:
             weight = layer.weight
-            left = int(weight.count_nonzero())
+            left = layer.stored()
+            if left is None:
+                left = int(weight.count_nonzero())
             if layer.kept is not None and left != layer.kept:
                 raise NotBinaryError(
                     f"layer {layer.name} holds {left} weights, {layer.kept} were promised"

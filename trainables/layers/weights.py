@@ -4,9 +4,11 @@ its group. The pairs (F, B) are in `quantizers`."""
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from bitfront.trainables.layers.quantizers import Pair, sign
 
@@ -93,6 +95,39 @@ def _nearest_rotation(m: Tensor) -> Tensor:
     return rotation
 
 
+class Times(torch.autograd.Function):
+    """signs * s, whose gradient for the signs is that of the product, without the factor s (the
+    released Bi-Real, docs/methods.md 1.5)."""
+
+    @staticmethod
+    def forward(ctx: Any, signs: Tensor, s: Tensor) -> Tensor:
+        ctx.save_for_backward(signs, s)
+        return signs * s
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        signs, s = ctx.saved_tensors
+        learned = (grad * signs).sum_to_size(s.shape) if ctx.needs_input_grad[1] else None
+        return grad, learned
+
+
+class Divided(torch.autograd.Function):
+    """The signs as they are, with their gradient divided by s: for a layer that multiplies its sums
+    with s, where the gradient of the signs has that factor."""
+
+    @staticmethod
+    def forward(ctx: Any, signs: Tensor, s: Tensor) -> Tensor:
+        ctx.save_for_backward(s)
+        return signs.view_as(signs)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        (s,) = ctx.saved_tensors
+        return grad / s.clamp_min(torch.finfo(s.dtype).tiny), None
+
+
 class WeightQuantizer(nn.Module):
     """The weight s F(w) in training and s sign(w) in evaluation, with the scale s of its group.
 
@@ -146,6 +181,13 @@ class WeightQuantizer(nn.Module):
         s = self.scales(w) if self.scaled else None
         return out if s is None else out * s
 
+    def sum_parts(self, latent: Tensor) -> tuple[Tensor, Tensor | None] | None:
+        """(signs, scales) of a layer that is evaluated by sums; None in training."""
+        if self.training or self.annealed.as_trained:
+            return None
+        w = self.before(latent)
+        return self.sign(w), self.scales(w)
+
     def forward_backward(self, latent: Tensor) -> tuple[Tensor, Tensor]:
         """(F(w), B(w)) at this latent, without scale."""
         with torch.enable_grad():
@@ -160,6 +202,20 @@ class WeightQuantizer(nn.Module):
         w = self.before(latent)
         s = self.scales(w)
         return self.sign(w), None if s is None else s.detach()
+
+
+class UnscaledGradient(WeightQuantizer):
+    """The weight s F(w) whose latent's gradient is B(w) dL/d(s F(w)), without the factor s, also
+    where the scale is applied to sums (the released Bi-Real, docs/methods.md 1.5)."""
+
+    def forward(self, latent: Tensor) -> Tensor:
+        w = self.before(latent)
+        out = self.soft(w) if self.training or self.annealed.as_trained else self.sign(w)
+        s = self.scales(w)
+        if s is None:
+            return out
+        weight: Tensor = Times.apply(out, s) if self.scaled else Divided.apply(out, s.detach())
+        return weight
 
 
 class UpdatedWeight(WeightQuantizer):

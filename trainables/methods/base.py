@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.trainables import layers
+from bitfront.trainables.papers import citation, paper_of
 from bitfront.trainables.parameters import Param, Value, resolve
 from bitfront.trainables.registry import Registry
 from bitfront.trainables.training.schedules.phases import Phase
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
+    from bitfront.trainables.costs.base import KeptChannels, LayerTrace
     from bitfront.trainables.layers.binary import BinaryLayer
     from bitfront.trainables.layers.latents import Averaged
+    from bitfront.trainables.settings import LearningRateSpec
 
 
 class Method:
@@ -32,6 +35,7 @@ class Method:
     name: ClassVar[str]
     family: ClassVar[str]
     paper: ClassVar[str]
+    """the key of one of `trainables.papers`, or a citation"""
     doc: ClassVar[str]
     levels: ClassVar[str] = "FWB"
     params: ClassVar[dict[str, Param]] = {}
@@ -39,6 +43,9 @@ class Method:
     """the attack it trains against where `task.attack.train` names none"""
     adversary_fixed: ClassVar[bool] = False
     """whether it uses `adversary` whatever `task.attack.train` names"""
+    trains_full: ClassVar[bool] = False
+    """whether it is itself a way to train a network without binary layers; elsewhere the method of
+    such a network is called `fp`"""
     from_weights: ClassVar[bool] = True
     """whether it can start from pretrained weights (`task.pretrain`)"""
 
@@ -78,6 +85,10 @@ class Method:
         None: the method does not prune. Raises a UserError where a layer would keep none."""
         return None
 
+    def kept_channels(self, traced: Sequence[LayerTrace]) -> dict[str, KeptChannels]:
+        """What is left of the layers whose channels the method removes, by name."""
+        return {}
+
     def input_quantizer(self, layer: nn.Module) -> nn.Module:
         """The quantizer of the input of one layer of level B or A."""
         raise NotImplementedError(f"{self.name} makes no binary activations")
@@ -102,6 +113,15 @@ class Method:
         parameters keep the task's optimizer."""
         return None
 
+    def rate_path(self, of_task: LearningRateSpec) -> LearningRateSpec:
+        """How the learning rate of its own optimizer changes; by default as the task's does."""
+        return of_task
+
+    @property
+    def mean_every(self) -> int:
+        """After how many epochs `predictions` are measured again; 0: only after the last one."""
+        return int(self.values.get("mean_every", 0))
+
     def predictions(
         self, model: nn.Module, combine: Callable[[Tensor, str], Tensor], seed: int
     ) -> Averaged | None:
@@ -112,6 +132,14 @@ class Method:
     def bind(self, made: Sequence[BinaryLayer]) -> None:
         """Receive the layers that a plan made binary."""
         self.layers = list(made)
+
+    def attach(self, model: nn.Module, shape: Sequence[int]) -> None:
+        """Receive the whole network, its plan applied, and the shape of its examples."""
+
+    def starts_from(self) -> tuple[dict[str, Value], int] | None:
+        """(parameters, seed) of the training of the same task and plan by this method whose weights
+        this one starts from; None: there is none."""
+        return None
 
     def phases(self, epochs: int) -> Sequence[Phase]:
         """The phases that the epochs of a trial are divided into; schedules and optimizer start
@@ -156,7 +184,8 @@ class Method:
         return {
             "name": cls.name,
             "family": cls.family,
-            "paper": cls.paper,
+            "paper": citation(cls.paper),
+            "link": found.link or None if (found := paper_of(cls.paper)) else None,
             "doc": cls.doc,
             "levels": list(cls.levels),
             "params": {name: param.describe() for name, param in cls.params.items()},

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.trainables import layers, optimizers
 from bitfront.trainables.methods.base import METHODS
-from bitfront.trainables.methods.own_optimizer import OwnOptimizer, _begins_real, rate
+from bitfront.trainables.methods.own_optimizer import (
+    OwnOptimizer,
+    _begins_real,
+    rate,
+    rate_schedule,
+)
 from bitfront.trainables.methods.quantizer_pair import declared_schedule, scheduled
 from bitfront.trainables.parameters import Choice, Float, Int, Param
 
@@ -22,9 +27,7 @@ if TYPE_CHECKING:
 @METHODS.register
 class BayesBiNNMethod(OwnOptimizer):
     name = "bayesbinn"
-    paper = (
-        "Meng et al., Training Binary Neural Networks using the Bayesian Learning Rule, ICML 2020"
-    )
+    paper = "bayesbinn"
     doc = (
         "Bernoulli weights of natural parameter lam, trained by natural gradients through relaxed "
         "samples tanh((lam + noise) / tau); evaluated at the mode, sign(lam)"
@@ -32,6 +35,7 @@ class BayesBiNNMethod(OwnOptimizer):
     soft_weights = True
     params: ClassVar = {
         "lr": rate(1e-4),
+        **rate_schedule(),
         "tau": Param(
             1e-10,
             Float(1e-12, 100.0),
@@ -53,6 +57,12 @@ class BayesBiNNMethod(OwnOptimizer):
             0,
             Int(0, 10_000),
             "draws of the weights whose mean prediction is measured beside the mode's at the end",
+        ),
+        "mean_every": Param(
+            0,
+            Int(0, 1_000_000),
+            "after how many epochs that mean is measured; 0: only at the end",
+            later=True,
         ),
         "average": Param(
             "probabilities", Choice(("probabilities", "logits")), "what the mean is taken of"
@@ -84,7 +94,7 @@ class BayesBiNNMethod(OwnOptimizer):
         self, model: nn.Module, combine: Callable[[Tensor, str], Tensor], seed: int
     ) -> layers.Averaged | None:
         samples = int(self.values["mean_samples"])
-        if not samples or not self.layers:
+        if not samples or not self.layers or self.shared.real:
             return None
         return layers.Averaged(
             model, self.shared, samples, combine, str(self.values["average"]), seed
@@ -94,12 +104,23 @@ class BayesBiNNMethod(OwnOptimizer):
 @METHODS.register
 class STEAdamMethod(OwnOptimizer):
     name = "ste-adam"
-    paper = "Courbariaux et al., BinaryConnect, NeurIPS 2015, with Adam as in BayesBiNN"
-    doc = "F = sign, B = 1, Adam on latents clipped to [-1, 1] after each step"
-    params: ClassVar = {"lr": rate(1e-2), **_begins_real(0.0)}
+    paper = "binaryconnect"
+    doc = "F = sign, B = 1, Adam on latents clipped to [-1, 1] after each step, as in BayesBiNN"
+    params: ClassVar = {
+        "lr": rate(1e-2),
+        **rate_schedule(),
+        "scale": Param(
+            "none",
+            Choice(("none", "channel")),
+            "of binary weights: 1, or mean |w| of each output channel, as in ReActNet",
+            later=True,
+        ),
+        **_begins_real(0.0),
+    }
 
     def make_latent(self, weight: Tensor) -> Latent:
-        return layers.SignedWeight(self.shared)
+        scaled = self.values["scale"] == "channel"
+        return layers.ScaledSign(self.shared) if scaled else layers.SignedWeight(self.shared)
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
         return optimizers.ClippedAdam(latents, float(self.values["lr"]))
@@ -108,7 +129,7 @@ class STEAdamMethod(OwnOptimizer):
 @METHODS.register
 class BopMethod(OwnOptimizer):
     name = "bop"
-    paper = "Helwegen et al., Latent Weights Do Not Exist, NeurIPS 2019"
+    paper = "bop"
     doc = "weights are +-1 and flip where a moving average of their gradient says so clearly"
     params: ClassVar = {
         **scheduled(

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.trainables import layers, optimizers
 from bitfront.trainables.methods.base import METHODS
-from bitfront.trainables.methods.own_optimizer import OwnOptimizer, _begins_real, rate
+from bitfront.trainables.methods.own_optimizer import (
+    OwnOptimizer,
+    _begins_real,
+    rate,
+    rate_schedule,
+)
 from bitfront.trainables.methods.quantizer_pair import declared_schedule, scheduled
 from bitfront.trainables.parameters import Choice, Float, Param
 
@@ -34,12 +39,13 @@ class Sharpened(OwnOptimizer):
 @METHODS.register
 class PMFMethod(Sharpened):
     name = "pmf"
-    paper = "Ajanthan et al., Proximal Mean-field for Neural Network Quantization, ICCV 2019"
+    paper = "pmf"
     doc = (
         "p = softmax(beta u) over the levels -1 and +1, the mean weight in training, beta annealed"
     )
     params: ClassVar = {
         "lr": rate(1e-3),
+        **rate_schedule(),
         **scheduled(
             "beta",
             Param(1.0, Float(1e-3, 1e4), "sharpness at first"),
@@ -71,10 +77,11 @@ class PMFMethod(Sharpened):
 @METHODS.register
 class BMDMethod(Sharpened):
     name = "bmd"
-    paper = "Ajanthan et al., Mirror Descent View for Neural Network Quantization, AISTATS 2021"
+    paper = "bmd"
     doc = "w = tanh(beta a), the gradient at w given to a unchanged, beta annealed (MD-tanh)"
     params: ClassVar = {
         "lr": rate(1e-2),
+        **rate_schedule(),
         **scheduled(
             "beta",
             Param(1.0, Float(1e-3, 1e35), "sharpness at first"),

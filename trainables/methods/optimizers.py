@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.trainables import layers, optimizers
 from bitfront.trainables.methods.base import METHODS
-from bitfront.trainables.methods.own_optimizer import OwnOptimizer, _begins_real, rate, share_of
+from bitfront.trainables.methods.own_optimizer import (
+    OwnOptimizer,
+    _begins_real,
+    rate,
+    rate_schedule,
+    share_of,
+)
 from bitfront.trainables.parameters import Choice, Float, Param
 from bitfront.trainables.training.schedules.phases import Phase
 from bitfront.trainables.training.schedules.values import Schedule
@@ -24,10 +30,7 @@ if TYPE_CHECKING:
 @METHODS.register
 class LRNetMethod(OwnOptimizer):
     name = "lr-net"
-    paper = (
-        "Shayer et al., Learning Discrete Weights Using the Local Reparameterization Trick, "
-        "ICLR 2018"
-    )
+    paper = "lr-net"
     doc = (
         "weights +1 with probability sigmoid(theta); training draws a layer's outputs from the "
         "normal distribution they give, evaluation takes sign(theta)"
@@ -35,6 +38,7 @@ class LRNetMethod(OwnOptimizer):
     soft_weights = True
     params: ClassVar = {
         "lr": rate(1e-2),
+        **rate_schedule(),
         "certainty": Param(
             1e-6,
             Float(0.0, 1.0),
@@ -70,7 +74,7 @@ class LRNetMethod(OwnOptimizer):
 @METHODS.register
 class BNEWMethod(OwnOptimizer):
     name = "bnew"
-    paper = "Paren and Poudel, Training Binarized Neural Networks the Easy Way (BNEW), BMVC 2022"
+    paper = "bnew"
     doc = (
         "real weights in [-1, 1] that a growing regulariser drives to the corners, without latents "
         "beside them; then signs, frozen while everything else is trained on"
@@ -93,6 +97,25 @@ class BNEWMethod(OwnOptimizer):
             Choice(("concave", "l1", "l2")),
             "-|w|^2, or the distance |w - sign w| or its square",
         ),
+        "step": Param(
+            "first-order",
+            Choice(("first-order", "exact")),
+            "of the concave regulariser, from u: (1 + 2 r) u, or u / (1 - 2 r), which it is the "
+            "first order of",
+            later=True,
+        ),
+        "direction": Param(
+            "adam",
+            Choice(("adam", "gradient")),
+            "of the step to u: Adam's, as in the experiments, or the gradient's, as in Theorem 1",
+            later=True,
+        ),
+        "r_path": Param(
+            "linear",
+            Choice(("linear", "constant")),
+            "of the regulariser's weight: from 0 to r, or r throughout, as in Theorem 1",
+            later=True,
+        ),
         "freeze_share": Param(
             0.1,
             Float(0.0, 0.95),
@@ -104,19 +127,23 @@ class BNEWMethod(OwnOptimizer):
 
     def __init__(self, given: dict[str, object] | None = None) -> None:
         super().__init__(given)
-        self._r = Schedule(0.0, float(self.values["r"]))
+        r = float(self.values["r"])
+        self._r = Schedule(r if self.values["r_path"] == "constant" else 0.0, r)
         self._frozen = False
 
     @property
     def soft(self) -> bool:
-        return not self._frozen
+        return not self._frozen or self.soft_inputs
 
     def make_latent(self, weight: Tensor) -> Latent:
         return layers.CubeWeight(self.shared)
 
     def make_optimizer(self, latents: list[nn.Parameter]) -> torch.optim.Optimizer:
         regulariser: Any = self.values["regulariser"]
-        return optimizers.BNEW(latents, float(self.values["lr"]), regulariser=regulariser)
+        exact = self.values["step"] == "exact"
+        lr = float(self.values["lr"])
+        step = optimizers.BNEW if self.values["direction"] == "adam" else optimizers.BNEWDescent
+        return step(latents, lr, regulariser=regulariser, exact=exact)
 
     def binary_phases(self, epochs: int, best: bool) -> Sequence[Phase]:
         frozen = share_of(float(self.values["freeze_share"]), epochs)

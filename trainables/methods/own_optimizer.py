@@ -3,6 +3,7 @@ phase in which weights are real numbers in [-1, 1] and inputs are binary as plan
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bitfront.trainables import layers
 from bitfront.trainables.methods.base import Method
 from bitfront.trainables.parameters import Choice, Float, Param
+from bitfront.trainables.settings import LearningRateSpec
 from bitfront.trainables.training.schedules.phases import Phase
 
 if TYPE_CHECKING:
@@ -34,13 +36,37 @@ def rate(default: float) -> Param:
     )
 
 
+def rate_schedule() -> dict[str, Param]:
+    """The parameters of a method whose learning rate may have a schedule of its own."""
+    return {
+        "lr_shape": Param(
+            "task",
+            Choice(("task", "constant", "linear", "cosine", "steps")),
+            "of the path of lr: that of the task, or one of its own; linear and cosine end at 0",
+            later=True,
+        ),
+        "lr_every": Param(
+            0.2,
+            Float(1e-4, 1.0),
+            "fraction of training after which lr_shape: steps multiplies lr by lr_factor again",
+            later=True,
+        ),
+        "lr_factor": Param(0.1, Float(1e-4, 1.0), "of each of these steps", later=True),
+    }
+
+
 def _begins_real(share: float) -> dict[str, Param]:
-    """The two parameters that all these methods have; `share` is the default of `real_share`."""
+    """The parameters that all these methods have; `share` is the default of `real_share`."""
     return {
         "sign_grad": Param(
             "poly",
-            Choice(("poly", "classic")),
-            "gradient of the sign on inputs of B layers: max(0, 2 - 2 |x|) or 1[|x| <= 1]",
+            Choice(("poly", "classic", "tanh")),
+            "gradient of the sign on inputs of B layers: max(0, 2 - 2 |x|), 1[|x| <= 1], or that "
+            "of tanh(k x), which training then computes with in place of the sign",
+            search=Choice(("poly", "classic")),
+        ),
+        "sharpness": Param(
+            5.0, Float(1.0, 1000.0), "k of sign_grad: tanh", search=Float(1.0, 20.0), later=True
         ),
         "real_share": Param(
             share,
@@ -73,12 +99,23 @@ class OwnOptimizer(Method):
 
     @property
     def soft(self) -> bool:
-        return self.soft_weights or self.shared.real
+        return self.soft_weights or self.shared.real or self.soft_inputs
+
+    @property
+    def soft_inputs(self) -> bool:
+        """Whether training computes with inputs that are not binary."""
+        return self._inputs is not None and self._inputs.pair.soft
 
     @contextmanager
     def as_trained(self) -> Iterator[None]:
         with self.shared.trained_weights():
-            yield
+            if self._inputs is not None:
+                self._inputs.as_trained = True
+            try:
+                yield
+            finally:
+                if self._inputs is not None:
+                    self._inputs.as_trained = False
 
     def make_latent(self, weight: Tensor) -> Latent:
         """The parametrization of a weight."""
@@ -93,8 +130,11 @@ class OwnOptimizer(Method):
 
     def input_quantizer(self, layer: nn.Module) -> nn.Module:
         if self._inputs is None:
-            pair = "bi-real" if self.values["sign_grad"] == "poly" else "bnn"
-            self._inputs = layers.Annealed(layers.PAIRS[pair], 1.0)
+            # EDE+ is tanh(t x) for t >= 1.
+            pairs = {"poly": "bi-real", "classic": "bnn", "tanh": "ede+"}
+            pair = layers.PAIRS[pairs[str(self.values["sign_grad"])]]
+            value = float(self.values["sharpness"]) if pair.soft else 1.0
+            self._inputs = layers.Annealed(pair, value)
         return layers.InputQuantizer(self._inputs, layer)
 
     def phases(self, epochs: int) -> Sequence[Phase]:
@@ -117,6 +157,14 @@ class OwnOptimizer(Method):
 
     def next_task(self, layer: BinaryLayer) -> None:
         """Called for every layer when the next task of continual learning begins."""
+
+    def rate_path(self, of_task: LearningRateSpec) -> LearningRateSpec:
+        shape: Any = self.values.get("lr_shape", "task")
+        if shape == "task":
+            return of_task
+        every, factor = (float(self.values[f"lr_{part}"]) for part in ("every", "factor"))
+        at = [k * every for k in range(1, math.ceil(1 / every))]
+        return LearningRateSpec(shape=shape, at=at, factor=factor)
 
     def own_optimizer(self) -> torch.optim.Optimizer | None:
         self.own = None

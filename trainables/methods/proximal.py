@@ -56,6 +56,7 @@ class Piecewise(QuantizerPair):
 @METHODS.register
 class ProxConnect(Piecewise):
     name = "pc"
+    paper = "proxconnect"
     doc = "F = L_rho, a sign with a ramp that vanishes, B = 1 (ProxConnect)"
     params: ClassVar = {**RHO, "scale": SCALE, "clamp": clamp(True)}
 
@@ -88,6 +89,7 @@ class Projected(Piecewise):
 @METHODS.register
 class ProxQuant(Projected):
     name = "pq"
+    paper = "proxquant"
     doc = "w* <- P(w*) - eta g(P(w*)), P = L_rho (ProxQuant)"
 
     def before_step(self, fraction: float) -> None:

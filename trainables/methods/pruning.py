@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bitfront.trainables.layers.binary import BinaryLayer
 
-ROBUST = "Liu et al., Robust Binary Models by Pruning Randomly-initialized Networks, NeurIPS 2022"
+ROBUST = "robust-binary"
 
 RATE = Param(
     0.99,
@@ -78,6 +78,13 @@ SCORES = {
         search=Choice((0.001, 0.01, 0.1)),
     ),
 }
+ROUNDING = Param(
+    "up",
+    Choice(("up", "down")),
+    "of what a layer keeps: up as in the released code, 18 of 1,728 at r = 0.99, or down as in the "
+    "text, 17",
+    later=True,
+)
 FAN = Param(
     "plain",
     Choice(("plain", "kept", "pruned")),
@@ -92,6 +99,9 @@ class RandomWeights(Pruned):
 
     levels = "FW"
     from_weights = False
+
+    def layer_counts(self, sizes: Sequence[int]) -> list[int]:
+        return counts(sizes, self.rate, self.p, down=self.values["rounding"] == "down")
 
     @property
     def magnitude(self) -> str:
@@ -134,13 +144,14 @@ class EdgePopup(RandomWeights):
         ),
         "fan": FAN,
         **SCORES,
+        "rounding": ROUNDING,
     }
 
 
 @METHODS.register
 class RobustScratchTickets(RandomWeights):
     name = "rst"
-    paper = "Fu et al., Drawing Robust Scratch Tickets, NeurIPS 2021"
+    paper = "rst"
     doc = "edge-popup on signed Kaiming constants, one rate for all layers, trained under attack"
     adversary = "pgd"
-    params: ClassVar = {"rate": RATE, "fan": FAN, **SCORES}
+    params: ClassVar = {"rate": RATE, "fan": FAN, **SCORES, "rounding": ROUNDING}

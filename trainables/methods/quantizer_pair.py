@@ -23,10 +23,7 @@ if TYPE_CHECKING:
     from bitfront.trainables.layers.weights import Annealed
 
 
-PCPP = (
-    "Lu et al., Understanding Neural Network Binarization with Forward and Backward Proximal "
-    "Quantizers, NeurIPS 2023"
-)
+PCPP = "pcpp"
 
 
 SCALE = Param(
@@ -79,7 +76,9 @@ def scheduled(name: str, start: Param, end: Param, shape: str = "linear") -> dic
             1.0, Float(0.01, 1.0), f"fraction of training at which {name}_end is reached"
         ),
         f"{name}_shape": Param(
-            shape, Choice(("linear", "cosine", "exponential")), f"of {name}'s path"
+            shape,
+            Choice(("linear", "cosine", "exponential", "steps")),
+            f"of {name}'s path; steps: by factors of about ten, each for the same time",
         ),
     }
 

@@ -31,6 +31,7 @@ class WholeNetwork(BinaryConnect):
 
     family = "adversarial"
     levels = "FW"
+    trains_full = True
     params: ClassVar = {"scale": FIXED_SCALE, "clamp": clamp(True)}
 
     def pair(self) -> Pair:
@@ -40,7 +41,7 @@ class WholeNetwork(BinaryConnect):
 @METHODS.register
 class AdversarialTraining(WholeNetwork):
     name = "at"
-    paper = "Madry et al., Towards Deep Learning Models Resistant to Adversarial Attacks, ICLR 2018"
+    paper = "at"
     doc = "trained on attacked images (PGD, or as task.attack.train says); F, or W by BinaryConnect"
     adversary = "pgd"
 
@@ -48,7 +49,7 @@ class AdversarialTraining(WholeNetwork):
 @METHODS.register
 class TradesTraining(WholeNetwork):
     name = "trades"
-    paper = "Zhang et al., Theoretically Principled Trade-off (TRADES), ICML 2019"
+    paper = "trades"
     doc = "clean loss + beta KL to the attacked image's output; F, or W by BinaryConnect"
     adversary = "trades"
     adversary_fixed = True
@@ -91,7 +92,7 @@ DEATH = Param(0.5, Float(0.01, 0.99), "share of a layer's weights replaced at fi
 @METHODS.register
 class FlyingBird(PrunedWhileTrained):
     name = "flyingbird"
-    paper = "Chen et al., Sparsity Winning Twice, ICLR 2022"
+    paper = "flyingbird"
     doc = "sparse from the start; now and then the smallest weights go and random others come"
     params: ClassVar = {
         "rate": RATE,
@@ -193,10 +194,7 @@ def _gap(row: dict[str, float]) -> float:
 @METHODS.register
 class ConnectivitySampling(PrunedWhileTrained):
     name = "bcs"
-    paper = (
-        "Ozdenizci and Legenstein, Training Adversarially Robust Sparse Networks via Bayesian "
-        "Connectivity Sampling, ICML 2021"
-    )
+    paper = "bcs"
     doc = "weight = fixed sign * max(theta, 0); a connection that falls to 0 gives way to another"
     parametrization = "SignedConnections"
     params: ClassVar = {
@@ -253,7 +251,7 @@ def _shared_out(epochs: int, parts: Sequence[tuple[str, float, float]]) -> list[
 @METHODS.register
 class Hydra(PrunedWhileTrained):
     name = "hydra"
-    paper = "Sehwag et al., HYDRA: Pruning Adversarially Robust Neural Networks, NeurIPS 2020"
+    paper = "hydra"
     doc = "pre-train (5/11 of the epochs), prune by trained scores (1/11), fine-tune (5/11)"
     parametrization = "ScoredWeight"
     params: ClassVar = {
@@ -289,41 +287,71 @@ class Hydra(PrunedWhileTrained):
 @METHODS.register
 class ATMC(PrunedWhileTrained):
     name = "atmc"
-    paper = "Gui et al., Model Compression with Adversarial Robustness (ATMC), NeurIPS 2019"
+    paper = "atmc"
     doc = (
         "dense, then projected to the greatest weights after every step, then (W) to one trained "
-        "value per layer; without the low-rank term of the paper"
+        "value per layer"
     )
     parametrization = "SharedValue"
-    params: ClassVar = {"rate": RATE, "p": EXPONENT}
+    params: ClassVar = {
+        "rate": RATE,
+        "p": EXPONENT,
+        "low_rank": Param(
+            False,
+            Choice((True, False)),
+            "S layers: W = U V + C, of which U, V and C together have the weights that are kept; W "
+            "layers never, a product of factors is not binary",
+            later=True,
+        ),
+    }
+
+    def sparse_weight(self, layer: nn.Module) -> nn.Module:
+        if not self.values["low_rank"] or getattr(layer, "groups", 1) != 1:
+            return super().sparse_weight(layer)
+        weight: Any = layer.weight
+        return layers.sparse.FactoredWeight(weight, binary=False)
 
     @property
     def scale(self) -> str:
         return "layer"
 
+    @property
+    def factored(self) -> list[BinaryLayer]:
+        """The layers with a low-rank term."""
+        kind = layers.sparse.FactoredWeight
+        return [layer for layer in self.layers if isinstance(layer.quantizer, kind)]
+
     def phases(self, epochs: int) -> Sequence[Phase]:
-        parts = [("dense", 1, 1.0), ("sparse", 2, 1.0)]
-        if self.binary:
-            parts.append(("shared", 1, 1.0))
+        """Dense, sparse, factored and shared, equally long, as in robust pruning. Without factors
+        the sparse phase is twice as long, without binary layers the factored one."""
+        parts = [("dense", 1, 1.0), ("sparse", 1, 1.0), ("factored", 1, 1.0), ("shared", 1, 1.0)]
+        if not self.binary:
+            parts[2:] = [("factored", 2, 1.0)]
+        if not self.factored:
+            parts[1:3] = [("sparse", 2, 1.0)]
         return _shared_out(epochs, parts)
 
     def enter(self, phase: Phase) -> None:
-        self._projecting = phase.name == "sparse"
-        if phase.name != "dense":
-            self._project()
+        shared = phase.name == "shared"
+        self._projected = [] if phase.name == "dense" else list(self.layers)
+        self._project()
+        if shared:  # binary layers are under their masks from here on
+            self._projected = [layer for layer in self.layers if layer.level == "S"]
+        for layer in self.factored:
+            weight: Any = layer.quantizer
+            weight.factored = phase.name in ("factored", "shared")
         for layer in self.binary:
             quantizer: Any = layer.quantizer
-            if phase.name == "shared":
+            if shared:
                 quantizer.share(layer.latent.detach())
-            quantizer.shared = phase.name == "shared"
-            quantizer.value.requires_grad_(quantizer.shared)
+            quantizer.shared = shared
+            quantizer.value.requires_grad_(shared)
 
     def after_step(self) -> None:
-        if self._projecting:
-            self._project()
+        self._project()
 
     def _project(self) -> None:
-        for layer in self.layers:
+        for layer in self._projected:
             quantizer: Any = layer.quantizer
             latent = layer.latent.detach()
             quantizer.keep_greatest(latent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.trainables import layers
 from bitfront.trainables.methods.base import METHODS
@@ -23,9 +23,26 @@ if TYPE_CHECKING:
 @METHODS.register
 class BiReal(QuantizerPair):
     name = "bi-real"
-    paper = "Liu et al., Bi-Real Net, ECCV 2018"
-    doc = "F = sign, B = max(0, 2 - 2 |w|)"
-    params: ClassVar = {"scale": SCALE, "clamp": clamp(False)}
+    paper = "bi-real"
+    doc = "F = sign, B = max(0, 2 - 2 |w|), or for weights as in the authors' code"
+    params: ClassVar = {
+        "scale": SCALE,
+        "weight_grad": Param(
+            "triangle",
+            Choice(("triangle", "released")),
+            "of a latent, for the gradient g of its scaled sign: s max(0, 2 - 2 |w|) g as for "
+            "inputs, or 1[|w| <= 1] g as in the authors' code",
+            later=True,
+        ),
+        "clamp": clamp(False),
+    }
+
+    def weight_quantizer(self, layer: nn.Module) -> nn.Module:
+        if self.values["weight_grad"] == "triangle":
+            return super().weight_quantizer(layer)
+        weight: Any = layer.weight
+        clipped = layers.Annealed(layers.PAIRS["bnn"], 1.0)
+        return layers.UnscaledGradient(clipped, self.scale, weight)
 
 
 def _sharpness(start: float) -> dict[str, Param]:
@@ -48,7 +65,7 @@ class Sharpening(QuantizerPair):
 @METHODS.register
 class RotatedBNN(Sharpening):
     name = "r-bnn"
-    paper = "Lin et al., Rotated Binary Neural Network, NeurIPS 2020"
+    paper = "r-bnn"
     doc = "F = sign, B = k max(0, sqrt(2) t - t^2 |w|), t annealed; the rotation is an option"
     # Inputs are quantized with k = 1 (docs/methods.md 1.6).
     input_floor = 1.0
@@ -84,7 +101,7 @@ class PolyPlus(Sharpening):
 class ErrorDecay(Sharpening):
     """The error decay estimator of IR-Net, g(w) = k tanh(t w) (docs/methods.md 1.7)."""
 
-    paper = "Qin et al., Forward and Backward Information Retention (IR-Net), CVPR 2020"
+    paper = "ir-net"
     params: ClassVar = {
         **_sharpness(1e-1),
         "standardize": Param(
@@ -114,7 +131,7 @@ class EDEPlus(ErrorDecay):
 @METHODS.register
 class ReAct(QuantizerPair):
     name = "react"
-    paper = "Liu et al., ReActNet, ECCV 2020"
+    paper = "reactnet"
     doc = "F = sign(w - a), B = max(0, 2 - 2 |w - a|), a shift a learned for every channel"
     params: ClassVar = {"scale": SCALE, "clamp": clamp(False)}
 

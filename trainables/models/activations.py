@@ -153,9 +153,13 @@ def _channels(
     }
     was_training = network.training
     network.eval()
+    floats = torch.empty(1, *shape, device="meta")
     try:
         with torch.no_grad():
-            torch.func.functional_call(network, state, torch.empty(1, *shape, device="meta"))
+            try:
+                torch.func.functional_call(network, state, floats)
+            except RuntimeError:  # a network that takes token numbers
+                torch.func.functional_call(network, state, floats.long())
     finally:
         network.train(was_training)
         for handle in handles:

@@ -7,11 +7,36 @@ from typing import Any
 import torch
 from torch import nn
 
+from bitfront.trainables.data import DATASETS
+from bitfront.trainables.data.own.declaration import as_floats
 from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.models.activations import with_activations
 from bitfront.trainables.models.base import Shape, build_model
-from bitfront.trainables.models.own import counted_own
+from bitfront.trainables.models.own import counted_own, takes_integers
 from bitfront.trainables.own_code import is_reference
+
+
+def suited(dataset: str, name: str, params: dict[str, Any]) -> str:
+    """The settled name of a dataset for a network: its integers reach it as integers if they pass
+    through it, which only networks of the user's own are tried for, else as floats."""
+    info = DATASETS.get(dataset)
+    if info.own is None or not info.integers:
+        return dataset
+    if is_reference(name):
+        given = (name, params, info.shape, info.classes, info.has_axes)
+        if takes_integers(*given) or not _takes_floats(*given):
+            return dataset
+    return as_floats(dataset)
+
+
+def _takes_floats(
+    name: str, params: dict[str, Any], shape: Shape, classes: int, axes: bool
+) -> bool:
+    try:
+        counted_own(name, params, shape, classes, integers=False, axes=axes)
+    except UserError:
+        return False
+    return True
 
 
 def unreal_model(

@@ -156,6 +156,7 @@ _name_timm("deit-t", "deit_tiny_patch16_224", "DeiT-T, 12 blocks of width 192")
 _name_timm("deit-s", "deit_small_patch16_224", "DeiT-S, 12 blocks of width 384")
 _name_timm("deit-b", "deit_base_patch16_224", "DeiT-B, 12 blocks of width 768")
 _name_timm("swin-t", "swin_tiny_patch4_window7_224", "Swin-T, 12 blocks in 4 stages")
+_name_timm("nest-t", "nest_tiny_jx", "NesT-T, 12 blocks in 3 levels")
 MODELS.add(
     "resnet50",
     ModelInfo(

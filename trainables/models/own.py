@@ -17,11 +17,13 @@ from torch.nn.parameter import is_lazy
 from bitfront.trainables.errors import UnknownNameError, UserError, did_you_mean
 from bitfront.trainables.models.activations import with_activations
 from bitfront.trainables.models.base import MODELS, ModelInfo, Shape, build_model
+from bitfront.trainables.models.surgery import without_compilation
 from bitfront.trainables.own_code import shown
 from bitfront.trainables.own_code.loading import blamed, origin
 from bitfront.trainables.own_code.signatures import summary
 from bitfront.trainables.parameters import Anything, Param
 from bitfront.trainables.structure.counting import Counted, count
+from bitfront.trainables.structure.passing import blank, has_names
 
 # Arguments that are filled from the data unless they are given; those that often mean something
 # else, only where they have no default.
@@ -30,6 +32,10 @@ CHANNELS = ("in_channels", "in_chans", "channels")
 FEATURES = ("in_features", "n_features", "num_features", "input_dim")
 ONLY_REQUIRED = ("channels", *FEATURES)
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class MissingArgumentError(UserError):
+    """An argument without a default that nobody gives a value for."""
 
 
 @dataclass(frozen=True)
@@ -115,23 +121,46 @@ def _build(
     missing = [name for name in info.required if name not in arguments]
     label = shown(reference)
     if missing:
-        raise UserError(
-            f"{label} needs {', '.join(missing)}, which the YAML does not give",
+        raise MissingArgumentError(
+            f"{label} needs {', '.join(missing)}, which is not given",
             f"model: {{name: {label}, {missing[0]}: ...}}, or space: model.{missing[0]}: [...]",
         )
     written = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     call = f"{label.rpartition(':')[2]}({written})"
-    with blamed(reference, f"{call} cannot be made"):
-        network = found(**arguments)
+    try:
+        with blamed(reference, f"{call} cannot be made"):
+            network = found(**arguments)
+    except UserError as error:
+        raise UserError(error.message, error.hint or hint_for(error)) from error
     if not isinstance(network, nn.Module):
         raise UserError(
             f"{origin(reference).path}: {call} returns a {type(network).__name__}, no network",
             "it should return a torch.nn.Module",
         )
+    if isinstance(network, torch.jit.ScriptModule):
+        raise UserError(
+            f"{origin(reference).path}: {call} returns a ScriptModule, whose layers are fixed",
+            "name the class, or a function that returns the network before torch.jit.script",
+        )
+    network = without_compilation(network)
     if any(is_lazy(p) for p in (*network.parameters(), *network.buffers())):
         with blamed(reference, f"{label} fails on {_sized(shape)}"):
-            _run(network, _example(1, shape, network), training=False)
+            _call_once(network, shape)
     return network
+
+
+def _call_once(network: nn.Module, shape: Shape) -> None:
+    """Call a network, which makes its lazy layers: with floats, or with integers where it does not
+    take those."""
+    try:
+        _run(network, blank(1, shape, network), training=False)
+    except Exception:
+        try:
+            _run(network, blank(1, shape, network, integers=True), training=False)
+            return
+        except Exception:
+            pass
+        raise
 
 
 def _filled(info: OwnModel, values: dict[str, Any], shape: Shape, classes: int) -> dict[str, Any]:
@@ -152,23 +181,48 @@ def _filled(info: OwnModel, values: dict[str, Any], shape: Shape, classes: int) 
 
 
 def counted_own(
-    name: str, params: dict[str, Any], shape: Shape, classes: int, activations: str = "keep"
+    name: str,
+    params: dict[str, Any],
+    shape: Shape,
+    classes: int,
+    activations: str = "keep",
+    integers: bool | None = None,
+    axes: bool = False,
 ) -> Counted:
     """The network, with its activations replaced as `task.activations` says, after one example has
     passed through it: on the meta device, or on the CPU where its code does not run there. A
     UserError with its file and line where it cannot be made, fails on the example, or returns
-    something else than one output per class."""
+    something else than one output per class. `integers`: the example is of integers; None: where
+    floats fail. `axes`: outputs may have further axes, as class maps have."""
+    if integers is None:
+        try:
+            return counted_own(name, params, shape, classes, activations, False, axes)
+        except UserError:
+            if not takes_integers(name, params, shape, classes, axes):
+                raise
+            integers = True
     try:
         with torch.device("meta"):
             network = _made(name, params, shape, classes, activations)
         tensors = (*network.parameters(), *network.buffers())
         if all(tensor.is_meta for tensor in tensors) and tensors:
-            return _passed(network, name, shape, classes)
+            return _passed(network, name, params, shape, classes, integers, axes)
     except Exception:  # whatever it is, the CPU shows it too
         pass
     with torch.random.fork_rng(devices=[]):
         network = _made(name, params, shape, classes, activations)
-        return _passed(network, name, shape, classes)
+        return _passed(network, name, params, shape, classes, integers, axes)
+
+
+def takes_integers(
+    name: str, params: dict[str, Any], shape: Shape, classes: int, axes: bool = False
+) -> bool:
+    """Whether an example of integers, such as token numbers, passes through the network."""
+    try:
+        counted_own(name, params, shape, classes, integers=True, axes=axes)
+    except UserError:
+        return False
+    return True
 
 
 def _made(
@@ -177,27 +231,34 @@ def _made(
     return with_activations(build_model(name, params, shape, classes), activations, shape, name)
 
 
-def _passed(network: nn.Module, name: str, shape: Shape, classes: int) -> Counted:
-    label, sized = shown(name), _sized(shape)
+def _passed(
+    network: nn.Module,
+    name: str,
+    params: dict[str, Any],
+    shape: Shape,
+    classes: int,
+    integers: bool,
+    axes: bool,
+) -> Counted:
+    written = ", ".join(f"{key}={value!r}" for key, value in params.items())
+    label = shown(name) + (f"({written})" if written else "")
+    sized = _sized(shape) + (" integers" if integers else "")
     try:
         with blamed(name, f"{label} fails on {sized}"):
-            counted = count(network, _example(1, shape, network), by_names=False)
+            x = blank(1, shape, network, integers)
+            counted = count(network, x, by_names=has_names(network))
         with blamed(name, f"{label} fails in training on {sized}"):
-            trained = _run(network, _example(2, shape, network), training=True)
+            trained = _run(network, blank(2, shape, network, integers), training=True)
     except UserError as error:
         if error.hint is not None:
             raise
-        hint = f"it is called with a batch, here {_sized((1, *shape))}, of the data of the task"
-        raise UserError(error.message, hint) from error
+        batch = _sized((1, *shape))
+        hint = f"it is called with batches of any size of the examples of the data, here {batch}"
+        raise UserError(error.message, hint_for(error) or hint) from error
     place = f"{origin(name).path}: {label}"
-    _check_output(counted.output, 1, classes, place)
-    _check_output(trained, 2, classes, f"{place} in training")
+    _check_output(counted.output, 1, classes, axes, place)
+    _check_output(trained, 2, classes, axes, f"{place} in training")
     return counted
-
-
-def _example(count: int, shape: Shape, network: nn.Module) -> Tensor:
-    device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    return torch.zeros(count, *shape, device=device)
 
 
 def _run(network: nn.Module, x: Tensor, training: bool) -> Any:
@@ -210,8 +271,9 @@ def _run(network: nn.Module, x: Tensor, training: bool) -> Any:
         network.train(was_training)
 
 
-def _check_output(out: Any, batch: int, classes: int, place: str) -> None:
-    """Raise a UserError unless the output is one number per example and class."""
+def _check_output(out: Any, batch: int, classes: int, axes: bool, place: str) -> None:
+    """Raise a UserError unless the output is one number per example and class, or, with `axes`, a
+    tensor with further axes, which the loss of the user decides about."""
     if not isinstance(out, Tensor):
         what = f"a {type(out).__name__}"
         if isinstance(out, tuple | list):
@@ -228,12 +290,26 @@ def _check_output(out: Any, batch: int, classes: int, place: str) -> None:
             "the first dimension is the batch; squeeze() removes it where the batch is 1: "
             "name the dimension, squeeze(-1)",
         )
-    if classes and tuple(out.shape[1:]) != (classes,):
+    if classes and tuple(out.shape[1:]) != (classes,) and not (axes and out.dim() > 2):
+        numbers = f"{_sized(tuple(out.shape[1:]))} numbers" if out.dim() > 1 else "one number"
         raise UserError(
-            f"{place} returns {_sized(tuple(out.shape[1:]))} numbers per example, the data have "
-            f"{classes} classes",
+            f"{place} returns {numbers} per example, the data have {classes} classes",
             "an argument called num_classes is filled from the data; or give the one it has",
         )
+
+
+def hint_for(error: UserError) -> str | None:
+    """What to do about an error in code of the user's own that is often made."""
+    if "IndexError: index out of range in self" in error.message:
+        return "an nn.Embedding has fewer rows than the numbers in the data: give it more"
+    if "argument" in error.message and "forward() missing" in error.message:
+        return (
+            "it is called with the examples alone: give the argument a default, or name a "
+            "function that wraps the network"
+        )
+    if any(word in error.message for word in ("NVIDIA", "CUDA", "cuda")):
+        return "leave out .cuda() and .to('cuda'): trials move the network to where they run"
+    return None
 
 
 def _sized(shape: tuple[int, ...]) -> str:

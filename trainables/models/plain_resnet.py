@@ -39,7 +39,7 @@ SIZES = {
 
 
 class PlainResNet(nn.Module):
-    """The residual network of robust pruning (docs/methods.md 5.1): 3x3 stem, stages of classic
+    """The residual network of robust pruning (docs/methods.md 5.1): a stem, stages of classic
     blocks with any channels, a 1x1 convolution without bias as the classifier and, optionally, a
     batch norm of the logits (LBN). Batch norms may be without learned scales and shifts."""
 
@@ -51,9 +51,10 @@ class PlainResNet(nn.Module):
         channels: Sequence[int],
         lbn: bool,
         affine: bool,
+        stem: str = "cifar",
     ) -> None:
         super().__init__()
-        self.stem = Stem(shape[0], channels[0], "cifar", "relu")
+        self.stem = Stem(shape[0], channels[0], stem, "relu")
         self.stages = nn.ModuleList()
         inside = channels[0]
         for stage, (count, out) in enumerate(zip(blocks, channels, strict=True)):
@@ -96,9 +97,14 @@ def rn34(
     ),
     lbn: bool = LBN,
     affine: bool = AFFINE,
+    stem: str = parameter(
+        "cifar",
+        Choice(("cifar", "imagenet")),
+        "3x3, or for large images 7x7 of stride 2 and a max-pool",
+    ),
 ) -> nn.Module:
-    """CIFAR ResNet-34 with a 1x1 convolution as classifier; small dense forms too."""
-    return PlainResNet(shape, classes, (3, 4, 6, 3), SIZES[size], lbn, affine)
+    """ResNet-34 with a 1x1 convolution as classifier and a stem for CIFAR; small forms too."""
+    return PlainResNet(shape, classes, (3, 4, 6, 3), SIZES[size], lbn, affine, stem)
 
 
 @MODELS.declare("rn-narrow")

@@ -1,5 +1,5 @@
 """Changes to networks of libraries, made from outside by hooks: the names of their layers, and so
-their checkpoints, stay valid. Also lists the attentions of such a network."""
+their checkpoints, stay valid. Also lists attentions, and undoes compilation."""
 
 from __future__ import annotations
 
@@ -30,6 +30,23 @@ def repeat_grey(model: nn.Module, called: str, channels: int) -> None:
         return (args[0].expand(-1, 3, -1, -1), *args[1:])
 
     model.register_forward_pre_hook(repeat)
+
+
+def without_compilation(model: nn.Module) -> nn.Module:
+    """The network that `torch.compile` was given, its parts likewise: compiled code would be made
+    anew for every change of a layer, and knows nothing of it otherwise."""
+    for module in model.modules():
+        module._compiled_call_impl = None
+        for name, child in module.named_children():
+            if is_compiled(child):
+                setattr(module, name, child._orig_mod)
+    return model._orig_mod if is_compiled(model) else model  # type: ignore[return-value]
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Whether it is what `torch.compile` returns. Told by its name, since the module of its class
+    takes a second to import."""
+    return type(model).__name__ == "OptimizedModule" and hasattr(model, "_orig_mod")
 
 
 def patch_size(model: nn.Module) -> tuple[int, int]:

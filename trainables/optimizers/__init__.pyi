@@ -6,6 +6,7 @@ from .bayesbinn import logistic_noise as logistic_noise
 from .bayesbinn import relaxed_scale as relaxed_scale
 from .bayesbinn import relaxed_weight as relaxed_weight
 from .bnew import BNEW as BNEW
+from .bnew import BNEWDescent as BNEWDescent
 from .bnew import ClippedAdam as ClippedAdam
 from .bnew import Regulariser as Regulariser
 from .bnew import corner_step_ as corner_step_

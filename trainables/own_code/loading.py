@@ -74,12 +74,20 @@ def about(text: str) -> Iterator[None]:
 
 
 def _loaded(reference: Reference, source: Source) -> Any:
-    with blamed(str(reference), "an error when it is imported"):
-        if reference.is_pickle:
-            import cloudpickle
+    try:
+        with blamed(str(reference), "an error when it is imported"):
+            if reference.is_pickle:
+                import cloudpickle
 
-            return cloudpickle.loads(source.files[source.main])
-        module = _module(reference, source)
+                return cloudpickle.loads(source.files[source.main])
+            module = _module(reference, source)
+    except UserError as error:
+        if error.hint is None and isinstance(error.__cause__, ModuleNotFoundError):
+            missing = error.__cause__.name
+            hint = f"install {missing} beside bitfront, or put its file beside {source.path.name}"
+            raise UserError(error.message, hint) from error
+        whole = None if reference.is_pickle else f"to see all of it: python {source.path}"
+        raise UserError(error.message, error.hint or whole) from error
     found: Any = module
     for part in reference.name.split("."):
         if not hasattr(found, part):

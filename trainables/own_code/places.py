@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from bitfront.trainables.errors import CodeError
+from bitfront.trainables.errors import CodeError, UserError
 from bitfront.trainables.own_code import trusted
 from bitfront.trainables.own_code.reference import Reference, is_reference, parse
 from bitfront.trainables.own_code.sources import Source, module_file, read_source
@@ -72,6 +72,37 @@ def origins(references: Iterable[str]) -> dict[str, str]:
     """The files of these references by reference, for a recipe or packed file that is read
     elsewhere."""
     return {text: str(find(parse(text)).path) for text in references}
+
+
+def edited(text: str, beside: Iterable[Path] = ()) -> tuple[Source, Path, str] | None:
+    """(code that is used, file of the user, its hash) where the file that the user has under this
+    name is no longer the code of the reference; None where it is, or they have none. Theirs is in
+    the current folder, in one of `beside`, or where they named it. The hash is '' where the file
+    cannot be read."""
+    reference = parse(text)
+    used = find(reference)
+    if used.installed or reference.is_pickle:
+        return None
+    named = trusted.named_in(reference, used)
+    for folder in (Path.cwd(), *beside, *([Path(named)] if named else [])):
+        path = _file_in(folder, reference)
+        if path is None or path == used.path:
+            continue
+        try:
+            there = _read(reference, path).sha256
+        except UserError:
+            there = ""
+        return None if there == used.sha256 else (used, path, there[: len(reference.digest)])
+    return None
+
+
+def _file_in(folder: Path, reference: Reference) -> Path | None:
+    """The file of a reference in a folder, or, of a module, where Python finds it from there."""
+    if not reference.is_file:
+        return module_file(reference.source, [folder])
+    given = folder / os.path.expanduser(reference.source)
+    found = next((p for p in (given, folder / given.name) if p.is_file()), None)
+    return None if found is None else found.resolve()
 
 
 def look_where(stored: Mapping[str, str]) -> None:

@@ -56,6 +56,17 @@ def is_reference(text: str) -> bool:
     return source.endswith((MODULE, PICKLE)) or _DOTTED.fullmatch(source) is not None
 
 
+def unfinished(text: str) -> str | None:
+    """How a text that was meant to name code is written, as far as it can be told: `my_net.py` and
+    `nets.MyNet` have no name behind a colon."""
+    if text.endswith(MODULE):
+        return f"code of your own is named with its class or function: {text}:NAME"
+    module, _, name = text.rpartition(".")
+    if module and _DOTTED.fullmatch(text):
+        return f"code of your own is written {module}:{name}, or FILE.py:{name}"
+    return None
+
+
 def parse(text: str) -> Reference:
     """The reference that the text writes; a UserError for any other text."""
     found = _FORM.fullmatch(text)

@@ -103,6 +103,12 @@ def is_own(reference: Reference, source: Source) -> bool:
     return root in (_now.get(trusted), _kept(trusted))
 
 
+def named_in(reference: Reference, source: Source) -> str:
+    """The folder in which the user named this code; '' where they did not, or it is not known."""
+    trusted = key(reference, source)
+    return _now.get(trusted) or _kept(trusted) or ""
+
+
 def check(reference: Reference, source: Source) -> None:
     """Raise CodeError unless the user trusts this code; with `--trust`, remember it."""
     trusted = key(reference, source)

@@ -8,8 +8,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
@@ -19,7 +19,8 @@ from bitfront.trainables.data import dataset_title
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.own_code import shown
-from bitfront.trainables.parameters import Param, Value, resolve
+from bitfront.trainables.papers import citation, paper_of
+from bitfront.trainables.parameters import Param, Value, resolve, without_later
 from bitfront.trainables.registry import Registry
 from bitfront.trainables.settings import Strict
 from bitfront.trainables.task import Task
@@ -42,6 +43,8 @@ class Ranking:
     order: Sequence[int]
     scores: Sequence[float] = ()
     score: str = ""
+    channels: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """the scale of every channel by layer, for a selector that removes channels"""
 
 
 class Selector:
@@ -52,9 +55,13 @@ class Selector:
     aliases: ClassVar[tuple[str, ...]] = ()
     """former names, which YAML files and ledgers may still contain"""
     doc: ClassVar[str]
+    paper: ClassVar[str] = ""
+    """the key of one of `trainables.papers`; '' where no paper is known"""
     params: ClassVar[dict[str, Param]] = {}
     trained: ClassVar[bool] = False
     """Whether it uses a network that is trained first."""
+    method: ClassVar[str | None] = None
+    """The method that trains what it chooses, where that is no plan for the methods of a space."""
 
     def __init__(self, given: dict[str, Any] | None = None) -> None:
         self.values: dict[str, Value] = resolve(self.name, self.params, given or {})
@@ -78,11 +85,20 @@ class Selector:
     ) -> str:
         return plan_for_budget(table, order, budget_pct, rule, level)
 
+    def settings(
+        self, task: Task, selection: Selection | None, budget_pct: float, seed: int
+    ) -> dict[str, Value]:
+        """The parameters of its `method` that stand for its choice; made-up ones of the same cost
+        where it has not run."""
+        raise NotImplementedError(f"{self.name} has no method of its own")
+
     @classmethod
     def describe(cls) -> dict[str, Any]:
         return {
             "name": cls.name,
             "doc": cls.doc,
+            "paper": citation(cls.paper),
+            "link": found.link or None if (found := paper_of(cls.paper)) else None,
             "trained": cls.trained,
             "params": {name: param.describe() for name, param in cls.params.items()},
         }
@@ -109,7 +125,8 @@ class SelectionSpec(Strict):
         content["task"]["pretrain"].pop("checkpoint")
         content["task"].pop("metrics")
         content["params"] = self.build().values
-        content["method_params"] = METHODS.get(self.method)(dict(self.method_params)).values
+        method = METHODS.get(self.method)(dict(self.method_params))
+        content["method_params"] = without_later(method.params, method.values)
         text = json.dumps([VERSION, content], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -133,6 +150,8 @@ class Selection(Strict):
     """one number per layer, in the order of the layers; empty where the selector has none"""
     score: str = ""
     """what the numbers are"""
+    channels: dict[str, list[float]] = Field(default_factory=dict)
+    """the scale of every channel by layer, of a selector that removes channels"""
     training_epochs: float = 0.0
     """over all networks: pretraining and everything else that was trained"""
     scored_examples: int = 0

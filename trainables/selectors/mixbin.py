@@ -1,13 +1,16 @@
 """MixBin's selectors and the iterative selection it is compared with (docs/methods.md 4.1, 4.2,
 4.8). MixBin starts from a network that is trained once and converts its layers one by one. The
-formulas of the paper are not available: these are reconstructions, and the defaults are the
-switches of least regret in benchmarks/selectors.py."""
+formulas of the paper are not available: these are reconstructions, with switches. Two settings of
+them have names: `mixbin-loss-paper` and `mixbin-grad-paper` follow what the paper tells of its
+procedure, `mixbin-loss` and `mixbin-grad` have the switches of least regret in
+benchmarks/selectors.py."""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from bitfront.trainables.cost import CostTable
@@ -26,12 +29,21 @@ UPDATE = Param(
     "one-shot", Choice(("greedy", "one-shot")), "score again after every conversion, or rank once"
 )
 PER_FLOP = Param(True, Choice((True, False)), "divide a conversion's score by the flops it moves")
+# What the paper tells of its procedure (docs/methods.md 4.2): a binary network is trained, and
+# layers are turned to full precision one by one by their effect on the loss, whatever they cost.
+PAPER = {
+    "direction": replace(DIRECTION, default="bin2fp"),
+    "update": replace(UPDATE, default="greedy"),
+    "per_flop": replace(PER_FLOP, default=False),
+}
+MIXBIN = ("mixbin-grad", "mixbin-loss", "mixbin-grad-paper", "mixbin-loss-paper")
 EXAMPLES = Param(5000, Int(16, 1_000_000), "training examples the layers are scored on")
 
 
 @SELECTORS.register
 class MixBinLoss(Selector):
     name = "mixbin-loss"
+    paper = "mixbin"
     doc = "convert the layer that leaves the lowest loss, batch norm estimated anew"
     trained = True
     params: ClassVar = {
@@ -48,6 +60,7 @@ class MixBinLoss(Selector):
 @SELECTORS.register
 class MixBinGrad(Selector):
     name = "mixbin-grad"
+    paper = "mixbin"
     doc = "mixbin-loss to first order: one backward pass instead of one loss per layer"
     trained = True
     params: ClassVar = {
@@ -68,8 +81,27 @@ class MixBinGrad(Selector):
 
 
 @SELECTORS.register
+class MixBinLossPaper(MixBinLoss):
+    name = "mixbin-loss-paper"
+    doc = "mixbin-loss by the paper's procedure: bin2fp, greedy, whatever a layer costs"
+    params: ClassVar = {**MixBinLoss.params, **PAPER}
+
+
+@SELECTORS.register
+class MixBinGradPaper(MixBinGrad):
+    name = "mixbin-grad-paper"
+    doc = "mixbin-grad by the paper's procedure: bin2fp, greedy, the loss to first order"
+    params: ClassVar = {
+        **MixBinGrad.params,
+        **PAPER,
+        "score": replace(MixBinGrad.params["score"], default="step"),
+    }
+
+
+@SELECTORS.register
 class Iterative(Selector):
     name = "iterative"
+    paper = "mixbin"
     doc = "train every candidate of every step and keep the one of lowest loss"
     trained = True
     params: ClassVar = {
@@ -86,10 +118,11 @@ class Iterative(Selector):
 @SELECTORS.register
 class PseudoRandom(Selector):
     name = "pseudo-random"
+    paper = "mixbin"
     doc = "a MixBin plan with a share of its binary layers exchanged"
     trained = True
     params: ClassVar = {
-        "of": Param("mixbin-grad", Choice(("mixbin-grad", "mixbin-loss")), "whose plan it is"),
+        "of": Param("mixbin-grad", Choice(MIXBIN), "whose plan it is"),
         "share": Param(0.3, Float(0.0, 1.0), "of the binary layers that are exchanged"),
         "examples": EXAMPLES,
     }

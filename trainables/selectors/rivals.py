@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 @SELECTORS.register
 class Hawq(Selector):
     name = "hawq"
+    paper = "hawq-v2"
     doc = "HAWQ-V2: mean Hessian trace times the error of binary weights"
     trained = True
     params: ClassVar = {
@@ -48,6 +49,7 @@ class AdaptiveMBQ(Selector):
 @SELECTORS.register
 class BNAS(Selector):
     name = "bnas"
+    paper = "bnas"
     doc = "shares of both versions of a layer, learnt under a penalty on flops"
     trained = True
     params: ClassVar = {

@@ -3,6 +3,7 @@ The costs of a plan are computed from these counts in `cost`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,8 +19,8 @@ from bitfront.trainables.plan import PlanLayer, plan_layers
 from bitfront.trainables.structure.attention import projections
 from bitfront.trainables.structure.flow import Flow, follow
 from bitfront.trainables.structure.kinds import LAYERS, USUAL, inputs_of, outputs_of
-from bitfront.trainables.structure.roles import LAST, Found, find_layers, with_roles
-from bitfront.trainables.structure.scope import Scope
+from bitfront.trainables.structure.roles import Found, find_layers, with_roles
+from bitfront.trainables.structure.scope import LAST, Scope
 
 # Counters of batch norms, which no packed checkpoint holds.
 COUNTERS = "num_batches_tracked"
@@ -48,7 +49,7 @@ class Counted:
     def layers(self, planned: Sequence[PlanLayer]) -> list[LayerTrace]:
         """A row for every layer that is called, in the order of first use, and for every product
         of two activations."""
-        sites = _sites(self.model)
+        known = sites(self.model)
         names = {name for layer in planned for name in (layer.name, *layer.tied)}
         roles = {} if self.found is None else with_roles(self.found, planned)
         owners = {} if self.found is None else self.found.owners
@@ -61,9 +62,9 @@ class Counted:
         ends = {n for n, role in self.found.roles.items() if role == LAST} if self.found else set()
         ends = ends or set(list(counts)[-1:])
         for name, (macs, elements) in counts.items():
-            site = sites[name]
-            kind = "conv" if site.weight.dim() > 2 else "classifier" if name in ends else "linear"
-            sizes = (site.weight.numel(), site.outputs, site.inputs)
+            site = known[name]
+            kind = "conv" if len(site.weight) > 2 else "classifier" if name in ends else "linear"
+            sizes = (math.prod(site.weight), site.outputs, site.inputs)
             role, owner = roles.get(name, ""), owners.get(name, "")
             row = LayerTrace(name, kind, macs, elements, *sizes, name in names, role, owner)
             rows.append(row)
@@ -113,21 +114,27 @@ def _without_gradients(model: nn.Module) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class _Site:
-    weight: Tensor
+class Site:
+    """A weight that a plan may decide: its shape, and what has it."""
+
+    weight: tuple[int, ...]
     outputs: int
     inputs: int
+    kind: str
 
 
-def _sites(model: nn.Module) -> dict[str, _Site]:
+def sites(model: nn.Module) -> dict[str, Site]:
     """The weights of all layers by name."""
-    found: dict[str, _Site] = {}
+    found: dict[str, Site] = {}
     for name, module in model.named_modules():
         if isinstance(module, nn.MultiheadAttention):
             for leaf, weight in projections(module).items():
-                found[f"{name}.{leaf}".lstrip(".")] = _Site(weight, *weight.shape)
+                outputs, inputs = weight.shape
+                site = Site((outputs, inputs), outputs, inputs, "MultiheadAttention")
+                found[f"{name}.{leaf}".lstrip(".")] = site
         elif isinstance(module, LAYERS) and isinstance(module.weight, Tensor):
-            found.setdefault(name, _Site(module.weight, outputs_of(module), inputs_of(module)))
+            shape, kind = tuple(module.weight.shape), type(module).__name__
+            found.setdefault(name, Site(shape, outputs_of(module), inputs_of(module), kind))
     return found
 
 
@@ -135,11 +142,20 @@ def _all_reached(planned: Sequence[PlanLayer], flow: Flow) -> None:
     seen = {call.layer for call in flow.calls}
     missed = [layer.name for layer in planned if layer.name not in seen]
     if missed:
+        others = {layer.name.rpartition(".")[2] for layer in planned if layer.name in seen}
+        patterns = dict.fromkeys(_pattern(name, others) for name in missed)
         raise UserError(
             f"layer {missed[0]} is read by its network without being called, so that no plan can "
             "make it binary",
-            f"keep it in full precision: task.keep_full: [{missed[0]}]",
+            f"keep such layers in full precision: task.keep_full: [{', '.join(patterns)}]",
         )
+
+
+def _pattern(name: str, others: set[str]) -> str:
+    """A pattern for the layers that are called like this one in their blocks; its whole name where
+    one of the `others` is called so too."""
+    holder, _, last = name.rpartition(".")
+    return name if not holder or last in others else f"'*.{last}'"
 
 
 def _with_products(

@@ -141,6 +141,9 @@ def _watch_layer(watch: _Watch, name: str, module: nn.Module) -> list[Any]:
     waiting: list[Sources] = []
 
     def before(_module: nn.Module, args: Any, kwargs: Any) -> None:
+        given = _tensors((args, kwargs))
+        if name and given and not given[0].is_floating_point():  # which the meta device lets pass
+            raise TypeError(f"layer {name} takes floats and gets {given[0].dtype}")
         waiting.append(watch.of(args, kwargs))
 
     def after(_module: nn.Module, args: Any, kwargs: Any, out: Any) -> None:

@@ -13,9 +13,7 @@ from bitfront.trainables.plan import PlanLayer, block_and_stage
 from bitfront.trainables.structure.attention import PARAMETERS
 from bitfront.trainables.structure.flow import INPUT, Flow, Sources
 from bitfront.trainables.structure.kinds import LAYERS, groups_of, has_weight
-from bitfront.trainables.structure.scope import Scope, matching
-
-FIRST, LAST, SHORTCUT, BODY = "first", "last", "shortcut", "body"
+from bitfront.trainables.structure.scope import BODY, FIRST, LAST, SHORTCUT, Scope, matching
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,8 @@ def last(flow: Flow) -> list[int]:
 
 def shortcuts(flow: Flow) -> list[int]:
     """The calls on a branch of their own: their output is added to that of a longer branch, of two
-    layers or more, that begins where they begin."""
+    layers or more, that begins where they begin. A call that the longer branch itself comes from
+    is none: an identity leads from its output to the sum."""
     ancestors = flow.ancestors()
     found = set()
     for terms in flow.sums:
@@ -107,7 +106,8 @@ def shortcuts(flow: Flow) -> list[int]:
                 continue
             (call,) = short
             begin = flow.calls[call].sources
-            if any(_is_longer(flow, ancestors, begin, end) for end in long - {INPUT, call}):
+            beside = (c for c in long - {INPUT, call} if call not in ancestors[c])
+            if any(_is_longer(flow, ancestors, begin, end) for end in beside):
                 found.add(call)
     return sorted(found)
 

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from bitfront.trainables.errors import UnknownNameError, did_you_mean, quoted
 
+# What a layer is for: `roles` finds it.
+FIRST, LAST, SHORTCUT, BODY = "first", "last", "shortcut", "body"
+
 # Words of `task.binarize`; anything else is a list of names and patterns.
 SCOPES = ("body", "all")
 Scope = str | Sequence[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bitfront.trainables.data import DATASETS, DatasetInfo
@@ -36,11 +37,27 @@ class Kind(ABC):
     def quality(self) -> Metric:
         return self.metrics[0]
 
+    @property
+    def reported(self) -> tuple[Metric, ...]:
+        """Further numbers that papers print and no search optimizes: quality on the training part
+        (`task.measure_train`), quality of the mean over draws of the weights, and metrics on the
+        test set, which final trainings measure."""
+        q = self.quality
+        drawn = f"{q.label} of the mean over draws"
+        return (
+            replace(q, name=f"train_{q.bare}", label=f"{q.label} on the training part"),
+            replace(q, name=f"{q.name}_mean", label=drawn),
+            *(replace(m, name=f"test_{m.bare}", label=f"test {m.label}") for m in self.metrics),
+            replace(q, name=f"test_{q.bare}_draws", label=f"test {drawn}"),
+        )
+
     def metric(self, name: str) -> Metric:
-        for metric in self.metrics:
+        """The metric of that name, one that is only reported too."""
+        known = (*self.metrics, *self.reported)
+        for metric in known:
             if metric.name == name:
                 return metric
-        hint = did_you_mean(name, [metric.name for metric in self.metrics])
+        hint = did_you_mean(name, [metric.name for metric in known])
         raise UnknownNameError(f"unknown metric '{name}', {hint}")
 
     @abstractmethod
@@ -59,6 +76,11 @@ class Kind(ABC):
     def evaluate(self, model: nn.Module, part: Any) -> dict[str, float]:
         """The metrics of the network in evaluation mode, by name; `val_loss` is always among
         them."""
+
+    def on_training_part(self, model: nn.Module, part: Any) -> float | None:
+        """The quality of the network in evaluation mode on the training part; None where the kind
+        of task does not measure it there."""
+        return self.evaluate(model, part)[self.quality.name]
 
 
 KINDS: Registry[Kind] = Registry("kind of task", package=__package__)

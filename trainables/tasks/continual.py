@@ -23,5 +23,9 @@ class Continual(Classification):
         each = {f"val_accuracy_task{k + 1}": row["val_accuracy"] for k, row in enumerate(of_tasks)}
         return mean | each
 
+    def on_training_part(self, model: nn.Module, part: Any) -> float | None:
+        """The accuracy on the task that is being trained."""
+        return super().evaluate(model, part)["val_accuracy"]
+
 
 KINDS.register(Continual())

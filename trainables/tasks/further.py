@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from bitfront.trainables.task import Task
 
 EVALUATION_BATCH = 512
+# Examples that a metric is tried on.
+TRIED = 8
 # Kinds of task whose network has an output for every target.
 MEASURED = ("classification", "regression", "own")
 
@@ -76,6 +78,21 @@ def _value(text: str, outputs: Tensor, targets: Tensor) -> float:
         with about(reference):
             raise UserError(f"the metric is {value}", "return a number for every network")
     return value
+
+
+def try_metric(text: str, info: DatasetInfo) -> None:
+    """Compute a metric for outputs that are zero, so that a UserError tells of its mistakes before
+    anything is trained."""
+    import torch
+
+    outputs = torch.zeros(TRIED, info.classes)
+    targets = torch.arange(TRIED) % info.classes
+    if info.kind == "regression":
+        targets = outputs.clone()
+    reference = text.partition(";")[0]
+    function = load_object(reference)
+    with blamed(reference, "cannot be measured"):
+        float(function(outputs, targets))
 
 
 @lru_cache(maxsize=256)

@@ -4,10 +4,13 @@ the names and shapes of tensors."""
 from __future__ import annotations
 
 import hashlib
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
@@ -23,6 +26,12 @@ WRAPPERS = ("module.", "_orig_mod.")
 
 # Keys under which training scripts keep the state dict.
 NESTED = ("state_dict", "model_state_dict", "model", "net")
+
+
+# What stands before every name of a vision transformer's file of JAX, and where the embedding of
+# positions is.
+JAX_PREFIXES = ("", "opt/target/", "params/", "params/img/")
+JAX_POSITIONS = ("Transformer/posembed_input/pos_embedding", "pos_embedding")
 
 
 LATENT = ".parametrizations.weight.original"
@@ -123,7 +132,8 @@ def read_checkpoint(path: Path, sha256: str | None = None) -> dict[str, Tensor]:
         raise UserError(
             f"{path}: another file than the one this was set up with (its sha256 differs)"
         )
-    content = _safetensors(path) if path.suffix == ".safetensors" else _torch_file(path)
+    readers: dict[str, Callable[[Path], Any]] = {".safetensors": _safetensors, ".npz": _npz}
+    content = readers.get(path.suffix, _torch_file)(path)
     tensors = {k: v for k, v in _state_dict(content).items() if isinstance(v, Tensor)}
     if not tensors:
         raise UserError(f"{path}: there is no state dict in it")
@@ -166,6 +176,74 @@ def _torch_file(path: Path) -> Any:
             f"{path}: cannot be read as a state dict: {first_line(error)}",
             "save one with torch.save(model.state_dict(), FILE) or as safetensors",
         ) from None
+
+
+def _npz(path: Path) -> dict[str, Any]:
+    """The tensors of a vision transformer in the layout of its authors' JAX code, by the names of
+    timm."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except Exception as error:  # numpy raises a dozen types for a foreign or damaged file
+        raise UserError(f"{path}: cannot be read as npz: {first_line(error)}") from None
+    prefix = next((p for p in JAX_PREFIXES if f"{p}embedding/kernel" in arrays), None)
+    if prefix is None:
+        raise UserError(
+            f"{path}: no vision transformer in the layout of JAX: no embedding/kernel in it",
+            "save other networks with torch.save(model.state_dict(), FILE) or as safetensors",
+        )
+    if any(array.dtype.kind != "f" for array in arrays.values() if array.ndim):
+        raise UserError(f"{path}: only arrays of floats can be read, not bfloat16")
+    stripped = {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+    try:
+        return {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in _renamed(stripped)}
+    except KeyError as error:
+        raise UserError(f"{path}: no vision transformer: {error.args[0]} is missing") from None
+
+
+def _renamed(arrays: dict[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    """(name in timm, array in torch's layout) of every array of a vision transformer: kernels have
+    their outputs last, those of attention are (width, heads, width of a head) or, for the
+    projection, (heads, width of a head, width)."""
+    for at, name in (("cls", "cls_token"), *((key, "pos_embed") for key in JAX_POSITIONS)):
+        if at in arrays:
+            yield name, arrays[at]
+    yield "patch_embed.proj.weight", arrays["embedding/kernel"].transpose(3, 2, 0, 1)
+    yield "patch_embed.proj.bias", arrays["embedding/bias"]
+    yield from _norm(arrays, "Transformer/encoder_norm", "norm")
+    if "head/kernel" in arrays:
+        yield "head.weight", arrays["head/kernel"].T
+        yield "head.bias", arrays["head/bias"]
+    for i in itertools.count():
+        block = f"Transformer/encoderblock_{i}/"
+        if f"{block}LayerNorm_0/scale" not in arrays:
+            return
+        # The older layout numbers all modules of a block, the newer one each kind of them.
+        older = f"{block}LayerNorm_2/scale" in arrays
+        attention = f"{block}MultiHeadDotProductAttention_{int(older)}"
+        yield from _norm(arrays, f"{block}LayerNorm_0", f"blocks.{i}.norm1")
+        yield from _norm(arrays, f"{block}LayerNorm_{1 + older}", f"blocks.{i}.norm2")
+        three = [arrays[f"{attention}/{part}/kernel"] for part in ("query", "key", "value")]
+        yield (
+            f"blocks.{i}.attn.qkv.weight",
+            np.concatenate([k.reshape(len(k), -1).T for k in three]),
+        )
+        three = [arrays[f"{attention}/{part}/bias"].ravel() for part in ("query", "key", "value")]
+        yield f"blocks.{i}.attn.qkv.bias", np.concatenate(three)
+        out = arrays[f"{attention}/out/kernel"]
+        yield f"blocks.{i}.attn.proj.weight", out.reshape(-1, out.shape[-1]).T
+        yield f"blocks.{i}.attn.proj.bias", arrays[f"{attention}/out/bias"]
+        for layer in (0, 1):
+            dense = f"{block}MlpBlock_{3 * older}/Dense_{layer}"
+            yield f"blocks.{i}.mlp.fc{layer + 1}.weight", arrays[f"{dense}/kernel"].T
+            yield f"blocks.{i}.mlp.fc{layer + 1}.bias", arrays[f"{dense}/bias"]
+
+
+def _norm(arrays: dict[str, np.ndarray], at: str, name: str) -> Iterator[tuple[str, np.ndarray]]:
+    yield f"{name}.weight", arrays[f"{at}/scale"]
+    yield f"{name}.bias", arrays[f"{at}/bias"]
 
 
 def _state_dict(content: Any) -> dict[str, Any]:

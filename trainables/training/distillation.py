@@ -4,10 +4,12 @@ model can learn from logits; the terms of similarities and hidden states are for
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,8 @@ from bitfront.trainables.models import MODELS, build_model
 from bitfront.trainables.models.building import unreal_model
 from bitfront.trainables.models.surgery import attentions
 from bitfront.trainables.own_code import is_reference
-from bitfront.trainables.settings import DistillSpec
+from bitfront.trainables.settings import DistillSpec, ModelSpec
+from bitfront.trainables.structure.passing import blank
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.text_files import MOST_YAML_BYTES, load_yaml, read_text
 from bitfront.trainables.training.adversarial import adversarial_loss
@@ -39,6 +42,8 @@ from bitfront.trainables.training.run import Run
 
 # (network, examples, labels) -> loss.
 Loss = Callable[[nn.Module, Any, Tensor], Tensor]
+# Of Q in every attention, and of every hidden state.
+Shapes = list[list[tuple[int, ...]]]
 
 
 # --- the terms ----------------------------------------------------------------------------------
@@ -76,7 +81,7 @@ class Shown:
     qkv: list[tuple[Tensor, Tensor, Tensor]] = field(default_factory=list)
     hidden: list[Tensor] = field(default_factory=list)
 
-    def shapes(self) -> list[list[tuple[int, ...]]]:
+    def shapes(self) -> Shapes:
         return [[tuple(q.shape) for q, _, _ in self.qkv], [tuple(h.shape) for h in self.hidden]]
 
 
@@ -103,7 +108,8 @@ def watched(model: nn.Module) -> Iterator[Shown]:
 
 def _keep_qkv(shown: Shown, heads: int) -> Any:
     def hook(_module: nn.Module, _args: Any, out: Tensor) -> None:
-        parts = out.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+        rows = out.flatten(0, -3)  # windows of one image may have a dimension of their own
+        parts = rows.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
         shown.qkv.append((parts[0], parts[1], parts[2]))
 
     return hook
@@ -274,11 +280,11 @@ def check_teacher(task: Task) -> None:
     kind = DATASETS.get(task.dataset).kind
     if kind != "classification":
         raise UserError(f"loss.distill: a teacher is for classification, {task.dataset} is {kind}")
-    student = _build(task)
-    teacher = _teacher_on_meta(task)
+    teacher = None if _same_network(task) else _teacher_on_meta(task)
     if distill.kind != "bibert":
         return
-    ours, theirs = (_shown_shapes(model, task) for model in (student, teacher))
+    ours = _students_shapes(task)
+    theirs = ours if teacher is None else _shown_shapes(teacher, task)
     if not ours[0]:
         raise UserError(
             f"loss.distill.kind: bibert is for transformers, {task.model.name} has no attention",
@@ -302,12 +308,15 @@ def _build(task: Task) -> nn.Module:
     return unreal_model(task.model.name, task.model.params, info.shape, info.classes)
 
 
+def _same_network(task: Task) -> bool:
+    """Whether the teacher is the network of the task itself, in full precision."""
+    return task.loss.distill.teacher_file is None and task.pretrain.epochs > 0
+
+
 def _teacher_on_meta(task: Task) -> nn.Module:
     """The teacher on the meta device, its file read and matched."""
     distill = task.loss.distill
     if distill.teacher_file is None:
-        if task.pretrain.epochs:
-            return _build(task)
         if task.pretrain.checkpoint is None:
             raise UserError(_NO_PRETRAINING)
         path = Path(task.pretrain.checkpoint)
@@ -338,9 +347,21 @@ def _same_data(task: Task, theirs: Task, path: Path) -> None:
         )
 
 
-def _shown_shapes(model: nn.Module, task: Task) -> list[list[tuple[int, ...]]]:
-    shape = DATASETS.get(task.dataset).shape
+def _students_shapes(task: Task) -> Shapes:
+    if is_reference(task.model.name):  # its code may change
+        return _shown_shapes(_build(task), task)
+    return _known_shapes(task.model.name, json.dumps(task.model.params), task.dataset)
+
+
+@lru_cache(maxsize=64)
+def _known_shapes(name: str, params: str, dataset: str) -> Shapes:
+    model = ModelSpec(name=name, **json.loads(params))
+    task = Task(dataset=dataset, model=model)
+    return _shown_shapes(_build(task), task)
+
+
+def _shown_shapes(model: nn.Module, task: Task) -> Shapes:
+    info = DATASETS.get(task.dataset)
     with watched(model) as shown, torch.no_grad():
-        device = next(p.device for p in model.parameters())
-        model.eval()(torch.empty(1, *shape, device=device))
+        model.eval()(blank(1, info.shape, model, info.integers))
     return shown.shapes()

@@ -75,7 +75,7 @@ def _validate(run: Run) -> dict[str, float]:
     soft = _quality_as_trained(run, some)
     with kept_statistics(run.model):
         recalibrate(run.model, run.train, batch_size)
-        hard = _hard(run)
+        hard = _hard(run) | _mean_quality(run)
         of_some = hard
         if len(some) < len(run.validation):
             of_some = run.kind.evaluate(run.model, some)
@@ -85,7 +85,16 @@ def _validate(run: Run) -> dict[str, float]:
 
 def _hard(run: Run) -> dict[str, float]:
     run.method.before_evaluation()
-    return run.kind.evaluate(run.model, run.validation)
+    return run.kind.evaluate(run.model, run.validation) | _on_training_part(run)
+
+
+def _on_training_part(run: Run) -> dict[str, float]:
+    """The quality on all training examples, where the task measures it now."""
+    wanted = run.spec.task.measure_train
+    if wanted == "never" or (wanted == "end" and not run.done):
+        return {}
+    reached = run.kind.on_training_part(run.model, run.train)
+    return {} if reached is None else {f"train_{run.kind.quality.bare}": reached}
 
 
 def _quality_as_trained(run: Run, part: Part) -> float:
@@ -94,15 +103,18 @@ def _quality_as_trained(run: Run, part: Part) -> float:
 
 
 def _mean_quality(run: Run) -> dict[str, float]:
-    """After the last epoch, the quality of the mean prediction over draws of the weights (`_mean`),
-    where the method draws weights."""
-    if not run.done:
+    """The quality of the mean prediction over draws of the weights (`_mean`), that of each task in
+    continual learning too, where the method draws weights: after the last epoch, and every so many
+    epochs where it says so."""
+    every = run.method.mean_every
+    if not run.done and not (every and run.epochs_done % every == 0):
         return {}
     mean = run.method.predictions(run.model, run.kind.combine, run.spec.seed)
     if mean is None:
         return {}
+    measured = run.kind.evaluate(mean, run.validation)
     quality = run.kind.quality.name
-    return {f"{quality}_mean": run.kind.evaluate(mean, run.validation)[quality]}
+    return {f"{name}_mean": v for name, v in measured.items() if name.startswith(quality)}
 
 
 def _robustness(run: Run) -> dict[str, float]:

@@ -108,7 +108,7 @@ class Training:
 
     def epoch(self) -> dict[str, float]:
         """Train one epoch, evaluate with hard-binarized weights, return the metrics."""
-        started = time.perf_counter()
+        started, busy = time.perf_counter(), time.process_time()
         index, first = phases.locate(self.phases, self.epochs_done)
         if self.epochs_done == first:
             self._begin_phase(index)
@@ -122,17 +122,29 @@ class Training:
         metrics = {"epoch": self.epochs_done, "train_loss": train_loss}
         if isinstance(self.loss, AdversarialLoss):
             metrics |= self.loss.take_metrics()
-        if (self.done or self.validate_each_epoch) and self._evaluates:
-            metrics |= measure(self)
+        if self.done or self.validate_each_epoch:
+            metrics |= self._measured()
         self._keep_best(index, metrics)
         if self.done:
             metrics |= self._end_with_best()
         if not math.isfinite(metrics.get("val_loss", 0.0)):
             raise DivergedError(f"the validation loss is not finite in epoch {self.epochs_done}")
         metrics["seconds"] = time.perf_counter() - started
+        # What an epoch takes on a machine that is busy with other work says nothing.
+        metrics["cpu_seconds"] = time.process_time() - busy
         self.history.append(metrics)
         self.method.after_epoch(self.history)
         return metrics
+
+    def _measured(self) -> dict[str, float]:
+        """Every metric of the epoch; {} on a worker that does not evaluate. Workers that share
+        batches keep the same random numbers, whoever evaluates."""
+        if self.peers is None:
+            return measure(self)
+        if not self._evaluates:
+            return {}
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+            return measure(self)
 
     def _begin_phase(self, index: int) -> None:
         """Load the weights that a phase starts from, make its optimizers and call the method's
@@ -185,7 +197,7 @@ class Training:
             made.append((make_optimizer(params, task.optimizer), rate))
         if own is not None:
             lr = float(self.method.values.get("lr", 1.0))
-            made.append((own, LearningRate(lr, task.schedule)))
+            made.append((own, LearningRate(lr, self.method.rate_path(task.schedule))))
         return made
 
     @property
@@ -195,19 +207,28 @@ class Training:
 
     def _keep_best(self, index: int, metrics: dict[str, float]) -> None:
         """Store the weights if they are the best of the phase and the next phase begins, or
-        training ends, with the best. Final training has no validation part and ends with the last
-        weights."""
+        training ends, with the best. A run that is not validated ends with the last weights."""
         last = index + 1 == len(self.phases)
         wanted = self.spec.task.keep == "best" if last else self.phases[index + 1].best
         if not wanted or not self.validate_each_epoch:
             return
-        reached = metrics[deciding_metric(self)]
-        if self.phases[index].real:
-            reached = metrics.get("acc_soft", reached)
+        reached = self._reached(index, metrics)
         better = not self.best or self.kind.quality.better(reached, self.best["quality"])
         if better and (not last or self._as_promised()):
             model = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.best = {"quality": reached, "model": model, "epoch": self.epochs_done}
+
+    def _reached(self, index: int, metrics: dict[str, float]) -> float:
+        """The quality that decides which epoch is the best one, the same on all workers."""
+        reached = 0.0
+        if self._evaluates:
+            reached = metrics[deciding_metric(self)]
+            if self.phases[index].real:
+                reached = metrics.get("acc_soft", reached)
+        if self.peers is None:
+            return reached
+        of_all = torch.tensor(reached, dtype=torch.float64, device=self.device)
+        return float(self.peers.mean(of_all)) * self.peers.count
 
     def _as_promised(self) -> bool:
         """Whether the weights are those that the plan promises; a pruned network may have too many
@@ -227,7 +248,7 @@ class Training:
         if kept["epoch"] == self.epochs_done:
             return {"best_epoch": self.epochs_done}
         self.model.load_state_dict(kept["model"])
-        return {**measure(self), "best_epoch": kept["epoch"]}
+        return {**self._measured(), "best_epoch": kept["epoch"]}
 
     def _train_epoch(self) -> float:
         self.model.train()
@@ -294,6 +315,19 @@ class Training:
         """Every metric of the present network, robust accuracies and the mean over draws
         included."""
         return evaluate_as_is(self)
+
+    def test(self, part: Part, spec: TrialSpec) -> dict[str, float]:
+        """Every metric of the present network on a part that is neither training nor validation
+        part, attacked as `spec` says."""
+        kept = self.spec, self.validation
+        part = part.laid_out(self.network.layout).to(self.device)
+        if isinstance(part, TaskRow):
+            part = part.up_to(self.phases[-1].task)
+        self.spec, self.validation = spec, part
+        try:
+            return evaluate_as_is(self)
+        finally:
+            self.spec, self.validation = kept
 
     def quality_in_training(self) -> float | None:
         """The accuracy with the weights of training on some training examples, or None."""

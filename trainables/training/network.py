@@ -44,6 +44,7 @@ class Network:
         self.binary: list[BinaryLayer] = apply_plan(
             model, layers, spec.plan, self.method, activations
         )
+        self.method.attach(model, info.shape)
         self.layout = layout_of(model_spec.name, model)
         self.model = laid_out(model.to(device), self.layout)
 

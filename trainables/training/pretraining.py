@@ -225,8 +225,13 @@ def starting_weights(run: Run) -> tuple[dict[str, Tensor], str] | None:
 
 
 def load_starting_weights(run: Run) -> bool:
-    """Copy the weights the task starts from into the network of the run; returns whether there are
-    any. Without them training is end-to-end, from random weights."""
+    """Copy the weights the task or the method starts from into the network of the run; returns
+    whether there are any. Without them training is end-to-end, from random weights."""
+    own = run.method.starts_from()
+    if own is not None:
+        before = run.spec.model_copy(update={"params": own[0], "seed": own[1]})
+        load_weights(run.model, pretrained_weights(run, before), "the training before it")
+        return True
     binary = binary_pretraining_spec(run.spec)
     if binary is not None:
         source = f"the binary pretraining of {binary.task.epochs} epochs"

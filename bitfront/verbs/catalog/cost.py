@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser, Namespace
-from typing import Any
+from typing import Any, get_args
 
 from bitfront.search.config.source import value
 from bitfront.terminal import tables as terminal
@@ -15,7 +15,9 @@ from bitfront.trainables.data import DATASETS, DatasetInfo
 from bitfront.trainables.errors import UserError, did_you_mean, quoted
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import MODELS
+from bitfront.trainables.models.own import MissingArgumentError
 from bitfront.trainables.registry import is_count
+from bitfront.trainables.settings import TREATED_INPUTS, Activations, settled_activations
 from bitfront.trainables.structure.scope import SCOPES
 from bitfront.verbs import options as shared
 from bitfront.verbs.plan_option import parse_plan, selected_here
@@ -52,7 +54,17 @@ def options(parser: ArgumentParser) -> None:
         help="body (default), all, or names and patterns of layers, separated by commas",
     )
     parser.add_argument(
-        "--keep-full", metavar="WHICH", help="names and patterns of layers that stay F"
+        "--keep-full",
+        metavar="WHICH",
+        help="names and patterns of layers that stay F, separated by commas",
+    )
+    parser.add_argument(
+        "--activations",
+        metavar="NAME",
+        choices=get_args(Activations),
+        default="auto",
+        help=f"task.activations, for the bytes of norms and shifts before binary inputs: "
+        f"{', '.join(get_args(Activations))}",
     )
     parser.add_argument(
         "--prune", type=float, metavar="R", help="pruning rate of the planned layers"
@@ -62,28 +74,54 @@ def options(parser: ArgumentParser) -> None:
 
 
 def action(args: Namespace) -> int:
-    info = DATASETS.get(DATASETS.settle(args.dataset, None)) if args.dataset else None
-    shape = _shape(args.shape) if args.shape else (info.shape if info else (3, 32, 32))
     own = own_code.is_reference(args.model)
     args.model = own_code.settle(args.model) if own else args.model
-    classes = _classes(args, info)
     params = _assignments([*args.params, *(args.set or [])], args.model)
+    info = _dataset(args, params) if args.dataset else None
+    shape = _shape(args.shape) if args.shape else (info.shape if info else (3, 32, 32))
+    classes = _classes(args, info)
     MODELS.get(args.model)
     args.binarize = _scope(args.binarize)
     args.keep_full = args.keep_full.split(",") if args.keep_full else []
-    table = cost_table(args.model, params, shape, classes, args.binarize, keep_full=args.keep_full)
+    declared = ":" not in args.model and "/" not in args.model
+    args.activations = settled_activations(args.activations, declared)
+    try:
+        table = cost_table(
+            args.model,
+            params,
+            shape,
+            classes,
+            args.binarize,
+            activations=args.activations,
+            keep_full=args.keep_full,
+            integers=None if info is None else info.integers,
+        )
+    except UserError as error:
+        raise UserError(error.message, _hint(error, args, shape)) from error
     plan = parse_plan(args.plan, table, selected_here(args, params))
     kept = None
     if args.prune is not None:
         method = build_method("edge-popup", {"rate": args.prune, "p": args.exponent})
         kept = method.kept(table.sizes(plan))
     called = own_code.shown(args.model)
-    network = PlannedNetwork(called, params, shape, classes, table, plan, args.scale, kept)
+    stored = TREATED_INPUTS.get(args.activations, 0)
+    network = PlannedNetwork(called, params, shape, classes, table, plan, args.scale, stored, kept)
     if args.json:
         terminal.show_json(network.as_json())
     else:
         terminal.show(cost_text(network))
     return 0
+
+
+def _dataset(args: Namespace, params: dict[str, Any]) -> DatasetInfo:
+    """The data of --dataset, for the network; what they are called is kept."""
+    name = DATASETS.settle(args.dataset, None)
+    if DATASETS.get(name).integers:
+        from bitfront.trainables.models.building import suited
+
+        name = suited(name, args.model, params)
+    args.dataset = name
+    return DATASETS.get(name)
 
 
 def _classes(args: Namespace, info: DatasetInfo | None) -> int:
@@ -99,6 +137,17 @@ def _classes(args: Namespace, info: DatasetInfo | None) -> int:
         given = quoted(str(args.classes))
         raise UserError(f"--classes {given}: give a number from 1 to {MOST_CLASSES:,}")
     return classes
+
+
+def _hint(error: UserError, args: Namespace, shape: tuple[int, ...]) -> str | None:
+    """What to do about a network that cannot be made or followed, in words of this command."""
+    if not own_code.is_reference(args.model):
+        return error.hint
+    if isinstance(error, MissingArgumentError):
+        return "give it behind the network, KEY=VALUE; --classes 10 gives num_classes"
+    if args.shape is None and args.dataset is None and " fails " in error.message:
+        return f"{'x'.join(map(str, shape))} was tried: say what it takes, --shape 1x28x28"
+    return error.hint
 
 
 def _scope(text: str) -> str | list[str]:
@@ -123,6 +172,6 @@ def _assignments(items: list[str], model: str) -> dict[str, Any]:
         key, _, text = item.partition("=")
         if info.param(key) is None:
             hint = did_you_mean(key, info.params)
-            raise UserError(f"--set {item}: {own_code.shown(model)} has no '{key}', {hint}")
+            raise UserError(f"{item}: {own_code.shown(model)} has no argument '{key}', {hint}")
         params[key] = value(text)
     return params

@@ -41,12 +41,11 @@ def action(args: Namespace) -> int:
             f"{d['train']:,}",
             f"{d['test']:,}",
             "yes" if d["available"] else "no",
-            d["source"],
         ]
         for d in found
     ]
-    headers = ["dataset", "shape", "classes", "train", "test", "here", "what"]
-    terminal.show(terminal.table(headers, rows, prose=(6,)))
+    headers = ["dataset", "shape", "classes", "train", "test", "here"]
+    terminal.show(terminal.described_table(headers, rows, [d["source"] for d in found], "what"))
     if others:
         terminal.show(declared_text(others))
     if not all(d["available"] for d in found):

@@ -27,5 +27,10 @@ def action(args: Namespace) -> int:
     terminal.show(terminal.table(["method", "levels", "what", "parameters"], rows, prose=(2, 3)))
     if others:
         terminal.show(declared_text(others))
+    if args.pattern != "*":
+        told = [
+            f"{m['name']}: {m['paper']}" + (f", {m['link']}" if m["link"] else "") for m in found
+        ]
+        terminal.show("\n" + "\n".join(map(terminal.filled, told)))
     terminal.show("\nall parameters, ranges and papers: bitfront methods --json")
     return 0

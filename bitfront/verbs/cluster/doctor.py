@@ -4,13 +4,15 @@ With `--address`, every node of a Ray cluster too."""
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 
 from bitfront.search.cluster.doctor import check_all
-from bitfront.search.cluster.jobs import is_remote
+from bitfront.search.cluster.ray_client import command_there, is_client
+from bitfront.search.cluster.remote.words import is_remote
 from bitfront.terminal import tables as terminal
 from bitfront.verbs import options as shared
-from bitfront.verbs.on_head import on_head
+from bitfront.verbs.on_head import head_at, options_there
 
 
 def options(parser: ArgumentParser) -> None:
@@ -20,12 +22,18 @@ def options(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--tracking", metavar="URL", help="an MLflow server that must answer")
     parser.add_argument("--storage", metavar="PLACE", help="a path or URL all nodes must share")
-    parser.add_argument("--ledger", metavar="URL", help="a database that must answer")
+    parser.add_argument("--ledger", metavar="URL", help="a database that a search can use")
 
 
 def action(args: Namespace) -> int:
     if is_remote(args.address):
-        return on_head(args, [], ["--address", "auto"])
+        code, output = head_at(args.address).call(
+            ["doctor", *options_there(args), "--address", "auto"]
+        )
+        (sys.stdout if code in (0, 1) else sys.stderr).write(output)
+        return code
+    if is_client(args.address):  # actors on nodes are answered there, not through the client
+        return command_there(args.address, ["doctor", *options_there(args)], args.home)
     checks = check_all(args.home, args.address, args.tracking, args.storage, args.ledger)
     if args.json:
         terminal.show_json([vars(check) for check in checks])

@@ -1,19 +1,20 @@
 """Start a search on a cluster and leave it there.
 
-It is `bitfront run` on the head, as a job that does not need this process any more."""
+It is `bitfront run` on the head, as a job that does not need this process any more. The command
+ends when the driver there has passed its checks: exit code 0 for a search that runs or waits for
+nodes, else that of the driver."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from bitfront.search.cluster.jobs import run_words
+from bitfront.search.cluster.remote.words import run_words
 from bitfront.search.config import source as yaml_source
 from bitfront.search.config.load import load
 from bitfront.terminal import tables as terminal
-from bitfront.terminal.next_commands import after_submit
 from bitfront.verbs import options as shared
-from bitfront.verbs.on_head import head_at
+from bitfront.verbs.on_head import head_at, send
 
 
 def options(parser: ArgumentParser) -> None:
@@ -24,23 +25,19 @@ def options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--warm-start", metavar="NAME", help="begin with the front of another search on the head"
     )
+    shared.rows(parser)
+    shared.waiting(parser)
+    parser.set_defaults(quiet=False)
     parser.add_argument(
         "--installed", action="store_true", help="run what the cluster has, do not send this code"
     )
 
 
 def action(args: Namespace) -> int:
-    words, file = run_words(args)
+    head_at(args.address)  # an address of another kind is a mistake that is said first
+    _, file = run_words(args)
     assert file is not None
-    name = _checked(args, file)
-    head = head_at(args.address, ship=not args.installed)
-    job = head.submit(file, name, words, args.home)
-    if args.json:
-        terminal.show_json({"search": name, "job": job, "address": args.address})
-        return 0
-    terminal.show(f"search '{name}' runs at {args.address} as job {job}; you may leave.")
-    terminal.show(after_submit(name, args.address))
-    return 0
+    return send(args, _checked(args, file), file, ship=not args.installed)
 
 
 def _checked(args: Namespace, file: Path) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.recipes.choice import (
@@ -12,7 +14,7 @@ from bitfront.search.recipes.choice import (
     knee_of,
 )
 from bitfront.search.recipes.export import may_save, recipe_of, save_beside
-from bitfront.search.recipes.recipe import Recipe
+from bitfront.search.recipes.recipe import Recipe, load_recipe
 from bitfront.search.results.results import Results
 from bitfront.search.results.settings import in_a_line, settings_of
 from bitfront.terminal import tables as terminal
@@ -20,7 +22,12 @@ from bitfront.terminal.next_commands import after_export
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code import parse, shown
 from bitfront.verbs import options as shared
-from bitfront.verbs.opening import results_of
+from bitfront.verbs.on_head import answer_of
+from bitfront.verbs.on_head import shown as shown_there
+from bitfront.verbs.opening import results_of, warn_of_edits
+
+# What a recipe is called on the head of a cluster, before it is written here.
+THERE = "recipe-there.yaml"
 
 
 def options(parser: ArgumentParser) -> None:
@@ -53,10 +60,13 @@ def options(parser: ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--output", metavar="PATH", help="default recipe.yaml, or recipes/")
     parser.add_argument("--force", action="store_true", help="replace a file of other content")
+    shared.head_address(parser)
     shared.trusted(parser, "ledger")
 
 
 def action(args: Namespace) -> int:
+    if args.address is not None:
+        return _export_there(args)
     results = results_of(args, args.search)
     if not results.front:
         raise UserError(f"search '{results.config.name}' has no complete trial yet")
@@ -65,6 +75,39 @@ def action(args: Namespace) -> int:
     else:
         _export_one(results, _chosen(results, args), args)
     return 0
+
+
+def _export_there(args: Namespace) -> int:
+    """Export on the head of a cluster, and write here what it wrote there."""
+    usual = Path(args.output or ("recipes" if args.all else "recipe.yaml"))
+    answer = answer_of(args, [args.search], ["-o", THERE])
+    said = answer.out
+    for name, text in answer.files.items():
+        wanted = usual / Path(name).relative_to(THERE) if args.all else usual
+        recipe = _received(text)
+        if args.output and not args.all and not args.force and not may_save(recipe, wanted):
+            raise _taken(wanted)
+        path = save_beside(recipe, wanted, args.force)
+        if path != wanted:
+            terminal.say(f"{wanted} has other content and stays as it is: wrote {path}")
+        usual = path if not args.all else usual
+    return shown_there(replace(answer, out=said.replace(THERE, str(usual))))
+
+
+def _received(text: str) -> Recipe:
+    """The recipe that a head sent. Paths of the head's own mean nothing here."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "recipe.yaml"
+        file.write_text(text, encoding="utf-8")
+        recipe = load_recipe(file)
+    return recipe.model_copy(update={"code": dict.fromkeys(recipe.code, "")})
+
+
+def _taken(path: Path) -> UserError:
+    return UserError(
+        f"{path} is there and has other content; it is not overwritten",
+        "another name, or --force to replace it",
+    )
 
 
 def _export_all(results: Results, args: Namespace) -> None:
@@ -83,10 +126,7 @@ def _export_one(results: Results, entry: Entry, args: Namespace) -> None:
     recipe = recipe_of(results, entry, args.epochs, list(range(args.seeds)))
     usual = Path(args.output or "recipe.yaml")
     if args.output and not args.force and not may_save(recipe, usual):
-        raise UserError(
-            f"{usual} is there and has other content; it is not overwritten",
-            "another name, or --force to replace it",
-        )
+        raise _taken(usual)
     path = save_beside(recipe, usual, args.force)
     if path != usual:
         terminal.show(f"{usual} has other content and stays as it is")
@@ -115,6 +155,7 @@ def _tell_code(recipe: Recipe) -> None:
     for text, place in recipe.code.items():
         where = f"; it is in {place}" if place else ", which is not here"
         terminal.say(f"  the recipe needs {shown(text)} (@{parse(text).digest}){where}")
+    warn_of_edits(list(recipe.code), recipe.search)
 
 
 def _chosen(results: Results, args: Namespace) -> Entry:

@@ -22,6 +22,7 @@ from bitfront.terminal.training_progress import TrainingProgress
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import refuse_link
 from bitfront.verbs import options as shared
+from bitfront.verbs.opening import warn_of_edits
 
 
 def options(parser: ArgumentParser) -> None:
@@ -30,6 +31,12 @@ def options(parser: ArgumentParser) -> None:
     parser.add_argument("--epochs", type=shared.positive, help="instead of the recipe's")
     parser.add_argument(
         "--seeds", type=shared.positive, metavar="N", help="seeds 0 to N-1, not the recipe's"
+    )
+    parser.add_argument(
+        "--keep",
+        choices=("last", "best"),
+        help="the epoch that is tested: the last one, of a training on train and validation data "
+        "(default), or the best on a validation part that is held out as in the search",
     )
     parser.add_argument("--half", action="store_true", help="store what is not binary in float16")
     parser.add_argument(
@@ -60,6 +67,8 @@ def action(args: Namespace) -> int:
     note = (lambda _text: None) if silent else terminal.say
     if moved is not None:
         note(moved)
+    if not args.quiet:
+        warn_of_edits(recipe.spec.model_dump(mode="json"), recipe.search, path.parent)
     seeds = len(set(recipe.final.seeds))
     note(f"{recipe.name}: epochs {recipe.final.epochs}, seeds {seeds}, into {out}")
     # With several workers another thread reports the epochs, and an interrupt must be raised in the
@@ -99,6 +108,8 @@ def _recipe(args: Namespace, path: Path) -> Recipe:
         recipe.final.epochs = args.epochs
     if args.seeds is not None:
         recipe.final.seeds = list(range(args.seeds))
+    if args.keep is not None:
+        recipe.final.keep = args.keep
     if args.half:
         recipe.final.rest = "float16"
     return recipe

@@ -23,7 +23,7 @@ def options(parser: ArgumentParser) -> None:
     parser.add_argument("search", help="its name; of masks also a packed checkpoint")
     kinds = ", ".join(FIGURES).replace("front", "front (default)", 1)
     parser.add_argument("--kind", default="front", help=kinds)
-    parser.add_argument("--layer", help="of masks: this one, weight by weight")
+    parser.add_argument("--layer", help="of masks: this one, weight by weight; A,B: side by side")
     parser.add_argument("--title", help="instead of the search's name; '' for none")
     parser.add_argument("-o", "--output", metavar="FILE", help=".pdf, .svg or .png; KIND.pdf")
     shared.trusted(parser, "ledger")

@@ -14,7 +14,7 @@ from bitfront.verbs import options as shared
 def options(parser: ArgumentParser) -> None:
     shared.json_output(parser)
     parser.add_argument("checkpoint", help="a packed checkpoint of `bitfront train`")
-    parser.add_argument("--layer", help="its name (default: list the layers and what they keep)")
+    parser.add_argument("--layer", help="its name, or two, A,B (default: list what layers keep)")
     parser.add_argument("-o", "--output", metavar="PNG", help="default: LAYER.png")
     shared.trust(parser)
 

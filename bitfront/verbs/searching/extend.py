@@ -5,9 +5,11 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from bitfront.search.cluster.ray_client import is_client, run_there
+from bitfront.search.cluster.remote.words import is_remote
 from bitfront.search.results.results import config_to_continue
 from bitfront.trainables.errors import UserError
 from bitfront.verbs import options as shared
+from bitfront.verbs.on_head import send
 from bitfront.verbs.opening import folder_of, status_line
 from bitfront.verbs.searching.resume import resumed
 
@@ -16,6 +18,7 @@ def options(parser: ArgumentParser) -> None:
     shared.search_name(parser)
     parser.add_argument("--trials", required=True, metavar="+N", help="+N more, or a new total")
     shared.running(parser)
+    shared.waiting(parser)
     shared.trusted(parser, "ledger", "tracking", "storage")
     shared.trust(parser)
 
@@ -23,6 +26,8 @@ def options(parser: ArgumentParser) -> None:
 def action(args: Namespace) -> int:
     if is_client(args.address):
         return run_there(args)
+    if is_remote(args.address):
+        return send(args, args.search)
     folder = folder_of(args, args.search)
     config = config_to_continue(folder)
     config.search.trials = new_budget(str(args.trials), config.search.trials)

@@ -6,14 +6,21 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from bitfront.search.cluster.ray_client import is_client, run_there
 from bitfront.search.config.schema import SearchConfig
-from bitfront.search.ledger.folder import LEDGER, SearchFolder, home
+from bitfront.search.homes import home_for
+from bitfront.search.ledger.folder import LEDGER, SearchFolder
+from bitfront.search.results.paper import PaperComparison
 from bitfront.search.results.results import Results
+from bitfront.search.session.rows import chosen_rows
 from bitfront.spaces.space import Space
+from bitfront.terminal import tables as terminal
 from bitfront.terminal.own_data import tell
+from bitfront.terminal.papers import paper_text
 from bitfront.terminal.status_line import StatusLine
 from bitfront.trainables.errors import UserError
 from bitfront.verbs import options as shared
@@ -29,6 +36,7 @@ def options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--warm-start", metavar="NAME", help="begin with the front of another search"
     )
+    shared.rows(parser)
     parser.add_argument("--dry-run", action="store_true", help="the same as preview")
 
 
@@ -40,14 +48,18 @@ def action(args: Namespace) -> int:
     with status_line(args) as line:
         config, space = search_of(args)
         warm = results_of(args, args.warm_start) if args.warm_start else None
-        root = home(args.home)
+        root = home_for(config.name, args.home)
         if warm is not None and not warm.front:
             raise UserError(f"search '{warm.config.name}' has no front to start from")
         if warm is not None and warm.folder.path == root / config.name:
             raise UserError(f"--warm-start {args.warm_start}: a search cannot start from itself")
         ledger = args.ledger or os.environ.get(LEDGER) or None
-        code, _ = started(config, space, root, line, args.address, args.quiet, ledger, warm)
-        return code
+        begin = partial(started, config, space, root, line, args.address, args.quiet, ledger)
+        code, folder = begin(warm, args.rows)
+    if args.rows and code == 0 and not args.quiet:
+        labels = chosen_rows(config, args.rows)
+        terminal.show("\n" + paper_text(PaperComparison(Results.of(folder)), labels))
+    return code
 
 
 def started(
@@ -59,10 +71,12 @@ def started(
     quiet: bool,
     ledger: str | None,
     warm: Results | None = None,
+    rows: Sequence[str] | None = None,
 ) -> tuple[int, SearchFolder]:
-    """Check what the first trial needs, run the trials that are left of a search, and return the
-    exit code and the folder of the search."""
+    """Check what the first trial needs, run the trials that are left of a search, or only those of
+    the rows of a paper with these labels, and return the exit code and the folder of the search."""
     # A mistake so far is found before torch is imported.
+    chosen = None if rows is None else chosen_rows(config, rows)
     from bitfront.search.session.preparation import check_start, fetched, prepare  # torch
     from bitfront.verbs.launch import launch
 
@@ -70,5 +84,5 @@ def started(
     check_start(config, space, SearchFolder(root / config.name), address, line)
     tell(config.task, line.say)
     folder = prepare(config, root, ledger)
-    code = launch(config, space, folder, address, quiet, warm, line, renewed=False)
+    code = launch(config, space, folder, address, quiet, warm, line, False, chosen)
     return code, folder

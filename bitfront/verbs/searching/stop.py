@@ -9,7 +9,9 @@ import time
 from argparse import ArgumentParser, Namespace
 
 from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.results.results import Results
 from bitfront.terminal import tables as terminal
+from bitfront.terminal.next_commands import resume
 from bitfront.trainables.errors import UserError
 from bitfront.verbs import options as shared
 from bitfront.verbs.on_head import on_head
@@ -37,8 +39,10 @@ def action(args: Namespace) -> int:
         terminal.show(f"search '{folder.name}' had no trial yet: nothing of it is left")
     elif state == "running":
         terminal.show(f"search '{folder.name}' still runs: it ends with the epochs under way")
+    elif Results.of(folder).state_without_driver == "complete":
+        terminal.show(f"search '{folder.name}' is complete: there is nothing to stop")
     else:
-        terminal.show(f"search '{folder.name}' is {state}; continue: bitfront resume {folder.name}")
+        terminal.show(f"search '{folder.name}' is {state}; continue: {resume(folder.name)}")
     return 1 if state == "running" else 0
 
 

@@ -32,6 +32,8 @@ ORDER = "".join(LEVELS)
 EMPTY = "no front yet"
 # With more rows or columns there is no room for letters and names.
 LETTERS = 40
+# The width of a character, as a share of the size of its font.
+CHARACTER = 0.62
 
 
 @dataclass(frozen=True)
@@ -203,8 +205,12 @@ def layers_image(view: SearchView, title: str, path: str | Path) -> Path:
     from matplotlib.patches import Patch
 
     grid = _map(view)
-    height = 2.4 + 0.28 * min(len(grid.trials), LETTERS)
-    figure, axes = canvas(max(6.0, min(12.0, 2.5 + 0.32 * len(grid.layers))), height)
+    labels = short_names(grid.layers)
+    size = 9 if len(grid.layers) <= LETTERS else 5
+    # Labels stand upright: the figure is as much higher as the longest one needs.
+    height = 2.4 + 0.28 * min(len(grid.trials), LETTERS) + _inches(labels, size)
+    width = max(6.0, min(12.0, 2.5 + 0.32 * len(grid.layers)))
+    figure, axes = canvas(width, height)
     cells = [[ORDER.index(c) if c else float("nan") for c in row] for row in grid.letters]
     colours = ListedColormap([LEVEL_COLOURS[level] for level in ORDER])
     axes.imshow(
@@ -215,12 +221,11 @@ def layers_image(view: SearchView, title: str, path: str | Path) -> Path:
     for name, start, end in grid.stages:
         if start:
             axes.axvline(start - 0.5, color=INK, linewidth=1.5)
+        room = (width - 2) * (end - start) / len(grid.layers)
         axes.annotate(
-            name, ((start + end - 1) / 2, 1.01), xycoords=("data", "axes fraction"), ha="center",
-            va="bottom", **words(11),
+            _fitting(name, room, 11), ((start + end - 1) / 2, 1.01),
+            xycoords=("data", "axes fraction"), ha="center", va="bottom", **words(11),
         )  # fmt: skip
-    size = 9 if len(grid.layers) <= LETTERS else 5
-    labels = short_names(grid.layers)
     axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=size)
     axes.set_yticks(range(len(grid.names)), grid.names, fontsize=9)
     axes.set_xlabel("layer, input first; above: stage", **words())
@@ -232,6 +237,17 @@ def layers_image(view: SearchView, title: str, path: str | Path) -> Path:
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
     return saved(figure, path)
+
+
+def _inches(labels: Sequence[str], points: int) -> float:
+    """The length of the longest label in inches."""
+    return max(map(len, labels), default=0) * CHARACTER * points / 72
+
+
+def _fitting(label: str, inches: float, points: int) -> str:
+    """The label, cut where there is no room for it."""
+    room = max(1, int(72 * inches / (CHARACTER * points)))
+    return label if len(label) <= room else f"{label[: room - 1]}…"
 
 
 def _letters(grid: _Map, axes: object) -> None:

@@ -1,5 +1,6 @@
-"""The weights that pruned layers keep, as images: one layer weight by weight, or all layers in
-small. `search.recipes.masks` reads them from a packed checkpoint."""
+"""The weights that pruned layers keep, as images: one layer weight by weight, two that follow each
+other side by side, or all layers in small. `search.recipes.masks` reads them from a packed
+checkpoint."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bitfront.dashboards.figures import FIGURES, Subject
 from bitfront.dashboards.figures.style import PALETTE, canvas, saved, titled, words
 from bitfront.trainables.errors import UserError, did_you_mean
+from bitfront.trainables.layers.pruning import survivors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,6 +48,25 @@ def mask_cells(mask: NDArray[np.bool_]) -> NDArray[np.int8]:
     return framed.transpose(0, 2, 1, 3).reshape(out * (height + 1), inside * (width + 1))
 
 
+def survivors_note(mask: NDArray[np.bool_]) -> str:
+    """A line about kernels with 3 weights and with more, beside what masks at random would have
+    (docs/methods.md 5.6); empty for kernels of one weight."""
+    size = mask[0, 0].size
+    if size <= 3:
+        return ""
+    left = mask.reshape(-1, size).sum(1)
+    chance = survivors(mask.size, int(mask.sum()), size)
+    three, more = int((left == 3).sum()), int((left > 3).sum())
+    expected = f"at random {chance[3]:.2f} and {sum(chance[4:]):.2f}"
+    return f"\n{three:,} kernels with 3 weights, {more:,} with more ({expected})"
+
+
+def channels_note(mask: NDArray[np.bool_], empty: NDArray[np.bool_], what: str) -> str:
+    """How many channels there are and keep no weight, beside what masks at random would have."""
+    chance = survivors(mask.size, int(mask.sum()), mask.size // empty.size)[0]
+    return f"{empty.size} {what} channels, {int(empty.sum())} empty (at random {chance:.2f})"
+
+
 def mask_image(mask: NDArray[np.bool_], title: str, path: str | Path) -> Path:
     """Write the mask of a layer, kernel by kernel; channels without a weight are marked."""
     from matplotlib.colors import ListedColormap
@@ -58,8 +79,8 @@ def mask_image(mask: NDArray[np.bool_], title: str, path: str | Path) -> Path:
     no_out, no_in = empty_channels(mask)
     axes.set_xticks([])
     axes.set_yticks([])
-    axes.set_xlabel(f"{mask.shape[1]} input channels, {int(no_in.sum())} empty", **words())
-    axes.set_ylabel(f"{mask.shape[0]} output channels, {int(no_out.sum())} empty", **words())
+    axes.set_xlabel(channels_note(mask, no_in, "input") + survivors_note(mask), **words())
+    axes.set_ylabel(channels_note(mask, no_out, "output"), **words())
     share = 100 * float(mask.mean())
     full_title = f"{title}: {int(mask.sum()):,} of {mask.size:,} weights ({share:.2f} %)"
     titled(axes, full_title)
@@ -67,6 +88,55 @@ def mask_image(mask: NDArray[np.bool_], title: str, path: str | Path) -> Path:
     handles = [Patch(color=CELL_COLOURS[k], label=text) for k, text in names.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)
     return saved(figure, path)
+
+
+def pair_image(
+    masks: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    names: tuple[str, str],
+    title: str,
+    path: str | Path,
+) -> Path:
+    """Write the masks of two layers of which the second takes the outputs of the first, side by
+    side: a line of the picture is a channel between them, an output on the left and an input on the
+    right. Bars in the middle say which of them have a weight (robust pruning, Figure 3)."""
+    import numpy as np
+    from matplotlib.colors import ListedColormap
+
+    first, second = masks[0], masks[1].swapaxes(0, 1)
+    empty = [empty_channels(mask)[0] for mask in (first, second)]
+    between = len(first)
+    figure, axes = canvas(10, 6.5)
+    axes.remove()
+    widths = {"width_ratios": [12, 0.4, 0.4, 12]}
+    left, *bars, right = figure.subplots(1, 4, gridspec_kw=widths)
+    look: dict[str, Any] = {"cmap": ListedColormap(CELL_COLOURS), "vmin": GAP, "vmax": EMPTY}
+    for plot, mask, name, across in (
+        (left, first, names[0], "input"),
+        (right, second, names[1], "output"),
+    ):
+        whole = (0, mask.shape[1], between, 0)
+        plot.imshow(mask_cells(mask), extent=whole, aspect="auto", **look)
+        plot.set_title(name, **words(11))
+        plot.set_xlabel(channels_note(mask, empty_channels(mask)[1], across), **words(9))
+    for bar, none in zip(bars, empty, strict=True):
+        cells = np.where(none, GAP, KEPT)[:, None]
+        bar.imshow(cells, extent=(0, 1, between, 0), aspect="auto", **look)
+    for plot in (left, *bars, right):
+        plot.set_xticks([])
+        plot.set_yticks([])
+    left.set_ylabel(f"{between} channels between the layers", **words())
+    figure.suptitle("\n".join(textwrap.wrap(f"{title}: {aligned(*empty)}", 90)), **words(13))
+    return saved(figure, path)
+
+
+def aligned(outputs: NDArray[np.bool_], inputs: NDArray[np.bool_]) -> str:
+    """How many channels have no weight on either side, beside the number that two unrelated layers
+    with as many empty channels would share, a b / n."""
+    chance = int(outputs.sum()) * int(inputs.sum()) / len(outputs)
+    return (
+        f"{int(outputs.sum())} empty outputs, {int(inputs.sum())} empty inputs, "
+        f"{int((outputs & inputs).sum())} of both ({chance:.1f} if unrelated)"
+    )
 
 
 def kernel_shares(mask: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -114,13 +184,27 @@ def kept_kernels_image(picture: dict[str, Any], title: str, path: str | Path) ->
 def draw_masks(
     masks: Mapping[str, NDArray[np.bool_]], title: str, layer: str | None, path: Path
 ) -> None:
-    """Write what layers keep: all of them in small, or one layer weight by weight."""
+    """Write what layers keep: all of them in small, one weight by weight, or two (`A,B`) side by
+    side."""
     if layer is None:
         masks_image(masks, title, path)
         return
-    if layer not in masks:
-        raise UserError(f"--layer {layer}: no such pruned layer, {did_you_mean(layer, masks)}")
-    mask_image(masks[layer], f"{title}, {layer}", path)
+    names = layer.split(",")
+    for name in names:
+        if name not in masks:
+            raise UserError(f"--layer {name}: no such pruned layer, {did_you_mean(name, masks)}")
+    if len(names) == 1:
+        mask_image(masks[layer], f"{title}, {layer}", path)
+        return
+    if len(names) > 2:
+        raise UserError(f"--layer {layer}: one layer, or two that follow each other")
+    first, second = (masks[name] for name in names)
+    if first.shape[0] != second.shape[1]:
+        raise UserError(
+            f"--layer {layer}: {names[0]} has {first.shape[0]} outputs, {names[1]} "
+            f"{second.shape[1]} inputs: the second is to take the outputs of the first"
+        )
+    pair_image((first, second), (names[0], names[1]), title, path)
 
 
 @FIGURES.register

@@ -14,7 +14,9 @@ from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import DATASETS, in_order, load_train
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.responses import Responses, respond
-from bitfront.trainables.own_code import shown
+from bitfront.trainables.models.own import hint_for
+from bitfront.trainables.own_code import is_reference, shown
+from bitfront.trainables.own_code.loading import blamed
 from bitfront.trainables.plan import BINARY_INPUTS, with_real_inputs
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.tasks import kind_of
@@ -47,6 +49,8 @@ def unresponsive(space: Space, read: bool = True) -> str | None:
             f"every example: {_reason(responses)}",
             hint,
         )
+    if not responses.finite and not spec.task.declared:
+        return f"{name}: its output has NaN or infinite numbers before any training"
     return f"{name}: {_reason(responses)}; {hint}" if responses.degenerate else None
 
 
@@ -100,7 +104,14 @@ def _measured(text: str, read: bool) -> Responses | None:
     with torch.random.fork_rng([]):
         torch.manual_seed(spec.seed)
         network = Network(spec)
-    return respond(network.model, network.binary, x)
+    name = spec.task.model.name
+    if not is_reference(name):
+        return respond(network.model, network.binary, x)
+    try:
+        with blamed(name, f"{shown(name)} fails on examples of the data"):
+            return respond(network.model, network.binary, x)
+    except UserError as error:
+        raise UserError(error.message, error.hint or hint_for(error)) from error
 
 
 def _examples(task: Task, count: int, read: bool) -> Tensor | None:
@@ -114,6 +125,8 @@ def _examples(task: Task, count: int, read: bool) -> Tensor | None:
         x, _ = next(iter(in_order(part.subset(_spaced(len(part), count)), count)))
         if isinstance(x, Tensor) and len(x) > 1:
             return x
+    if info.integers:  # which of them the network knows is not known
+        return None
     generator = torch.Generator().manual_seed(0)
     return torch.randn(count, *info.shape, generator=generator)
 

@@ -5,22 +5,20 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from bitfront.search.config.errors import Problems
+from bitfront.search.config.errors import KeyPath, Problems
 from bitfront.search.config.known import (
     METRICS,
     attacks,
     direction,
     measured_at_end,
     metrics_of,
+    printable_metrics,
     shares,
 )
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import HOME_FILES, is_name
 from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.tasks import Kind
-
-# Parameters that a plan draws once per trial; rows of a paper may ask for their values.
-PLAN_KEYS = ("plan.selector", "plan.budget", "plan.all")
 
 
 def check_config(config: SearchConfig, problems: Problems) -> None:
@@ -32,7 +30,7 @@ def check_config(config: SearchConfig, problems: Problems) -> None:
     metrics = METRICS if kind is None else metrics_of(kind)
     _check_objectives(config, kind, metrics, problems)
     _check_limits(config, problems)
-    _check_paper(config, metrics, problems)
+    _check_paper(config, metrics if kind is None else printable_metrics(kind), problems)
 
 
 def _check_name(name: str, problems: Problems) -> None:
@@ -83,20 +81,36 @@ def _check_limits(config: SearchConfig, problems: Problems) -> None:
 
 
 def _check_paper(config: SearchConfig, metrics: tuple[str, ...], problems: Problems) -> None:
-    """Note the rows that no trial of this search, which measures `metrics`, could answer."""
+    """Note what is wrong with the printed numbers of a paper, for a search whose networks have
+    `metrics`. The settings of the rows are checked in `checks.paper`."""
     paper = config.paper
     if paper is None:
         return
     if paper.metric not in metrics:
         hint = did_you_mean(paper.metric, metrics)
         problems.add(("paper", "metric"), f"'{paper.metric}' is no metric, {hint}")
-    known = [*config.space, "method", *PLAN_KEYS]
+    elif paper.metric.startswith("test_"):
+        message = "trials have no test set: name it in `values`, which final trainings answer"
+        problems.add(("paper", "metric"), message)
+    labels = [row.label for row in paper.rows]
     for index, row in enumerate(paper.rows):
         path = ("paper", "rows", index)
-        if paper.metric in shares() and not 0 <= (row.value or 0) <= 1:
-            message = f"{paper.metric} is a fraction, got {row.value:g}"
-            problems.add((*path, "value"), message)
-        for key in row.where:
-            if key not in known:
-                hint = did_you_mean(key, known)
-                problems.add((*path, "where", key), f"is no key of this space, {hint}")
+        if row.label in labels[:index]:
+            problems.add((*path, "label"), f"'{row.label}' is there twice: rows are run by label")
+        if row.value is not None:
+            _check_printed((*path, "value"), paper.metric, row.value, problems)
+        for key, value in row.values.items():
+            if key not in metrics:
+                hint = did_you_mean(key, metrics)
+                problems.add((*path, "values", key), f"is no metric, {hint}")
+            elif key == paper.metric:
+                problems.add((*path, "values", key), "is paper.metric: write it as `value`")
+            else:
+                _check_printed((*path, "values", key), key, value, problems)
+        for key in row.spreads.keys() - row.values.keys():
+            problems.add((*path, "spreads", key), "has no number in `values`")
+
+
+def _check_printed(path: KeyPath, metric: str, value: float, problems: Problems) -> None:
+    if metric in shares() and not 0 <= value <= 1:
+        problems.add(path, f"{metric} is a fraction, got {value:g}")

@@ -5,10 +5,11 @@ traced here, on the meta device; nothing is trained."""
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from pydantic import ValidationError
 
-from bitfront.search.config.bounds import check_limits
+from bitfront.search.config.bounds import check_limits, extreme_specs, own_bounds
 from bitfront.search.config.errors import KeyProblem, Problems, without_key
 from bitfront.search.config.known import adds_layer_costs
 from bitfront.search.config.mistakes import first_mistake
@@ -24,6 +25,7 @@ from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Choice
 from bitfront.trainables.plan import check_plan
 from bitfront.trainables.selectors import SELECTORS
+from bitfront.trainables.structure.scope import FIRST, LAST, SHORTCUT
 from bitfront.trainables.task import Task, TrialSpec, with_overrides
 from bitfront.trainables.training.adversarial import check_attack
 
@@ -36,7 +38,7 @@ ATTACK_DECIDERS = (
     "pretrain.epochs",
 )
 # Parameters of methods that decide how many weights a layer keeps.
-PRUNING = ("rate", "p", "layers")
+PRUNING = ("rate", "p", "layers", "rounding")
 
 
 def check_space(config: SearchConfig, space: Space, problems: Problems) -> None:
@@ -52,6 +54,14 @@ def check_space(config: SearchConfig, space: Space, problems: Problems) -> None:
     if len(problems) > before:
         return
     _check_files(config, space, problems)
+    before = len(problems)
+    for index, cost in enumerate(space.own_costs):
+        with problems.at("costs", index):
+            own_bounds(replace(space, own_costs=(cost,)))
+    with problems.at(*PLAN):
+        extreme_specs(space)
+    if len(problems) > before:
+        return
     with problems.at("limits"):
         check_limits(config, space)
 
@@ -75,9 +85,7 @@ def _check_plan(space: Space) -> None:
             except UserError as error:
                 raise KeyProblem(PLAN, str(error).removeprefix("plan: ")) from None
         if not table.plan_layers and isinstance(plan, FreePlan):
-            raise KeyProblem(
-                PLAN, "the model has no layer to plan; task.binarize: all plans every layer"
-            )
+            raise KeyProblem(PLAN, _no_layers(table))
         hidden = [layer.name for layer in table.plan_layers if not layer.accumulates]
         if hidden and isinstance(plan, FreePlan) and "A" in plan.levels:
             raise KeyProblem(
@@ -85,6 +93,20 @@ def _check_plan(space: Space) -> None:
                 f"level A is not for {hidden[0]}, which projects the inputs of an attention: leave "
                 "A out, or keep such layers in full precision (task.keep_full)",
             )
+
+
+def _no_layers(table: CostTable) -> str:
+    """The mistake that a network has no layer to plan, with what its layers are for where that is
+    known."""
+    roles = {layer.name: layer.role for layer in table.layers if layer.weights}
+    if not roles:
+        return "the model has no layer to plan: no convolution or linear layer is called"
+    known = [f"{name} ({role or 'fixed'})" for name, role in roles.items()]
+    told = f": {', '.join(known[:6])}{', ...' if len(known) > 6 else ''}"
+    message = "the model has no layer to plan" + (told if any(roles.values()) else "")
+    if not any(roles.values()) or set(roles.values()) & {FIRST, LAST, SHORTCUT}:
+        message += "; task.binarize: all plans every layer"
+    return message
 
 
 def _unbuilt(error: UserError) -> KeyProblem:

@@ -36,6 +36,8 @@ def check_data(task: Task, problems: Problems) -> None:
     if augmentation not in ("default", "none") and not single:
         message = f"{augmentation} is for single images, {dataset.name} has none"
         problems.add(("task", "augmentation"), message)
+    if dataset.integers and (task.attack.active or task.attack.evaluate):
+        problems.add(("task", "attack"), "attacks change pixels, and examples here are integers")
     if model.kind != kind_of(task.dataset).networks:
         message = f"{model.name} is for {model.kind}, {dataset.name} for {dataset.kind}"
         problems.add(MODEL, message)

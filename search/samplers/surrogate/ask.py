@@ -28,15 +28,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from optuna.samplers import BaseSampler, RandomSampler
-from optuna.trial import TrialState as OptunaState
 
 from bitfront.search.samplers.problem import Problem, distribution
 from bitfront.search.samplers.surrogate.atlas import Atlas, Block, Codes, Context, Encoder, Known
 from bitfront.search.samplers.surrogate.candidates import Candidates
 from bitfront.search.samplers.surrogate.fronts import Staircase, staircase_index
-from bitfront.search.samplers.surrogate.learning_curves import Extrapolation
 from bitfront.search.samplers.surrogate.model import Floats, QualityModel, Rows
 from bitfront.search.samplers.surrogate.objectives import Objectives
+from bitfront.search.samplers.surrogate.past import Past
 from bitfront.spaces.space import FreePlan
 from bitfront.trainables.parameters import Choice, Domain
 
@@ -44,6 +43,8 @@ from bitfront.trainables.parameters import Choice, Domain
 RANDOM_STARTS = 2
 # The model is fitted to at most so many trials: those near the front, and some of the others.
 MODEL_ROWS = 250
+# It is told of at most so many running trials, those that are expected nearest to the front.
+BELIEVED_ROWS = 1000
 # Rounds of local search, and how many candidates are improved in each.
 CLIMBS = 3
 CLIMBERS = 6
@@ -64,6 +65,11 @@ class FreeCostSampler(BaseSampler):
         self._objectives = Objectives(problem, self._rng)
         self._atlas: Atlas = problem.memory.setdefault(
             "atlas", Atlas(problem.space, self._objectives.names)
+        )
+        names = [o.name for o in problem.objectives]
+        measured = [o.name for o in self._objectives.measured]
+        self._past: Past = problem.memory.setdefault(
+            "past", Past(self._atlas, measured, [names.index(name) for name in measured])
         )
         self._candidates = Candidates(
             problem.space, self._atlas, self._objectives, self._rng, random.Random(seed)
@@ -95,18 +101,16 @@ class FreeCostSampler(BaseSampler):
 
     def _propose(self, study: Any, number: int) -> tuple[dict[str, Any], dict[str, Domain]] | None:
         """The point for trial `number` and its domains; None where no candidate is new."""
-        trials = [t for t in study.get_trials(deepcopy=False) if t.number != number]
-        done = [t for t in trials if t.state in (OptunaState.COMPLETE, OptunaState.PRUNED)]
-        running = [t for t in trials if t.state == OptunaState.RUNNING]
-        finished = [t for t in done if t.state == OptunaState.COMPLETE]
-        begun = len(done) + len(running)
+        past = self._past
+        past.update(study.get_trials(deepcopy=False), number)
+        begun = len(past.points) + len(past.running)
         if begun < 2 and isinstance(self._problem.space.plan, FreePlan):
             found = self._accepted(self._candidates.end(dear=begun == 0))
             if found is not None:
                 return found
-        if len(finished) < 3 or begun < 2 + RANDOM_STARTS:
+        if past.finished.sum() < 3 or begun < 2 + RANDOM_STARTS:
             return self._accepted(self._candidates.scattered(64))
-        return self._accepted(self._ranked(done, running))
+        return self._accepted(self._ranked())
 
     def _accepted(
         self, candidates: Iterable[tuple[Context, Codes]]
@@ -122,26 +126,23 @@ class FreeCostSampler(BaseSampler):
 
     # The model.
 
-    def _ranked(self, done: list[Any], running: list[Any]) -> list[tuple[Context, Codes]]:
+    def _ranked(self) -> list[tuple[Context, Codes]]:
         """New points, the greatest expected gain in hypervolume first."""
-        quality, noise = self._qualities(done)
+        past, weights = self._past, self._objectives.scalar
+        quality, noise = past.qualities(weights.quality)
         useful = np.flatnonzero(np.isfinite(quality))
-        seen = [self._atlas.known(done[i]) for i in useful]
-        kept = self._view(quality[useful], self._scalar_costs(seen))
-        seen, useful = [seen[i] for i in kept], useful[kept]
-        pending = [self._atlas.known(trial) for trial in running]
-        self._encoder = Encoder.of([k.context for k in seen + pending], self._atlas.levels)
-        model = QualityModel(self._rows(seen), quality[useful], noise[useful], self._rng)
-        if pending:
-            model.believe(self._rows(pending))
-        points = seen + pending
-        expected, _ = model.predict(self._rows(points))
-        cost = self._scalar_costs(points)
+        useful = useful[self._view(quality[useful], past.costs[useful] @ weights.cost)]
+        points = [past.points[i] for i in useful] + past.running
+        self._encoder = Encoder.of((k.context for k in points), self._atlas.levels)
+        rows, cost = self._rows(points), self._scalar_costs(points)
+        trained = slice(0, len(useful))
+        model = QualityModel(rows.take(trained), quality[useful], noise[useful], self._rng)
+        expected = model.expected(rows)
         # A stopped trial is not on the front, whatever quality is expected of it.
-        may = np.array(
-            [done[i].state == OptunaState.COMPLETE for i in useful] + [True] * len(pending)
-        )
+        may = np.concatenate([past.finished[useful], np.ones(len(past.running), bool)])
         stairs = Staircase.of(expected[may], cost[may], *self._objectives.worst())
+        if past.running:
+            model.believe(rows.take(self._believed(stairs, expected, cost, len(useful))))
         front = [points[i] for i in staircase_index(expected, cost)]
         taken = {(k.context.key, k.codes.tobytes()) for k in points}
         blocks = self._candidates.pool(partial(self._expected, model), front)
@@ -154,6 +155,17 @@ class FreeCostSampler(BaseSampler):
                 blocks = self._candidates.neighbours(tops)
         return [(context, codes) for _, context, codes in best]
 
+    def _believed(
+        self, stairs: Staircase, expected: Floats, cost: Floats, first: int
+    ) -> NDArray[np.intp]:
+        """The running trials that the model is told of, whose rows begin at `first`: all, or where
+        they are many those nearest to the expected front, among which the next one will be."""
+        running = np.arange(first, len(cost))
+        if len(running) > BELIEVED_ROWS:
+            gap = stairs.at(cost[running]) - expected[running]
+            running = np.sort(running[np.argsort(gap, kind="stable")[:BELIEVED_ROWS]])
+        return running
+
     def _view(self, quality: Floats, cost: Floats) -> NDArray[np.intp]:
         """The trials the model is fitted to: all, or those nearest to the front and a random
         choice of the rest, so that an ask costs the same late in a search as early."""
@@ -165,37 +177,6 @@ class FreeCostSampler(BaseSampler):
         rest = self._rng.choice(order[near:], MODEL_ROWS - near, replace=False)
         return np.sort(np.concatenate([order[:near], rest]))
 
-    def _qualities(self, done: list[Any]) -> tuple[Floats, Floats]:
-        """Quality and extra noise variance of every trial. The quality of a stopped trial is
-        extrapolated from finished trials that had the same value at that epoch, with the variance
-        of the extrapolation; nan where there are too few of them."""
-        quality = np.full(len(done), np.nan)
-        noise = np.zeros(len(done))
-        names = [o.name for o in self._problem.objectives]
-        columns = [names.index(o.name) for o in self._objectives.measured]
-        for i, trial in enumerate(done):
-            if trial.state == OptunaState.COMPLETE:
-                values = np.array([trial.values[c] for c in columns])
-                quality[i] = float(self._objectives.scalar.quality @ values)
-        stopped = [i for i, t in enumerate(done) if t.state == OptunaState.PRUNED]
-        if stopped:
-            curves = [self._curve(t) for t in done]
-            whole = [c for c, q in zip(curves, quality, strict=True) if len(c) and np.isfinite(q)]
-            lines = {n: Extrapolation.of(whole, n) for n in {len(curves[i]) for i in stopped}}
-            for i in stopped:
-                line = lines[len(curves[i])]
-                if line is not None:
-                    quality[i], noise[i] = line.end(float(curves[i][-1])), line.variance
-        return quality, noise
-
-    def _curve(self, trial: Any) -> Floats:
-        """The scalar quality after every epoch; empty where a metric is missing."""
-        history = trial.user_attrs.get("result", {}).get("history", {})
-        columns = [history.get(o.name) for o in self._objectives.measured]
-        if not columns or any(c is None or None in c for c in columns):
-            return np.zeros(0)
-        return np.asarray(self._objectives.scalar.quality @ np.array(columns, dtype=float))
-
     def _scalar_costs(self, points: Sequence[Known]) -> Floats:
         costs = np.array([k.costs for k in points]).reshape(len(points), -1)
         return costs @ self._objectives.scalar.cost
@@ -204,29 +185,34 @@ class FreeCostSampler(BaseSampler):
         """The points as rows of the model, in their order."""
         where: dict[Any, list[int]] = {}
         for i, known in enumerate(points):
-            where.setdefault(known.context.key, []).append(i)
+            where.setdefault(known.context.kind, []).append(i)
         parts, order = [], []
         for indices in where.values():
             codes = np.stack([points[i].codes for i in indices])
-            parts.append(self._rows_in(points[indices[0]].context, codes))
+            cost = self._scalar_costs([points[i] for i in indices])
+            parts.append(self._encoded([points[i].context for i in indices], codes, cost))
             order += indices
         return Rows.stack(parts).take(np.argsort(order))
 
     def _rows_in(self, context: Context, codes: Codes) -> Rows:
         """Plans of one context as rows of the model."""
-        cost = context.costs(codes) @ self._objectives.scalar.cost
-        price = context.deltas @ self._objectives.scalar.cost
+        return self._encoded([context], codes, context.costs(codes) @ self._objectives.scalar.cost)
+
+    def _encoded(self, contexts: Sequence[Context], codes: Codes, cost: Floats) -> Rows:
+        """Plans of these scalar costs as rows; their contexts, one each or one for all, are of a
+        kind."""
+        groups = len(contexts[0].groups)
         dear = np.zeros(len(codes))
-        if context.groups:
+        if groups:
+            price = contexts[0].deltas @ self._objectives.scalar.cost
             low = price.min(1, keepdims=True)
             unit = (price - low) / np.maximum(price.max(1, keepdims=True) - low, 1e-12)
-            dear = unit[np.arange(len(context.groups))[None], codes].mean(1)
-        trend = np.stack([cost, dear], axis=1)
-        return self._encoder.rows(context, codes, trend)
+            dear = unit[np.arange(groups)[None], codes].mean(1)
+        return self._encoder.rows(contexts, codes, np.stack([cost, dear], axis=1))
 
     def _expected(self, model: QualityModel, context: Context, codes: Codes) -> Floats:
         """The qualities that the model expects of plans in one context."""
-        return model.predict(self._rows_in(context, codes))[0]
+        return model.expected(self._rows_in(context, codes))
 
     def _valued(
         self, model: QualityModel, stairs: Staircase, blocks: list[Block]

@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from bitfront.trainables.parameters import Choice, Domain, Int
 from bitfront.trainables.task import TrialSpec
 
 Codes = NDArray[np.int64]
+
+# Contexts that are remembered besides those of trials; each ask meets some dozens of new ones.
+CONTEXTS = 4096
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,22 @@ class Context:
             return np.repeat(self.base[None], len(codes), 0)
         picked = self.deltas[np.arange(len(self.groups))[None], codes]
         return np.asarray(self.base + picked.sum(1))
+
+    @cached_property
+    def places(self) -> dict[str, float]:
+        """The parameters as numbers: an index of a category, else a place from 0 to 1."""
+        return {
+            name: domain.values.index(self.params[name])
+            if isinstance(domain, Choice) and _is_category(domain)
+            else _unit(domain, self.params[name])
+            for name, domain in self.domains.items()
+        }
+
+    @cached_property
+    def kind(self) -> tuple[Any, ...]:
+        """What plans and parameters it has, and what levels cost: equal where contexts differ in
+        values of parameters only."""
+        return self.groups, tuple(self.domains), id(self.deltas)
 
     def point(self, codes: Codes) -> dict[str, Any]:
         """The point with this plan, as the space draws it."""
@@ -77,7 +97,7 @@ class Encoder:
     def of(contexts: Iterable[Context], levels: int) -> Encoder:
         groups: set[str] = set()
         domains: dict[str, Domain] = {}
-        for context in contexts:
+        for context in {context.kind: context for context in contexts}.values():
             groups.update(context.groups)
             domains |= context.domains
         named = sorted(domains)
@@ -85,32 +105,33 @@ class Encoder:
         numeric = [name for name in named if name not in category]
         return Encoder(_columns(sorted(groups)), _columns(numeric), _columns(category), levels)
 
-    def rows(self, context: Context, codes: Codes, trend: Floats) -> Rows:
-        """Rows of plans (n, groups) in one context. A group or category that does not apply has a
-        value of its own, a number the middle of its range."""
+    def rows(self, contexts: Sequence[Context], codes: Codes, trend: Floats) -> Rows:
+        """Rows of plans (n, groups), each in a context of its own or all in one; the contexts are
+        of one kind. A group or category that does not apply has a value of its own, a number the
+        middle of its range."""
         n = len(codes)
         one_hot = np.zeros((n, len(self.groups), self.levels + 1), dtype=np.float32)
         absent = np.ones(len(self.groups), dtype=bool)
-        for i, group in enumerate(context.groups):
-            if group in self.groups:
-                column = self.groups[group]
-                absent[column] = False
-                one_hot[np.arange(n), column, codes[:, i]] = 1.0
+        there = [i for i, group in enumerate(contexts[0].groups) if group in self.groups]
+        columns = np.array([self.groups[contexts[0].groups[i]] for i in there], np.int64)
+        absent[columns] = False
+        one_hot[np.arange(n)[:, None], columns[None], codes[:, there]] = 1.0
         one_hot[:, absent, self.levels] = 1.0
-        numeric = np.full(len(self.numeric), 0.5)
-        category = np.full(len(self.category), -1, dtype=np.int64)
-        for name, value in context.params.items():
-            domain = context.domains[name]
-            if name in self.category and isinstance(domain, Choice):
-                category[self.category[name]] = domain.values.index(value)
-            elif name in self.numeric:
-                numeric[self.numeric[name]] = _unit(domain, value)
         return Rows(
             levels=one_hot.reshape(n, -1),
             trend=trend,
-            numeric=np.repeat(numeric[None], n, 0),
-            category=np.repeat(category[None], n, 0),
+            numeric=_settings(self.numeric, contexts, n, 0.5),
+            category=_settings(self.category, contexts, n, -1),
         )
+
+
+def _settings(columns: dict[str, int], contexts: Sequence[Context], n: int, absent: Any) -> Any:
+    """(n, columns): the places of the parameters, those that do not apply with value `absent`."""
+    found = np.full((len(contexts), len(columns)), absent)
+    for name in contexts[0].domains:
+        if name in columns:
+            found[:, columns[name]] = [context.places[name] for context in contexts]
+    return found if len(contexts) == n else np.repeat(found, n, 0)
 
 
 @dataclass
@@ -123,6 +144,7 @@ class Atlas:
     _deltas: dict[tuple[Any, ...], list[tuple[Floats, Floats, Floats]]] = field(
         default_factory=dict
     )
+    _prices: dict[str, tuple[Floats, Floats]] = field(default_factory=dict)
     _trials: dict[int, Known] = field(default_factory=dict)
 
     @property
@@ -152,6 +174,8 @@ class Atlas:
             return self._contexts[key]
         spec = self.space.walk(draw)
         context = self._priced(spec, chosen, domains, tuple(groups))
+        while len(self._contexts) >= CONTEXTS:
+            del self._contexts[next(iter(self._contexts))]
         return self._contexts.setdefault(context.key, context)
 
     def _priced(
@@ -165,6 +189,21 @@ class Atlas:
         if not groups or not isinstance(free, FreePlan):
             base = self._cost(spec)
             return Context(_key(params), params, domains, (), (), base, np.zeros((0, 1, len(base))))
+        task, params_of = spec.task, sorted(spec.params.items())
+        network = task.dataset, task.model, task.binarize, task.keep_full, task.settled_activations
+        # All that a cost depends on besides the plan.
+        name = repr((groups, spec.method, params_of, *network))
+        if name not in self._prices:
+            if len(self._prices) >= CONTEXTS:
+                self._prices.clear()
+            self._prices[name] = self._price_list(spec, free, groups)
+        base, deltas = self._prices[name]
+        return Context(_key(params), params, domains, groups, free.levels, base, deltas)
+
+    def _price_list(
+        self, spec: TrialSpec, free: FreePlan, groups: tuple[str, ...]
+    ) -> tuple[Floats, Floats]:
+        """`base` and `deltas` of the context of a spec."""
         table = task_cost_table(spec.task)
 
         def priced(codes: Sequence[int]) -> Floats:
@@ -179,7 +218,7 @@ class Atlas:
         kind = (spec.method, groups)
         for known_base, known_other, deltas in self._deltas.get(kind, []):
             if np.array_equal(known_base, base) and np.array_equal(known_other, other):
-                return Context(_key(params), params, domains, groups, free.levels, base, deltas)
+                return base, deltas
         deltas = np.zeros((len(groups), len(free.levels), len(base)))
         for g in range(len(groups)):
             for level in range(1, len(free.levels)):
@@ -187,7 +226,7 @@ class Atlas:
                 codes[g] = level
                 deltas[g, level] = priced(codes) - base
         self._deltas.setdefault(kind, []).append((base, other, deltas))
-        return Context(_key(params), params, domains, groups, free.levels, base, deltas)
+        return base, deltas
 
     def _cost(self, spec: TrialSpec) -> Floats:
         totals = self.space.costs(spec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -74,14 +74,13 @@ class Candidates:
                 found.append((-cost if dear else cost, context, plan))
         return [(context, plan) for _, context, plan in sorted(found, key=lambda f: f[0])]
 
-    def scattered(self, count: int) -> list[tuple[Context, Codes]]:
+    def scattered(self, count: int) -> Iterator[tuple[Context, Codes]]:
         """Random points. The share of each level is drawn first, so that cheap and dear plans are
         as likely as those in between."""
-        found = []
         for _ in range(count):
             context = self._atlas.context({}, self._random)
-            found += [(context, c) for c in self._repaired(context, self._random_plans(context, 1))]
-        return found
+            for codes in self._repaired(context, self._random_plans(context, 1)):
+                yield context, codes
 
     def _random_plans(self, context: Context, count: int) -> Codes:
         """Plans whose shares of levels are uniformly distributed."""

@@ -44,6 +44,6 @@ class Extrapolation:
             float(then.mean()), float(ends.mean()), slope, float(residual.var()) + 1e-8
         )
 
-    def end(self, value: float) -> float:
-        """The expected final quality of a trial that was stopped at `value`."""
+    def end(self, value: Floats) -> Floats:
+        """The expected final qualities of trials that were stopped at these values."""
         return self.ends + self.slope * (value - self.then)

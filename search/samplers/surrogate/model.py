@@ -144,7 +144,7 @@ class QualityModel:
         self._y = (quality - self._shift) / self._scale
         self._extra = extra_noise / self._scale**2
         self._scales = self._fit(rng)
-        self._condition()
+        self._factor, self._weights = self._condition()
 
     @property
     def noise_sd(self) -> float:
@@ -154,27 +154,36 @@ class QualityModel:
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """mu and sigma of the quality without noise."""
         cross = self._kernel(self._relations(rows, self._rows), self._scales)
-        mean = cross @ self._weights
+        mean = cross[:, : len(self._weights)] @ self._weights
         solved = solve_triangular(self._factor, cross.T, lower=True, check_finite=False)
         own = self._own_variance(rows)
         spread = np.sqrt(np.maximum(own - np.einsum("ij,ij->j", solved, solved), 1e-12))
         return mean * self._scale + self._shift, spread * self._scale
 
+    def expected(self, rows: Rows) -> Floats:
+        """mu alone, at a fraction of the cost."""
+        trained = self._rows.take(slice(0, len(self._weights)))
+        cross = self._kernel(self._relations(rows, trained), self._scales)
+        return np.asarray(cross @ self._weights) * self._scale + self._shift
+
     def believe(self, rows: Rows) -> None:
         """Add points that are being trained as if their expectation were their result, so that the
-        next proposal differs from them."""
-        mean, _ = self.predict(rows)
+        next proposal differs from them. That changes no expectation: the weights stay, and the
+        Cholesky factor gets the rows (B^T, chol(D - B^T B)), with B the solution of L B = k."""
+        cross = self._kernel(self._relations(self._rows, rows), self._scales)
+        below = solve_triangular(self._factor, cross, lower=True, check_finite=False)
+        own = self._kernel(self._relations(rows, rows), self._scales) - below.T @ below
+        corner = _cholesky(own, self._scales["noise"])
+        right = np.zeros((len(self._factor), len(corner)))
+        self._factor = np.block([[self._factor, right], [below.T, corner]])
         self._rows = Rows.stack([self._rows, rows])
-        self._y = np.append(self._y, (mean - self._shift) / self._scale)
-        self._extra = np.append(self._extra, np.zeros(len(rows)))
-        self._condition()
 
-    def _condition(self) -> None:
-        """Factor K + N and solve for (K + N)^-1 y."""
+    def _condition(self) -> tuple[Floats, Floats]:
+        """The Cholesky factor of K + N, and (K + N)^-1 y."""
         kernel = self._kernel(self._relations(self._rows, self._rows), self._scales)
-        self._factor = _cholesky(kernel, self._scales["noise"] + self._extra)
-        half = solve_triangular(self._factor, self._y, lower=True, check_finite=False)
-        self._weights = solve_triangular(self._factor.T, half, check_finite=False)
+        factor = _cholesky(kernel, self._scales["noise"] + self._extra)
+        half = solve_triangular(factor, self._y, lower=True, check_finite=False)
+        return factor, solve_triangular(factor.T, half, check_finite=False)
 
     def _relations(self, a: Rows, b: Rows) -> _Relations:
         same = (a.levels @ b.levels.T).astype(np.float64)
@@ -193,22 +202,27 @@ class QualityModel:
 
     def _kernel(self, relations: _Relations, scales: _Scales) -> Floats:
         """k of every pair."""
-        joint = -relations.differing / scales["reach"]
-        settings: Floats | None = None
+        joint = relations.differing * (-1 / scales["reach"])
+        kernel = scales["trend"] * relations.trend
+        constant = 1.0
+        if self._groups:
+            each = 4 * scales["layers"]
+            kernel -= relations.differing * (each / self._groups)
+            constant += each * (1 - 1 / self._levels)
+        kernel += constant
         if "settings" in scales.names:
             settings = np.zeros(joint.shape)
             for i, distance in enumerate(relations.distance):
-                settings -= distance / (2 * scales[f"length {i}"] ** 2)
+                settings -= distance * (1 / (2 * scales[f"length {i}"] ** 2))
             if "mismatch" in scales.names:
                 settings -= scales["mismatch"] * relations.mismatches
-            joint = joint + settings
-        kernel = 1.0 + scales["trend"] * relations.trend
-        if self._groups:
-            share = relations.differing / self._groups
-            kernel += 4 * scales["layers"] * (1 - 1 / self._levels - share)
-        kernel += scales["joint"] * np.exp(joint)
-        if settings is not None:
-            kernel += scales["settings"] * np.exp(settings)
+            joint += settings
+            np.exp(settings, out=settings)
+            settings *= scales["settings"]
+            kernel += settings
+        np.exp(joint, out=joint)
+        joint *= scales["joint"]
+        kernel += joint
         return kernel
 
     def _own_variance(self, rows: Rows) -> Floats:

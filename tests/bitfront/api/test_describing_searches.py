@@ -1,6 +1,7 @@
 """bf.Search describes what a YAML describes, with the same checks; and what it is handed over in
 Python reaches every worker."""
 
+import importlib
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ from bitfront.api.by_value import dataset_of, importable, reference_to
 from bitfront.search.config.load import load_text
 from bitfront.trainables.data import DATASETS, load_test, load_train
 from bitfront.trainables.data.own.opened import goal_of
-from bitfront.trainables.own_code import load_object, shown
+from bitfront.trainables.own_code import load_object, look_in, settle, shown
 
 MLP = {"name": "mlp", "depth": 4, "width": 8}
 SCALE = 2.0
@@ -179,6 +180,36 @@ def test_data_may_bring_a_metric_of_their_own(tmp_path, xy):
 def test_a_class_of_a_module_is_named_by_it():
     assert importable(TensorDataset) is not None
     assert importable(Augmented) == f"{__name__}:Augmented"
+
+
+def test_a_class_keeps_its_name_after_a_search_has_loaded_its_module(tmp_path, monkeypatch):
+    (tmp_path / "nets_by_name.py").write_text("class Net:\n    pass\n\n\nOther = Net\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("nets_by_name")
+    name = reference_to(module.Net, "model", tmp_path)
+    assert name == "nets_by_name:Net"
+    assert load_object(settle(name)) is not module.Net
+    assert reference_to(module.Net, "model", tmp_path) == name
+
+
+def test_loading_says_that_the_file_of_the_network_has_changed(tmp_path, monkeypatch):
+    code = "from torch import nn\n\n\nclass Net(nn.Sequential):\n    def __init__(self):\n"
+    code += "        super().__init__(*[nn.Linear(4, 4) for _ in range(3)])\n"
+    for place in ("kept", "here"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "changing_net.py").write_text(code)
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.syspath_prepend(tmp_path / "here")
+    model = importlib.import_module("changing_net").Net()
+    bf.binarize(model, plan="B", method="bnn")
+    model(torch.randn(2, 4))
+    bf.save(model, "net.safetensors")
+    look_in(tmp_path / "kept")
+    bf.load("net.safetensors")
+    (tmp_path / "here" / "changing_net.py").write_text(code + "# edited\n")
+    with pytest.warns(UserWarning, match=r"changing_net\.py has changed \(was @.*, now @") as told:
+        bf.load("net.safetensors")
+    assert "model=Net(...)" in str(told[0].message)
 
 
 def test_a_class_without_a_file_is_kept_once_and_loaded_by_its_reference(tmp_path):

@@ -3,11 +3,11 @@ ours, with data that it made itself; then what can be done with the search."""
 
 import os
 import subprocess
-import sys
 
 import pytest
 
 import bitfront as bf
+from testbed import warm
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ for _ in range(2):
 def start(folder, code):
     (folder / "script.py").write_text(DATA + code)
     return subprocess.Popen(
-        [sys.executable, "script.py"],
+        [warm.python(), "script.py"],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -135,7 +135,9 @@ def test_without_a_terminal_every_trial_has_a_line(make_space, tmp_path):
 
 @pytest.mark.parametrize("state", ["complete", "stopped", "failed"])
 @pytest.mark.parametrize("layers", [4, 19, 60, 300])
-def test_the_line_of_a_trial_fits_eighty_columns(make_space, tmp_path, state, layers):
+def test_on_a_terminal_the_line_of_a_trial_fits(make_space, tmp_path, monkeypatch, state, layers):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(StatusLine, "is_terminal", True)
     config, space = make_space()
     session: Any = Session(config, space, SearchFolder(tmp_path), None, progress=QUIET)
     spec = TrialSpec(task=space.task, method="edge-popup", plan=("FBWA" * layers)[:layers])
@@ -158,6 +160,24 @@ def test_the_line_of_a_trial_tells_repeats_and_settings(make_space, tmp_path):
     assert line(entry).endswith("2.0 s  width=16 lr=0.01")
     entry.stored = spec.model_copy(update={"seed": 3})
     assert "2.0 s  seed 3  width=16" in line(entry)
+
+
+def test_in_a_pipe_the_line_of_a_trial_has_all_settings(make_space, tmp_path, monkeypatch):
+    config, space = make_space()
+    session: Any = Session(config, space, SearchFolder(tmp_path), None, progress=QUIET)
+    spec = TrialSpec(task=space.task, method="bnn", plan="FBFB")
+    drawn = {f"optimizer.a_long_name_{i}": i for i in range(9)}
+    entry = Entry("0123abcd", 1, "complete", spec, {"flops_pct": 50.0}, drawn=drawn)
+    entry.metrics, entry.started, entry.ended = {"val_accuracy": 0.9}, 0.0, 2.0
+    assert "a_long_name_8=8" in session.progress.trial_line(entry)
+    monkeypatch.setattr(StatusLine, "is_terminal", True)
+    for columns in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert columns - 20 < len(session.progress.trial_line(entry)) <= columns
+    failed = Entry("0123abcd", 1, "failed", spec, {"flops_pct": 50.0}, failure="error")
+    failed.message = "KeyError: " + "x " * 80
+    monkeypatch.setattr(StatusLine, "is_terminal", False)
+    assert session.progress.trial_line(failed).count("x") == 80
 
 
 def test_the_line_of_a_failed_trial_has_what_was_raised(make_space, tmp_path):

@@ -148,6 +148,7 @@ def test_a_final_training_counts_its_seeds(make_config, seeds, said):
         expected={},
         tested_on="test",
         part_in_words="test",
+        final=SimpleNamespace(keep="last"),
     )
     result = SimpleNamespace(seeds=trained, mean=0.9, spread=0.0, epochs=3, train_examples=9)
     told = result_text(recipe, result)

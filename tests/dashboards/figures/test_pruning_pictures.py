@@ -13,11 +13,16 @@ from bitfront.dashboards.figures.networks.masks import (
     GAP,
     KEPT,
     PRUNED,
+    aligned,
+    channels_note,
+    draw_masks,
     empty_channels,
     mask_cells,
     mask_image,
+    survivors_note,
 )
 from bitfront.dashboards.figures.trials.drops import curves_csv, curves_png, largest_drop
+from bitfront.trainables.errors import UserError
 
 
 def is_png(path):
@@ -58,6 +63,41 @@ def test_a_linear_layer_is_one_of_single_cells():
 def test_a_mask_is_drawn(tmp_path, shape):
     mask = np.random.default_rng(0).random(shape) < 0.1
     assert is_png(mask_image(mask, "a $layer$", tmp_path / "mask.png"))
+
+
+def test_a_mask_says_what_pruning_at_random_would_leave() -> None:
+    """Four kernels of four weights of which twelve are kept: one has three, two are whole; at
+    random 4 * 4 C(12, 9)/C(16, 12) = 1.93 have three and 4 C(12, 8)/C(16, 12) = 1.09 four."""
+    mask = np.ones((2, 2, 2, 2), dtype=bool)
+    mask[0, 0, 0, 0] = mask[0, 1, 0] = mask[0, 1, 1, 0] = False
+    note = survivors_note(mask)
+    assert note == "\n1 kernels with 3 weights, 2 with more (at random 1.93 and 1.09)"
+    assert survivors_note(mask[..., :1, :1]) == ""
+
+
+def test_empty_channels_are_told_beside_those_of_chance() -> None:
+    """One weight of 2 x 2 kernels of 1 x 1: one input channel is empty, by chance too."""
+    mask = np.zeros((2, 2), dtype=bool)
+    mask[0, 0] = True
+    note = channels_note(mask, empty_channels(mask)[1], "input")
+    assert note == "2 input channels, 1 empty (at random 1.00)"
+
+
+def test_layers_that_follow_each_other_are_drawn_side_by_side(tmp_path):
+    """Channels 1 and 2 of 4 leave the first layer empty, 2 and 3 enter the second one empty: one is
+    empty on both sides, as 2 * 2 / 4 unrelated ones would be."""
+    first, second = np.ones((4, 3, 3, 3), dtype=bool), np.ones((5, 4, 3, 3), dtype=bool)
+    first[1:3] = second[:, 2:] = False
+    told = aligned(empty_channels(first)[0], empty_channels(second)[1])
+    assert told == "2 empty outputs, 2 empty inputs, 1 of both (1.0 if unrelated)"
+    masks = {"a": first, "b": second}
+    draw_masks(masks, "$net$", "a,b", tmp_path / "pair.png")
+    assert is_png(tmp_path / "pair.png")
+    with pytest.raises(UserError, match="b has 5 outputs, a 3 inputs"):
+        draw_masks(masks, "net", "b,a", tmp_path / "no.png")
+    with pytest.raises(UserError, match="--layer c: no such pruned layer"):
+        draw_masks(masks, "net", "a,c", tmp_path / "no.png")
+    assert not (tmp_path / "no.png").exists()
 
 
 def test_the_largest_drop_is_between_two_epochs():

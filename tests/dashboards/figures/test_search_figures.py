@@ -5,12 +5,14 @@ import re
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bitfront.dashboards.figures.front.interactive import front_figure
 from bitfront.dashboards.figures.front.overlay import Overlay, overlay_figure
 from bitfront.dashboards.figures.networks.layers import layers_figure, layers_image, short_names
 from bitfront.dashboards.figures.networks.quantizer import quantizer_image
+from bitfront.dashboards.figures.style import LEVEL_COLOURS
 from bitfront.dashboards.figures.trials.coordinates import MOST_LINES, coordinates_figure
 from bitfront.dashboards.figures.trials.curves import curves_figure
 from bitfront.dashboards.figures.trials.failures import MEANINGS, failures_figure, reasons
@@ -92,6 +94,23 @@ def test_layers_of_the_front_are_drawn_on_their_stages(make_view):
 def test_names_lose_what_all_have_in_common_and_stay_different():
     layers = [Layer(name, "", "") for name in ("a.0.x.conv", "a.1.x.conv", "a.1.y.conv")]
     assert short_names(layers) == ["0.x", "1.x", "1.y"]
+
+
+def test_long_names_of_layers_make_the_picture_higher_and_not_the_map_smaller(make_view, tmp_path):
+    def picture(names):
+        layers = tuple(Layer(name, "block", "stage") for name in names)
+        layers_image(make_view(networks={"net": layers}), "layers", tmp_path / "l.png")
+        from matplotlib.image import imread
+
+        pixels = imread(tmp_path / "l.png")[..., :3]
+        full = [int(LEVEL_COLOURS["F"][i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        rows = np.any(np.all(np.abs(pixels - full) < 0.02, axis=-1), axis=1)
+        return len(pixels), rows.sum()
+
+    long = [f"{letter}.pointwise_projection.convolution_of_the_block_{letter}" for letter in "abcd"]
+    (_, before), (height, after) = picture("abcd"), picture(long)
+    assert after > 0.9 * before
+    assert height > before
     assert short_names([Layer("only", "", "")]) == ["only"]
 
 

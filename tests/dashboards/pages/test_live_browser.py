@@ -3,7 +3,6 @@ a point, filters, and asks nothing of any other host."""
 
 import re
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 
@@ -13,6 +12,7 @@ from bitfront.search.config.load import load_text
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
 from bitfront.trainables.files import write_atomically
+from testbed import warm
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +75,7 @@ class Watched:
 
 def served(home):
     """A process with the live page of a home, and its address."""
-    command = [sys.executable, "-m", "bitfront.cli", "dashboard", "--port", "0", "--no-browser"]
+    command = [warm.python(), "-m", "bitfront.cli", "dashboard", "--port", "0", "--no-browser"]
     process = subprocess.Popen([*command, "--home", str(home)], stdout=subprocess.PIPE, text=True)
     return process, re.search(r"http://\S+", process.stdout.readline()).group()
 
@@ -275,7 +275,7 @@ def test_the_page_follows_a_search_from_its_beginning_to_its_end(browser, open_p
     page.wait_for_function(
         "document.querySelector('#sentence')?.innerText.includes('No search has been run')"
     )
-    search = subprocess.Popen([sys.executable, "-c", SEARCH, str(go), *words])
+    search = subprocess.Popen([warm.python(), "-c", SEARCH, str(go), *words])
     try:
         wait_for_points(page, 2)
         assert "running" in page.locator("#tiles").inner_text()

@@ -16,9 +16,9 @@ pytestmark = pytest.mark.slow
 
 # Another thread collects references to objects of Ray's all the time.
 COLLECTING = """
-import threading
+import os, threading
 import ray
-from bitfront.search.cluster import connection
+from bitfront.search.cluster import connection, head
 
 class Holder:
     def __init__(self):
@@ -31,6 +31,7 @@ def collect():
             bait.append(bait)
 
 connection.connect(None)
+print(*(os.path.basename(process.args[0]) for process in head._head.processes))
 print(ray._private.worker._global_node.get_session_dir_path())
 holders = [Holder() for _ in range(4000)]
 threading.Thread(target=collect, daemon=True).start()
@@ -58,7 +59,8 @@ def test_leaving_ray_ends_no_process_and_leaves_no_folder(ray_folder):
         env={**os.environ, "RAY_TMPDIR": str(ray_folder)},
     )
     assert done.returncode == 0, done.stderr
-    session, last = done.stdout.splitlines()
+    started, session, last = done.stdout.splitlines()
+    assert started == "gcs_server raylet", "all that a search on one machine needs"
     assert last == "left"
     assert Path(session).parent == other.parent
     assert list(other.parent.glob("session_*")) == [other]

@@ -17,11 +17,11 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ports import listens_in_session
 from bitfront.search.tracking import server as ui
 from bitfront.trainables.errors import UserError
+from testbed import warm
 from testbed.rig import free_port, listens, processes, wait_for
 
 pytestmark = pytest.mark.slow
 
-IGNORING = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 # A process that starts a leader of a session with a child in a group of its own, and stays.
 OWNER = """
 import subprocess, sys, time
@@ -159,9 +159,16 @@ import sys
 from bitfront.search.tracking import server as ui
 from bitfront.cli import main
 
-ui._command = lambda host, port: [sys.executable, "-c", sys.argv[1], str(port)]
-sys.exit(main(sys.argv[2:]))
+python, server = sys.argv[1:3]
+ui._command = lambda host, port: [python, "-c", server, str(port)]
+sys.exit(main(sys.argv[3:]))
 """
+
+
+def in_background():
+    """However the tests were started: in the background, or with nohup, which ignores SIGHUP."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
@@ -170,10 +177,11 @@ def test_a_server_and_its_workers_end_with_ui_however_that_ends(number, searched
     port = free_port()
     words = ["ui", "--port", str(port), "--home", str(tmp_path)]
     process = subprocess.Popen(
-        [*IGNORING, sys.executable, "-c", PAGE, SERVER, *words],
+        [warm.python(), "-c", PAGE, sys.executable, SERVER, *words],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "BITFRONT_TEST": str(tmp_path)},
+        env={**os.environ, "BITFRONT_TEST": str(tmp_path), "PYTHONUNBUFFERED": "1"},
+        preexec_fn=in_background,
     )
     assert process.stdout.readline() == "starting MLflow ...\n"
     line = process.stdout.readline()

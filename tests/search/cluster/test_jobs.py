@@ -15,10 +15,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from bitfront.search.cluster.jobs import secret_free
+from bitfront.search.cluster.remote.mailbox import Answer
+from bitfront.search.cluster.remote.words import secret_free
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import Results
 from bitfront.trainables.errors import UserError
+from testbed import warm
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +31,32 @@ space: {method: [bnn], plan: {per: layer, levels: [F, B]}, optimizer.lr: {float:
 search: {trials: 500, sampler: random}
 tracking: {enabled: false}
 """
-BIN = Path(sys.executable).parent
+OWN_NET = """\
+from sizes import FEATURES
+from torch import nn
+
+
+def net(num_classes, width=8):
+    layers = [nn.Linear(FEATURES, width), nn.Linear(width, width), nn.Linear(width, num_classes)]
+    return nn.Sequential(*[part for layer in layers for part in (layer, nn.ReLU())][:-1])
+"""
+OWN_DATA = """\
+import numpy as np
+from sizes import FEATURES
+
+
+def load():
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal((count, FEATURES)).astype("float32") for count in (120, 40)]
+    return tuple((x, (x[:, 0] > 0).astype("int64")) for x in parts)
+"""
+OWN_YAML = """\
+name: mine
+task: {dataset: my_data.py:load, model: my_net.py:net, epochs: 1}
+space: {method: [bnn], plan: {per: layer, levels: [F, B]}, model.width: [8, 16]}
+search: {trials: 2, sampler: random}
+tracking: {enabled: false}
+"""
 # Commands one after another, so that Ray is imported once: a line of words in, a line out with the
 # exit code and what was printed.
 TERMINAL = """
@@ -60,8 +87,12 @@ class Head:
         self.client = f"ray://127.0.0.1:{ports['client']}"
         self.home = folder / "there"
         token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-        self.env = {**os.environ, **token, "PATH": f"{BIN}:{os.environ['PATH']}", "RAY_ADDRESS": ""}
-        command = [BIN / "ray", "start", "--head", "--block", f"--port={ports['gcs']}"]
+        self.env = {**warm.environment(), **token, "RAY_ADDRESS": ""}
+        # Ray would end workers where others fill the memory of this machine.
+        self.env["RAY_memory_monitor_refresh_ms"] = "0"
+        # It remembers the homes of searches there; those of another run are not its own.
+        self.env["XDG_CONFIG_HOME"] = str(folder / "config")
+        command = [*warm.ray(), "start", "--head", "--block", f"--port={ports['gcs']}"]
         command += ["--num-cpus=1", "--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1"]
         command += [f"--dashboard-port={ports['http']}", "--object-store-memory=100000000"]
         # The one of another cluster on this machine may be taken, and without it no job starts.
@@ -103,6 +134,9 @@ class Head:
         shutil.rmtree(self.files, ignore_errors=True)
 
 
+THERE = ("--address", "http://there")
+
+
 @pytest.fixture(scope="module")
 def head(tmp_path_factory):
     head = Head(tmp_path_factory.mktemp("head"))
@@ -117,26 +151,109 @@ def head(tmp_path_factory):
     head.stop()
 
 
+def jobs_at(head):
+    from bitfront.search.cluster.remote.http import Dashboard
+
+    return {job["submission_id"]: job for job in Dashboard(head.http).jobs()}
+
+
 @pytest.mark.timeout(900)
-def test_a_submitted_search_is_watched_stopped_and_read_from_outside(head):
+def test_a_submitted_search_is_watched_stopped_and_continued_from_outside(head, monkeypatch):
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        monkeypatch.setenv(name, head.env[name])
     told = json.loads(head.call("submit", "away.yaml", "--address", head.http, "--json"))
-    assert told["search"] == "away"
+    assert (told["search"], told["state"]) == ("away", "running")
     folder = SearchFolder(head.home / "away")
+    assert folder.running, "it was told to run when it did"
+    # Somebody else's search of this name is refused, and nothing of it is taken for the first.
+    changed = ["submit", "away.yaml", "--set", "task.epochs=3", "--address", head.http]
+    refused = head.call(*changed, code=2)
+    assert "exists with another configuration: task.epochs: 2 -> 3" in refused
+    assert "search 'away' did not begin" in refused
+    log = head.call("logs", "away", "--address", head.http)
+    assert "another configuration" not in log
+    assert "all checks passed: trials start" in log
     deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
-        if folder.exists and any(e.state == "complete" for e in Results.of(folder).entries):
+        if any(e.state == "complete" for e in Results.of(folder).entries):
             break
         time.sleep(0.5)
-    stopped = json.loads(head.call("stop", "away", "--address", head.http, "--json"))
-    assert stopped == {"search": "away", "state": "stopped"}
+    searches = json.loads(head.call("status", "--address", head.http, "--json"))
+    [listed] = [search for search in searches if search["search"] == "away"]
+    assert listed["home"] == str(head.home)
+    assert listed["owner"].endswith(socket.gethostname())
+    stopped = head.call("stop", "away", "--address", head.http)
+    assert f"continue: bitfront resume away --address {head.http}" in stopped
     report = json.loads(head.call("status", "away", "--address", head.http, "--json"))
     assert report["state"] == "interrupted"
     assert report["trials"]["complete"] >= 1
-    log = head.call("logs", "away", "--address", head.http)
-    assert "Interrupted: running trials keep their last checkpoint." in log
-    assert "Traceback" not in log
     assert "unknown search 'nope'" in head.call("front", "nope", "--address", head.http, code=2)
+    assert "has a budget of" in head.call(
+        "extend", "away", "--trials", "1", "--address", head.http, code=2
+    )
+    recipe = head.folder / "point.yaml"
+    head.call("export", "away", "--knee", "-o", str(recipe), "--address", head.http)
+    assert "bitfront_recipe" in recipe.read_text()
+    left = [job for job in jobs_at(head) if job.startswith("raysubmit")]
+    assert left == [], "short commands are no jobs"
     assert not (head.folder / "here").exists(), "nothing of it is kept here"
+
+
+@pytest.mark.timeout(300)
+def test_a_wrong_token_is_one_line_through_http_and_rays_client(head, monkeypatch, capsys):
+    from bitfront import cli
+
+    monkeypatch.chdir(head.folder)
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    for words in (
+        ["status"],
+        ["front", "away"],
+        ["stop", "away"],
+        ["logs", "away"],
+        ["export", "away", "--knee"],
+        ["resume", "away"],
+        ["extend", "away", "--trials", "+1"],
+        ["submit", "away.yaml"],
+        ["doctor"],
+    ):
+        assert cli.main([*words, "--address", head.http]) == 2
+        said = capsys.readouterr().err
+        assert f"{head.http} refuses the token of the variable RAY_AUTH_TOKEN" in said
+        assert said.count("\n") == 1
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    assert cli.main(["status", "--address", head.http]) == 2
+    assert "set RAY_AUTH_MODE=token" in capsys.readouterr().err
+    # Ray reads a token once per process: this one is the terminal's, the right one is not sent.
+    wrong = head.env | {"RAY_AUTH_TOKEN": secrets.token_hex(32), "PYTHONPATH": os.getcwd()}
+    command = [warm.commands() / "bitfront", "resume", "away", "--address", head.client]
+    there = subprocess.run(command, env=wrong, capture_output=True, text=True, check=False)
+    assert there.returncode == 2
+    assert f"{head.client} refuses the token of the variable RAY_AUTH_TOKEN" in there.stderr
+    assert there.stderr.count("\n") == 1
+
+
+@pytest.mark.timeout(600)
+def test_a_network_and_data_of_ones_own_are_sent_with_the_search(head):
+    folder = head.folder / "own"
+    folder.mkdir()
+    (folder / "my_net.py").write_text(OWN_NET)
+    (folder / "my_data.py").write_text(OWN_DATA)
+    (folder / "sizes.py").write_text("FEATURES = 6\n")
+    (folder / "search.yaml").write_text(OWN_YAML)
+    head.call("submit", "own/search.yaml", "--address", head.http)
+    shutil.rmtree(folder)  # the head has what it needs
+    results = SearchFolder(head.home / "mine")
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        if results.exists and Results.of(results).state == "complete":
+            break
+        time.sleep(0.5)
+    told = head.call("front", "mine", "--address", head.http)
+    assert "Front of mine: " in told
+    assert "of 2 complete trials" in told
+    kept = sorted(file.name for file in (head.home / "mine" / "code").rglob("*.py"))
+    assert kept == ["my_data.py", "my_net.py", "sizes.py", "sizes.py"]
 
 
 @pytest.mark.timeout(600)
@@ -162,9 +279,13 @@ def test_flags_go_to_the_head_through_rays_client_too(tmp_path, monkeypatch):
     monkeypatch.setattr("ray.remote", lambda **options: lambda there: actor)
     monkeypatch.setattr("ray.shutdown", lambda: None)
     flags = ["--quiet", "--dry-run", "--json"]
-    given = ["run", "away.yaml", *flags, "--home", "there", "--address", "ray://there:10001"]
+    given = ["run", "away.yaml", *flags, "--home", "/there", "--address", "ray://there:10001"]
     assert ray_client.run_there(cli.build_parser().parse_args(given)) == 0
-    assert sent == [(["run", "away.yaml", *flags, "--home", "there"], {"away.yaml": YAML.encode()})]
+    [(words, files, submission)] = sent
+    assert words == ["run", "away.yaml", *flags, "--home", "/there"]
+    assert files == {"away.yaml": YAML.encode()}
+    told = json.loads(submission)
+    assert (told["address"], told["home"], told["job"]) == ("http://there:8265", "/there", "")
 
 
 @pytest.mark.timeout(600)
@@ -176,6 +297,9 @@ def test_doctor_asks_every_node_what_it_shares(head, tmp_path):
     assert {found[name]["verdict"] for name in wanted} == {"PASS"}
     assert "1 node with 1 CPU" in found["resources"]["found"]
     assert not list(tmp_path.glob("bitfront-doctor*")), "nothing is left behind"
+    client = json.loads(head.call("doctor", "--address", head.client, *shared, "--json"))
+    verdicts = [[(check["name"], check["verdict"]) for check in said] for said in (client, checks)]
+    assert verdicts[0] == verdicts[1], "Ray's client and the dashboard lead to the same nodes"
 
 
 def test_addresses_of_the_wrong_kind_say_what_is_wanted(tmp_path, monkeypatch, capsys):
@@ -214,7 +338,8 @@ def test_no_password_goes_where_the_dashboard_shows_it():
 def test_every_option_of_a_verb_goes_to_the_head(tmp_path, monkeypatch):
     """Options that only say where or how it is sent stay here."""
     from bitfront import cli
-    from bitfront.search.cluster.jobs import run_words
+    from bitfront.search.cluster import jobs
+    from bitfront.search.cluster.remote.words import run_words
     from bitfront.verbs import on_head
 
     monkeypatch.chdir(tmp_path)
@@ -227,33 +352,116 @@ def test_every_option_of_a_verb_goes_to_the_head(tmp_path, monkeypatch):
         assert words == ["run", "away.yaml", *given]
         assert file == Path("away.yaml")
     heard = []
-
-    def call(*said):
-        heard.append(said)
-        return 0, ""
-
-    there = SimpleNamespace(home_of=lambda name: None, call=call)
-    monkeypatch.setattr(on_head, "head_at", lambda address: there)
+    monkeypatch.setattr(jobs.Head, "ask", lambda _, *said: heard.append(said) or Answer(0))
     flags = ["--plot", "--wide", "--csv"]
     args = cli.build_parser().parse_args(["front", "x", *flags, "--address", "http://there"])
     assert on_head.on_head(args, [args.search]) == 0
     assert heard == [(["front", "x", *flags], None)]
 
 
-def test_the_job_that_runs_is_the_one_that_is_meant():
-    """A second submit of a running search is refused, and ends later than the first began."""
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["submit", "away.yaml", *THERE],
+        *([verb, "away", *THERE] for verb in ("status", "front", "stop", "logs", "resume")),
+        ["run", "away.yaml", "--address", "ray://there:10001"],
+        ["resume", "away", "--address", "ray://there:10001"],
+    ],
+    ids=" ".join,
+)
+def test_a_relative_home_is_refused_before_anything_is_sent(words, tmp_path, monkeypatch, capsys):
+    """It would be below the folder of the command on the head, and no later command would find
+    it."""
+    from bitfront import cli
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "away.yaml").write_text(YAML)
+    assert cli.main([*words, "--home", "runs-bob"]) == 2
+    said = capsys.readouterr().err
+    assert "--home runs-bob: commands on the head have folders of their own" in said
+    assert "~/bitfront-runs/runs-bob" in said
+
+
+def test_a_relative_folder_of_data_is_refused_before_anything_is_sent(tmp_path, monkeypatch):
+    from bitfront import cli
+    from bitfront.search.cluster.remote.words import run_words
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "away.yaml").write_text(YAML)
+
+    def words(*given):
+        return run_words(cli.build_parser().parse_args(["submit", "away.yaml", *given, *THERE]))
+
+    for given in (["--data-dir", "data"], ["--set", "task.data_dir=./data"]):
+        with pytest.raises(UserError, match="the whole path on the nodes") as error:
+            words(*given)
+        assert str(tmp_path / "data") in error.value.hint
+    assert "/mnt/data" in words("--data-dir", "/mnt/data")[0]
+    assert "~/data" in words("--data-dir", "~/data")[0]
+
+
+def job(name, status, start, **told):
+    told = {"bitfront_search": "x", "bitfront_owner": "bob@there", **told}
+    return {"submission_id": name, "status": status, "start_time": start, "metadata": told}
+
+
+def head_with(jobs, answer, monkeypatch):
     from bitfront.search.cluster.jobs import Head
 
-    def job(status, start):
-        told = {"bitfront_search": "x"}
-        return SimpleNamespace(
-            metadata=told, status=SimpleNamespace(value=status), start_time=start
-        )
+    head = Head("http://there")
+    monkeypatch.setattr(head.dashboard, "jobs", lambda: jobs)
+    monkeypatch.setattr(head, "ask", lambda words, home: answer)
+    return head
 
-    jobs = [job("FAILED", 1), job("RUNNING", 2), job("FAILED", 3)]
-    head = Head.__new__(Head)
-    head.address, head.client = "http://there", SimpleNamespace(list_jobs=lambda: jobs)
-    assert head.job_of("x") is jobs[1]
-    del jobs[1]
-    assert head.job_of("x") is jobs[1]
-    assert head.home_of("nope") is None
+
+def test_the_log_of_a_search_is_that_of_the_job_that_had_its_turn(monkeypatch):
+    """A second submit of a running search is refused, and ends later than the first began."""
+    jobs = [job("first", "SUCCEEDED", 1), job("refused", "FAILED", 2)]
+    known = Answer(0, json.dumps({"job": "first"}))
+    head = head_with(jobs, known, monkeypatch)
+    assert head._job_of("x", None) == "first"
+    assert head._job_of("refused", None) == "refused", "by its id"
+    unknown = Answer(2, err="error: unknown search 'x', one of: y\n")
+    head = head_with(jobs[1:], unknown, monkeypatch)
+    with pytest.raises(UserError, match="never began") as told:
+        head._job_of("x", None)
+    assert "bitfront logs refused --address http://there (sent by bob@there)" in str(told.value)
+    with pytest.raises(UserError, match="unknown search 'x', one of: y"):
+        head_with([], unknown, monkeypatch)._job_of("x", None)
+    early = head_with([*jobs, job("checks", "RUNNING", 3)], unknown, monkeypatch)
+    assert early._job_of("x", None) == "checks"
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "log", "state", "shown"),
+    [
+        ("RUNNING", None, "x\nall checks passed: trials start\n", "running", ""),
+        ("RUNNING", None, "warning: y\nall checks passed: trials start\n", "running", "warning: y"),
+        (
+            "RUNNING",
+            None,
+            "no node has that yet: waiting for the autoscaler; 1 node\n"
+            "all checks passed: trials start\n",
+            "waiting",
+            "no node has that yet: waiting for the autoscaler; 1 node",
+        ),
+        ("FAILED", 2, "reading\nerror: no data\n  get it\n", "refused", "error: no data\n  get it"),
+        ("SUCCEEDED", 0, "Front of x\n", "ended", None),
+        (
+            "FAILED",
+            -9,
+            "trying\nMemory on the node was 23.4GB / 23.5GB (0.99)\n"
+            "Refer to the documentation on how to address the out of memory issue: ...\n",
+            "refused",
+            "error: Ray ended the driver, since the head is short of memory",
+        ),
+    ],
+)
+def test_submit_tells_what_became_of_the_driver(status, code, log, state, shown, monkeypatch):
+    head = head_with([], Answer(0), monkeypatch)
+    info = {"status": status, "driver_exit_code": code}
+    monkeypatch.setattr(head.dashboard, "job", lambda _: info)
+    monkeypatch.setattr(head.dashboard, "log", lambda _: log)
+    begun = head.begun("job", lambda _: None)
+    assert (begun.state, begun.code) == (state, code or 0)
+    assert shown is None or "\n".join(begun.lines).startswith(shown)

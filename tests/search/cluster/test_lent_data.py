@@ -12,6 +12,7 @@ from PIL import Image
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
 from bitfront.trainables.data import datasets, lend, load_train, stored_arrays
+from testbed.rig.here import ray_here
 
 pytestmark = pytest.mark.slow
 
@@ -75,8 +76,6 @@ def test_a_node_reads_files_once_and_its_workers_share_the_memory(
     from bitfront.search.cluster import tuner
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers know no tests
-    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
-    ray.init("local", num_cpus=2, object_store_memory=10**8, **quiet)
     lending = tuner._lent
     found = []
 
@@ -90,7 +89,7 @@ def test_a_node_reads_files_once_and_its_workers_share_the_memory(
         return lent
 
     monkeypatch.setattr(tuner, "_lent", then_take_the_files_away)
-    try:
+    with ray_here():
         given = ["task.dataset=folder:dots:8", f"task.data_dir={pictures}", "task.subset=null"]
         small = ["task.epochs=1", "task.batch_size=4", "search.trials=4", "task.pretrain=2"]
         config, space = make_space(*given, *small)
@@ -99,8 +98,6 @@ def test_a_node_reads_files_once_and_its_workers_share_the_memory(
         session = Session(config, space, folder, None)
         tuner.run_trials(session)
         told = session.board.read()
-    finally:
-        ray.shutdown()
     trials = list(session.ledger.entries.values())
     assert [e.state for e in trials] == ["complete"] * 4, [e.message for e in trials]
     assert told == ["pretraining, epoch 2 of 2"], (

@@ -1,7 +1,9 @@
 """What fits on a cluster, decided on paper and then by a real Ray with logical GPUs."""
 
+import sys
 import threading
 from collections import defaultdict
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from bitfront.search.config.schema import ResourceSpec
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.session.session import Session
 from bitfront.trainables.errors import UserError
+from testbed import warm
 
 pytestmark = pytest.mark.slow
 
@@ -48,8 +51,17 @@ def test_the_type_of_gpu_and_custom_resources_must_be_there():
     with pytest.raises(UserError, match=r"1 GPU \(A100\).*2 GPUs \(T4\)"):
         cluster.check(want(gpus=1, accelerator="A100"))
     assert cluster.slots(want(cpus=1, custom={"licence": 0.5})) == 2
-    with pytest.raises(UserError, match="1 disk"):
+    with pytest.raises(UserError, match="1 disk") as error:
         cluster.check(want(custom={"disk": 1}))
+    assert "nodes have licence; " in error.value.hint
+    assert """--resources='{"disk": 1}'""" in error.value.hint
+    with pytest.raises(UserError) as error:
+        Cluster((CPUS,)).check(want(custom={"zeta": 0.5}))
+    assert "no node has any; " in error.value.hint
+    assert """--resources='{"zeta": 0.5}'""" in error.value.hint
+    with pytest.raises(UserError) as error:
+        cluster.check(want(cpus=99, custom={"licence": 1}))
+    assert "lower resources.cpus" in error.value.hint, "the licence is there"
 
 
 def test_where_nodes_may_come_it_is_a_warning_and_trials_wait_for_them():
@@ -58,6 +70,15 @@ def test_where_nodes_may_come_it_is_a_warning_and_trials_wait_for_them():
     assert growing.room(want(gpus=1)) == 1
     assert Cluster((GPUS,), grows=True).room(want(gpus=1)) == 4, "as many as another node takes"
     assert Cluster((GPUS,)).room(want(gpus=1)) == 2
+
+
+def test_gpus_that_no_trial_would_use_are_told_of():
+    here = Cluster(({"CPU": 8.0, "GPU": 2.0},))
+    assert "the cluster has 2 GPUs" in here.unused_gpus({"CPU": 1.0})
+    assert here.unused_gpus({"CPU": 1.0, "GPU": 0.25}) is None
+    assert Cluster(({"CPU": 8.0},)).unused_gpus({"CPU": 1.0}) is None
+    empty = Cluster(({"CPU": 0.0},), grows=True, may_have={"CPU": 64.0, "GPU": 8.0})
+    assert "may have GPUs: to use them, resources.gpus" in empty.unused_gpus({"CPU": 1.0})
 
 
 def test_what_no_node_that_may_come_has_is_an_error_and_no_endless_wait():
@@ -131,25 +152,52 @@ class Watched(Session):
 
 
 @pytest.fixture(scope="module")
-def logical_gpus():
+def meeting(tmp_path_factory):
+    """A folder: where it has a file `wait`, each worker waits in a trial for a second one."""
+    return tmp_path_factory.mktemp("meeting")
+
+
+@pytest.fixture(scope="module")
+def logical_gpus(meeting):
     """A head without GPUs and a node with a logical one: nothing here has CUDA."""
     import ray
     from ray.cluster_utils import Cluster as RayCluster
 
     import bitfront.search.cluster.tuner  # noqa: F401 (sets what Ray reads when it starts)
 
-    nodes = RayCluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 1, "num_gpus": 0, "object_store_memory": 100_000_000},
-    )
-    nodes.add_node(num_cpus=2, num_gpus=1, resources={"licence": 1}, object_store_memory=10**8)
+    with mock.patch.object(sys, "executable", warm.python()):  # which starts the workers
+        nodes = RayCluster(
+            initialize_head=True,
+            head_node_args={
+                "num_cpus": 1,
+                "num_gpus": 0,
+                "object_store_memory": 100_000_000,
+                "include_dashboard": False,
+            },
+        )
+        nodes.add_node(num_cpus=2, num_gpus=1, resources={"licence": 1}, object_store_memory=10**8)
 
-    def told_memory():  # runs in every worker: a GPU of 10 GB of which a trial takes 4
-        from bitfront.trainables.worker import gpu
+    def set_up():  # runs in every worker
+        import os
+        import time
 
+        from bitfront.trainables.worker import gpu, worker
+
+        # A GPU of 10 GB of which a trial takes 4.
         gpu.gpu_memory = lambda device: (4 * 10**9, 10 * 10**9)
+        step = worker.Worker.step
 
-    hook = {"worker_process_setup_hook": told_memory}
+        def meet(self):
+            if (meeting / "wait").exists():
+                (meeting / f"worker-{os.getpid()}").touch()
+                end = time.monotonic() + 60
+                while len(list(meeting.glob("worker-*"))) < 2 and time.monotonic() < end:
+                    time.sleep(0.05)
+            return step(self)
+
+        worker.Worker.step = meet
+
+    hook = {"worker_process_setup_hook": set_up}
     ray.init(address=nodes.address, runtime_env=hook, log_to_driver=False, logging_level="ERROR")
     yield
     ray.shutdown()
@@ -172,7 +220,7 @@ def searched(logical_gpus, make_space, tmp_path):
     return run
 
 
-def test_auto_measures_the_first_trial_and_packs_those_after_it(searched):
+def test_auto_measures_the_first_trial_and_packs_those_after_it(searched, meeting):
     settings = "resources={gpus: auto, cpus: 0.5, custom: {licence: 0.1}}"
     session = searched(settings, "search.trials=5")
     shares = list(session.asked.values())
@@ -180,9 +228,11 @@ def test_auto_measures_the_first_trial_and_packs_those_after_it(searched):
     assert shares[-1] == 0.5, "10 GB hold two trials of 4, with a margin"
     assert session.ledger.noted("gpu_share") == {"gpus": 0.5, "peak": 4e9, "total": 1e10}
     assert session.most <= 2
+    (meeting / "wait").touch()
     again = searched(settings, "search.trials=11")
+    (meeting / "wait").unlink()
     assert set(again.asked.values()) == {0.5}, "a later turn does not measure again"
-    # Actors are kept for the whole turn: two of them were on the one GPU at once.
+    # The first worker ended no trial before the second was on the same GPU.
     assert len(set().union(*again.workers.values())) == 2
 
 

@@ -11,11 +11,12 @@ import sys
 import pytest
 
 from bitfront.cli import main
-from bitfront.search.cluster.jobs import sent_files
+from bitfront.search.cluster.remote.words import sent_files
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import Results
 from bitfront.trainables import own_code
 from bitfront.trainables.own_code import trusted
+from testbed import warm
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +89,7 @@ def made(tmp_path_factory):
         ["export", "own", "--knee"],
         ["train", "recipe.yaml", "--seeds", "1", "--quiet"],
     ):
-        command = [sys.executable, "-m", "bitfront.cli", *words]
+        command = [warm.python(), "-m", "bitfront.cli", *words]
         done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
     return project
@@ -224,6 +225,35 @@ def test_a_change_of_the_code_is_named_with_its_file_and_hashes(made, received, 
     assert "the code of mine.py:Triangle was @" in told
     assert "(slopes.py)" in told
     assert "--name own-2" in told
+
+
+def test_every_verb_that_runs_a_kept_copy_says_that_the_file_has_changed(made, received, capsys):
+    for name in ("mine.py", "slopes.py", "own.yaml"):
+        shutil.copy(made / name, received)
+    assert main(["validate", "own.yaml"]) == 0  # the user's own from here on
+    before = own_code.places.find(own_code.parse("mine.py:Triangle")).sha256[:12]
+    (received / "slopes.py").write_text(SLOPES + "# another\n")
+    after = own_code.places.find(own_code.parse("mine.py:Triangle")).sha256[:12]
+    trial = next(e.id for e in entries(received) if e.state == "complete")
+    for words in (
+        ["resume", "own"],
+        ["train", "recipe.yaml", "--seeds", "1"],
+        ["train", "recipe.yaml", "--seeds", "1", "--json"],
+        ["replay", trial],
+        ["export", "own", "--knee", "-o", "again.yaml"],
+    ):
+        capsys.readouterr()
+        assert main(words) == 0
+        printed = capsys.readouterr()
+        told = " ".join((printed.out + printed.err).split())
+        assert f"mine.py has changed (was @{before}, now @{after}) and is not used" in told, words
+        assert f"the copy runs/own/code/{before}/mine.py is" in told, words
+        assert "bitfront run YAML --name own-2" in told, words
+        assert told.count("has changed") == 1, words
+        assert "--json" not in words or json.loads(printed.out)
+    (received / "slopes.py").write_text(SLOPES)
+    assert main(["replay", trial]) == 0
+    assert "has changed" not in capsys.readouterr().err
 
 
 def test_submit_sends_the_code_that_a_yaml_names(made):

@@ -275,3 +275,42 @@ def test_ids_of_trials_without_metrics_of_their_own_stay(folder):
     with_metric = spec.task.model_copy(update={"metrics": ["a.py:b@123456789012;max"]})
     assert spec.fingerprint() != spec.model_copy(update={"task": with_metric}).fingerprint()
     assert "metrics" in yaml.safe_load(config.dump())["task"]
+
+
+DATA = """
+import numpy as np
+
+
+def load():
+    x = np.random.default_rng(0).standard_normal((60, 6)).astype("float32")
+    return x, (x[:, 0] > 0).astype(int)
+"""
+
+
+def test_a_metric_is_for_data_of_ones_own_too(folder):
+    (folder / "data.py").write_text(DATA)
+    keys = ["task.dataset=data.py:load", "task.subset=null", "task.metrics=[mine.py:f1]"]
+    config, _ = loaded(folder, *keys, "objectives={val_f1: max, flops: min}")
+    assert "val_f1" in [metric.name for metric in config.kind.metrics]
+
+
+@pytest.mark.parametrize(
+    ("assignments", "message"),
+    [
+        (["task.metrics=[mine.py:unlucky_metric]"],
+         r"task\.metrics\.0: .*mine\.py:\d+: cannot be measured: ZeroDivisionError"),
+        (["costs=[mine.py:cycles, mine.py:unlucky]"],
+         r"costs\.1: .*mine\.py:\d+: cannot price layer .*: ZeroDivisionError"),
+        (["space.plan={selector: mine.py:undecided, budget: 60}"],
+         r"space\.plan: .*mine\.py:\d+: cannot choose: ValueError: hard to say"),
+        (["task.model=net.py"], r"unknown model 'net\.py'.*\n  .*class or function: net\.py:NAME"),
+        (["task.model=nets.Net"], r"unknown model 'nets\.Net'.*\n  .*written nets:Net"),
+        (["task.dataset=data.py"], r"unknown dataset 'data\.py'.*\n  .*data\.py:NAME"),
+    ],
+)  # fmt: skip
+def test_what_fails_in_code_is_said_at_its_key(folder, assignments, message):
+    more = "\n\ndef unlucky_metric(output, target):\n    return 1 / 0\n"
+    more += "\n\ndef undecided(layers):\n    raise ValueError('hard to say')\n"
+    (folder / "mine.py").write_text(CODE + more)
+    with pytest.raises(ConfigError, match=message):
+        loaded(folder, *assignments)

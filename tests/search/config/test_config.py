@@ -167,6 +167,35 @@ def test_all_mistakes_of_one_kind_are_listed_at_once(make_config):
     assert len(caught.value.problems) == 2
 
 
+def test_mistakes_of_all_kinds_are_listed_at_once(make_config):
+    with pytest.raises(ConfigError) as caught:
+        make_config(
+            "task.epochs=-1",
+            "task.dataset=digit",
+            "search.trails=2",
+            "space.method=[bnnn]",
+            "limits.flps=3",
+            "objectives={val_acuracy: max, flops: min}",
+            "name=a/b",
+        )
+    named = {line.partition(":")[0].removeprefix("--set ") for line in caught.value.problems}
+    assert named == {
+        "task.epochs",
+        "task.dataset",
+        "search.trails",
+        "space.method",
+        "limits.flps",
+        "objectives.val_acuracy",
+        "name",
+    }
+
+
+def test_code_that_is_missing_hides_no_other_mistake(make_config):
+    with pytest.raises(ConfigError) as caught:
+        make_config("task.model=nowhere.py:Net", "limits.flps=3", "task.dataset=digit")
+    assert len(caught.value.problems) == 3
+
+
 def test_a_key_given_twice_is_an_error(make_config, tiny_yaml):
     message = problem(make_config, text=tiny_yaml + "name: again\n")
     assert f"tiny.yaml:{len(tiny_yaml.splitlines()) + 1} name: the key is given twice" in message
@@ -285,6 +314,30 @@ def test_a_checkpoint_is_known_by_what_is_in_it(make_config, weights, tmp_path):
         file.write(b"more")
     other = make_config(f"task.pretrain.checkpoint={moved}")
     assert [d.partition(":")[0] for d in differences(one, other)] == ["task.pretrain.sha256"]
+
+
+def test_a_checkpoint_may_be_in_the_data_directory(make_space, weights, tmp_path, monkeypatch):
+    """A search that starts from public weights is valid and can be looked at without them; only a
+    run wants them."""
+    from bitfront.search.session.preparation import differences, fetched
+
+    monkeypatch.delenv("BITFRONT_DATA", raising=False)
+    (tmp_path / "nets").mkdir()
+    (tmp_path / "nets" / "a.pt").write_bytes(weights.read_bytes())
+    one, _ = make_space(f"task.pretrain={weights}")
+    named = ["task.pretrain=data:nets/a.pt", f"task.pretrain.sha256={one.task.pretrain.sha256}"]
+    config, space = make_space(*named)
+    assert config.task.pretrain.checkpoint == "data:nets/a.pt"
+    with pytest.raises(UserError, match=r"DIR/nets/a\.pt, which is not there"):
+        fetched(config, space, tmp_path)
+    there, space = make_space(*named, f"task.data_dir={tmp_path}")
+    assert there.task.pretrain.checkpoint == str(tmp_path / "nets" / "a.pt")
+    assert fetched(there, space, tmp_path) == (there, space)
+    assert not differences(one, there)
+    monkeypatch.setenv("BITFRONT_DATA", str(tmp_path))
+    assert make_space(*named)[0].task.pretrain.checkpoint == str(tmp_path / "nets" / "a.pt")
+    with pytest.raises(ConfigError, match="its sha256 differs"):
+        make_space("task.pretrain=data:nets/a.pt", "task.pretrain.sha256=abc")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from bitfront.cli import main
 from bitfront.search.config.errors import ConfigError
 from bitfront.search.config.load import load_text
-from bitfront.spaces.space import costs_of
+from bitfront.spaces.costs import costs_of
 
 YAML = """\
 name: robust

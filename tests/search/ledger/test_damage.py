@@ -2,6 +2,7 @@
 names the file, exit code 2, and no other search suffers. What we write reads back as it was."""
 
 import json
+import re
 import shutil
 import sqlite3
 from dataclasses import asdict
@@ -491,6 +492,27 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(folder, capsys, name):
     assert "other" in out
     for verb in ("front", "report"):
         assert answer(capsys, verb, "one")[0] in (0, 2)
+
+
+@pytest.mark.parametrize("verb", ["front", "resume", "report", "export", "status", "extend"])
+def test_a_ledger_that_is_gone_is_an_error_where_the_search_had_trials(folder, capsys, verb):
+    for file in folder.path.glob("ledger.db*"):
+        file.unlink()
+    (folder.path / "front.csv").write_text("trial\n")
+    more = {"export": ["--knee"], "extend": ["--trials", "+1"]}.get(verb, [])
+    code, out, error = answer(capsys, verb, "one", *more)
+    assert code == (1 if verb == "status" else 2)
+    told = " ".join((out + error).split())
+    assert f"its ledger {folder.path / 'ledger.db'} is missing" in told
+    assert not (folder.path / "ledger.db").exists()
+
+
+def test_a_complete_search_is_not_stopped_but_said_to_be_complete(folder, capsys):
+    text = folder.config_file.read_text()
+    trials = len(Results.of(folder).entries)
+    folder.config_file.write_text(re.sub(r"trials: \d+", f"trials: {trials}", text))
+    code, out, _ = answer(capsys, "stop", "one")
+    assert (code, out) == (0, "search 'one' is complete: there is nothing to stop\n")
 
 
 def test_a_search_without_trials_is_not_compared(folder, capsys):

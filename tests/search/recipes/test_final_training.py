@@ -8,7 +8,6 @@ import re
 import signal
 import stat
 import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from bitfront.trainables.data import load_test, load_train
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.training.loop import Training
+from testbed import warm
 
 pytestmark = pytest.mark.slow
 
@@ -350,6 +350,8 @@ def test_a_terminal_shows_a_bar_over_epochs(monkeypatch):
     assert "seed 0 (1 of 2)" in shown
     assert "1/4" in shown
     assert "loss 0.500  train acc 75.0 %  ETA" in shown
+    soft = EpochReport(0, 1, 4, loss=0.5, accuracy=0.75, soft=True)
+    assert soft.text().endswith("train accuracy 75.0 % (weights not binary yet)")
     assert "88.00 % test accuracy" in shown
     assert not lines
 
@@ -397,7 +399,7 @@ def test_ctrl_c_is_acknowledged_and_the_last_epoch_kept(here, number):
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from bitfront.cli import main; sys.exit(main(['train', 'recipe.yaml']))"
     )
-    command = [sys.executable, "-c", program]
+    command = [warm.python(), "-c", program]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

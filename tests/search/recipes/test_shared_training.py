@@ -14,6 +14,7 @@ from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.training.checkpoints import save_state
 from bitfront.trainables.training.evaluation import evaluate
 from bitfront.trainables.training.loop import Training
+from testbed.rig.here import ray_here
 
 pytestmark = pytest.mark.slow
 
@@ -33,14 +34,8 @@ def recipe(method, letters, epochs=4):
 
 @pytest.fixture(scope="module")
 def two_cpus():
-    import ray
-
-    import bitfront.search.cluster.tuner  # noqa: F401 (sets what Ray reads when it starts)
-
-    quiet = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
-    ray.init("local", num_cpus=2, object_store_memory=10**8, **quiet)
-    yield
-    ray.shutdown()
+    with ray_here():
+        yield
 
 
 @pytest.mark.timeout(600)

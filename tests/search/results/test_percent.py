@@ -18,7 +18,7 @@ from bitfront.search.results.figure_data import front_points
 from bitfront.search.results.reader import SearchReader, view_of
 from bitfront.search.results.results import Results, config_to_continue
 from bitfront.search.tracking.runs import run_name
-from bitfront.spaces.space import costs_of
+from bitfront.spaces.costs import costs_of
 from bitfront.terminal.comparisons import comparison_text
 from bitfront.terminal.next_commands import after_search
 from bitfront.terminal.summary import front_summary, front_table
@@ -131,8 +131,9 @@ def test_a_point_that_two_searches_found_is_on_the_joint_front_of_both(make_sear
 
 @pytest.mark.parametrize("budget", [2, 10, 40, 70, 100])
 def test_a_point_exported_for_a_budget_is_within_it_by_its_own_row(
-    make_search, budget, tmp_path, capsys
+    make_search, budget, tmp_path, capsys, monkeypatch
 ):
+    monkeypatch.setenv("COLUMNS", "200")  # the line with the path of the test is not broken
     folder = make_search()
     out = tmp_path / "recipe.yaml"
     home = ["--home", str(tmp_path)]
@@ -217,8 +218,13 @@ def test_drawn_epochs_are_compared_as_a_range(make_search):
         Results.of(make_search(name="a")),
         Results.of(make_search("space.epochs=[2, 5]", name="b")),
     )
-    line = next(t for t in comparison_text(Comparison(a, b)).splitlines() if "epochs" in t)
+    told = comparison_text(Comparison(a, b))
+    line = next(t for t in told.splitlines() if "epochs" in t)
     assert line.split() == ["epochs", "per", "trial", "3", "2-5", "-"]
+    (caution,) = Comparison(a, b).as_json()["cautions"]
+    assert caution.startswith("A and B differ in their epochs per trial, 3 and 2 to 5")
+    assert f"warning: {caution}" in " ".join(told.split())
+    assert not Comparison(a, a).cautions
 
 
 def test_two_searches_are_compared_at_budgets_of_one_network(make_search):

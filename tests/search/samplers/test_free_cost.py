@@ -1,5 +1,6 @@
 """The sampler of our own: what it asks first, what it never asks, what it makes of the answers."""
 
+import dataclasses
 import itertools
 from typing import Any
 
@@ -12,6 +13,7 @@ from bitfront.search.config.schema import SearchSpec
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.samplers.registry import make_sampler
 from bitfront.search.samplers.surrogate.model import QualityModel
+from bitfront.search.samplers.surrogate.past import Past
 from testbed.problems import synthetic
 from testbed.simulator import simulate
 
@@ -245,8 +247,11 @@ def falling(end):
 
 
 def qualities(ledger, trials):
-    sampler: Any = make_sampler("free-cost", 0, ledger.proposals.problem)
-    return sampler._qualities(trials)
+    """Of these trials, by their numbers."""
+    fresh = dataclasses.replace(ledger.proposals.problem, memory={})
+    sampler: Any = make_sampler("free-cost", 0, fresh)
+    sampler._past.update(trials)
+    return sampler._past.qualities(sampler._objectives.scalar.quality)
 
 
 def test_a_flattering_beginning_does_not_pass_for_an_end(make_ledger):
@@ -279,7 +284,7 @@ def test_a_stopped_trial_is_judged_by_finished_ones_only(make_ledger):
     assert quality[-1] == pytest.approx(alone[-1])
     assert noise[-1] == pytest.approx(alone_noise[-1])
     backwards, _ = qualities(ledger, trials[::-1])
-    assert backwards[::-1] == pytest.approx(quality)
+    assert backwards == pytest.approx(quality)
 
 
 def test_a_loss_is_carried_forward_as_a_loss(make_ledger):
@@ -329,6 +334,50 @@ def test_late_in_a_search_the_model_sees_what_matters(monkeypatch):
     entries = drain(ledger)
     assert len({e.id for e in entries}) == 24
     assert max(seen) == 12
+
+
+def test_of_many_running_trials_the_model_is_told_of_those_near_the_front(monkeypatch):
+    """With a thousand of them an ask would take a second."""
+    monkeypatch.setattr("bitfront.search.samplers.surrogate.ask.BELIEVED_ROWS", 5)
+    problem = synthetic(8, False, 0)
+    ledger = known_problem_ledger(problem, trials=30)
+    told_of = []
+    believe = QualityModel.believe
+
+    def noted(model, rows):
+        told_of.append(len(rows))
+        believe(model, rows)
+
+    monkeypatch.setattr(QualityModel, "believe", noted)
+    entries = drain(ledger, parallel=12)
+    assert len({e.id for e in entries}) == 30
+    assert max(told_of) == 5
+
+
+def test_what_is_forgotten_between_asks_changes_no_proposal(make_ledger, monkeypatch):
+    words = ["search.trials=14", SPACES["a range of widths"][0]]
+    whole = [e.id for e in drain(make_ledger(*words), parallel=2)]
+    monkeypatch.setattr("bitfront.search.samplers.surrogate.atlas.CONTEXTS", 2)
+    ledger = make_ledger(*words)
+    assert [e.id for e in drain(ledger, parallel=2)] == whole
+    assert len(ledger.proposals.problem.memory["atlas"]._contexts) <= 2
+
+
+def test_the_past_does_not_depend_on_when_it_was_looked_at(make_ledger):
+    ledger = make_ledger("search.trials=8")
+    entries = [ledger.ask() for _ in range(6)]
+    past = ledger.proposals.problem.memory["past"]
+    for i in (4, 0, 3):
+        finish(ledger, entries[i])
+        past.update(ledger.in_memory.get_trials(deepcopy=False))
+    assert past.numbers.tolist() == [0, 3, 4]
+    fresh = Past(past._atlas, past._measured, past._columns)
+    fresh.update(ledger.in_memory.get_trials(deepcopy=False))
+    assert (fresh.numbers == past.numbers).all()
+    assert (fresh.values == past.values).all()
+    assert fresh.points == past.points
+    assert fresh.running == past.running
+    assert len(past.running) == 3
 
 
 def test_it_beats_random_by_far():

@@ -1,11 +1,12 @@
 """Early stopping: who is compared with whom, who is given up, and what it is thought to cost."""
 
 import math
+import random
 
 import pytest
 
 from bitfront.search.config.schema import EarlyStoppingSpec
-from bitfront.search.front import Objective
+from bitfront.search.front import Objective, layers, non_dominated
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import read_entries
@@ -66,6 +67,19 @@ def test_one_objective_and_three_are_ranked_too():
     assert ranking([(0.3,), (0.9,), (0.5,)], OBJECTIVES[:1]) == [1, 2, 0]
     three = [*OBJECTIVES, Objective("bytes", False)]
     assert ranking([(0.5, 5, 5), (0.6, 4, 4), (0.1, 9, 1)], three) == [1, 2, 0]
+
+
+def test_layers_are_what_is_left_after_the_fronts_before():
+    """Also with many equal values, which are in layers after one another."""
+    draws = random.Random(0)
+    values = [(draws.randint(0, 6) / 6, draws.randint(0, 6)) for _ in range(120)]
+    left = list(range(120))
+    for layer in layers(values, OBJECTIVES):
+        front = non_dominated([values[i] for i in left], OBJECTIVES)
+        assert {values[i] for i in layer} == {values[left[k]] for k in front}
+        assert len({values[i] for i in layer}) == len(layer)
+        left = [i for i in left if i not in layer]
+    assert not left
 
 
 # The rule.

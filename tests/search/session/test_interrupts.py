@@ -1,5 +1,6 @@
 """Ctrl-C, SIGTERM and closed terminals, at moments when an exception alone would not do."""
 
+import io
 import os
 import pty
 import signal
@@ -9,6 +10,7 @@ import threading
 
 import pytest
 
+from bitfront.search.cluster import head
 from bitfront.search.session import interrupts
 from bitfront.search.session.interrupts import (
     SIGNALS,
@@ -19,6 +21,7 @@ from bitfront.search.session.interrupts import (
     held_back,
     obey,
 )
+from bitfront.terminal.status_line import StatusLine
 
 EACH = pytest.mark.parametrize("number", SIGNALS, ids=lambda n: n.name)
 
@@ -220,3 +223,30 @@ def test_other_threads_have_no_signals():
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+def _line():
+    line = StatusLine(out=io.StringIO())
+    return lambda: line.wait("reading"), line.close
+
+
+def _head():
+    return lambda: head.watch(lambda: None), head.unwatch
+
+
+@pytest.mark.parametrize("threaded", [_line, _head], ids=["status line", "head"])
+def test_a_thread_that_is_started_while_a_signal_comes_can_be_ended(threaded, monkeypatch):
+    """Python cannot join a thread whose start was interrupted."""
+    start = threading.Thread.start
+
+    def struck(thread):
+        signal.raise_signal(signal.SIGTERM)
+        start(thread)
+
+    begin, end = threaded()
+    with monkeypatch.context() as patch, ending_gently():
+        patch.setattr(threading.Thread, "start", struck)
+        with pytest.raises(KeyboardInterrupt):
+            begin()
+    end()
+    assert not {"head", "status line"} & {thread.name for thread in threading.enumerate()}

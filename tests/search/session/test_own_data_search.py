@@ -3,9 +3,10 @@ arrays from the driver, or the code itself where it comes with a loss or is read
 
 import json
 import subprocess
-import sys
 
 import pytest
+
+from testbed import warm
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +66,7 @@ def bitfront(tmp_path):
         (tmp_path / f"{name}.yaml").write_text(SEARCH.replace("NAME", name))
 
     def run(*words, code=0):
-        command = [sys.executable, "-m", "bitfront.cli", *words]
+        command = [warm.python(), "-m", "bitfront.cli", *words]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout, done.stderr

@@ -23,10 +23,10 @@ paper:
   dataset: cifar100
   model: cresnet20
   rows:
-    - {label: front, value: 0.5, where: {plan.selector: front}}
-    - {label: full precision, flops_pct: 100, value: 0.65, where: {plan.all: F}}
-    - {label: another method, value: 0.5, where: {method: bnn++}}
-    - {label: too dear, value: 0.5, where: {plan.budget: 30, plan.selector: rear}}
+    - {label: front, value: 0.5, where: {plan.selector: front, plan.budget: 30}}
+    - {label: full precision, flops_pct: 100, value: 0.65, where: {plan: F}}
+    - {label: another method, value: 0.5, reason: not here}
+    - {label: rear, value: 0.5, where: {plan.budget: 60, plan.selector: rear}}
 """
 SELECTED = "space={method: bnn, plan: {selector: [front, rear], budget: [100, 60, 30]}}"
 
@@ -55,42 +55,36 @@ def test_made_up_metrics_are_those_the_search_measures(make_space, metric):
 
 
 def test_unanswered_rows_say_why(make_space, tiny_yaml):
-    config, space = make_space(SELECTED, "limits.flops_pct=80", text=tiny_yaml + PAPER)
-    told = {row.label: row.why for row in rehearse(config, space).unanswered}
-    assert set(told) == {"full precision", "another method"}
-    assert told["full precision"] == "the limits forbid it"
-    assert told["another method"] == "no point of the space has method bnn++"
+    changes = (SELECTED, "limits.flops_pct=80", "search.trials=5")
+    told = rehearse(*make_space(*changes, text=tiny_yaml + PAPER))
+    why = {row.label: row.why for row in told.unanswered}
+    assert why == {
+        "full precision": "the limits forbid it: flops_pct",
+        "another method": "not here",
+        "rear": "seed 2 missing",
+    }
+    assert [row.label for row in told.unanswered if row.stated] == ["another method"]
+    assert (told.rows, told.row_trials, told.row_epochs) == (4, 5, 15)
 
 
-def test_a_row_whose_network_was_trained_for_another_one_says_for_which(make_space, tiny_yaml):
-    """Both selectors make all layers binary for the least budget."""
-    space = "space={method: bnn, plan: {selector: [front, rear], budget: [1]}}"
-    config, space = make_space(space, text=tiny_yaml + PAPER.replace("plan.budget: 30, ", ""))
-    rehearsal = rehearse(config, space)
-    assert (rehearsal.trials, rehearsal.distinct, rehearsal.exhausted) == (1, 1, True)
-    told = {row.label: row.why for row in rehearsal.unanswered}
-    twin = {"front", "too dear"} & set(told)
-    assert len(twin) == 1
-    other = "rear" if twin == {"front"} else "front"
-    assert told[twin.pop()] == f"the same network is trained once, for plan.selector {other}"
-
-
-def test_what_is_the_same_for_all_trials_answers_rows_too(make_space, tiny_yaml):
-    space = "space={method: bnn, plan: {selector: front, budget: [100, 60, 30]}}"
-    config, space = make_space(space, text=tiny_yaml + PAPER)
-    assert "front" not in {row.label for row in rehearse(config, space).unanswered}
+def test_a_printed_metric_that_is_not_measured_is_unanswered(make_space, tiny_yaml):
+    config, space = make_space(SELECTED, "search.trials=9", text=tiny_yaml + PAPER)
+    config.paper.rows[0].values["val_robust_pgd10"] = 0.3
+    told = rehearse(config, space)
+    assert {row.label: row.why for row in told.unanswered}["front"].startswith("val_robust_pgd10")
 
 
 def test_a_rehearsal_leaves_home_and_storage_alone(make_space, tmp_path, monkeypatch, capsys):
     place = tmp_path / "storage"
     monkeypatch.setenv("BITFRONT_STORAGE", str(place))
     home = tmp_path / "home"
-    words = ("--home", str(home), "--json", "--trials", "4", "--name", "mine")
+    words = ("--home", str(home), "--json", "--trials", "8", "--name", "mine")
     assert main(["preview", "bayesbinn-moons", "--rehearse", *words]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["search"] == "mine"
     rehearsal = told["rehearsal"]
-    assert (rehearsal["trials"], rehearsal["asked"], rehearsal["exhausted"]) == (3, 4, True)
+    assert (rehearsal["trials"], rehearsal["asked"], rehearsal["exhausted"]) == (7, 8, True)
+    assert (told["rows"], told["row_trials"]) == (2, 6)
     assert rehearsal["unanswered"] == []
     assert not home.exists()
     assert not place.exists()
@@ -118,8 +112,9 @@ def test_a_preview_tells_the_rehearsal_in_words(capsys):
     text = capsys.readouterr().out
     assert "trials run, then nothing new is left" in text
     words = " ".join(text.split())
-    assert "unanswered: fully binary: the nearest trial has 9.8 % of the flops" in words
-    assert "mixbin-grad, mixbin-loss" in words
+    assert "rows of the paper: 22, which take " in words
+    assert "rows of the paper that are answered: 22 of 22" in words
+    assert "mixbin-grad, mixbin-grad-paper, mixbin-loss" in words
     assert "one trial:" not in text  # nothing was timed
     assert "nothing was started" in text
     assert max(map(len, text.partition("rehearsal")[2].splitlines())) <= 80

@@ -257,6 +257,11 @@ def test_the_cost_of_a_selected_plan(tmp_path, capsys):
 def test_the_selectors_are_listed(capsys):
     assert main(["selectors", "mixbin*", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [s["name"] for s in found] == ["mixbin-grad", "mixbin-loss"]
+    assert [s["name"] for s in found] == [
+        "mixbin-grad",
+        "mixbin-grad-paper",
+        "mixbin-loss",
+        "mixbin-loss-paper",
+    ]
     assert found[0]["trained"]
     assert found[0]["params"]["direction"]["accepts"] == "{bin2fp, fp2bin}"

@@ -13,12 +13,12 @@ import pytest
 from bitfront.search.cluster import head
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import read_entries
-from testbed.forked import forks
+from testbed import warm
 from testbed.rig import processes, wait_for
 
 pytestmark = pytest.mark.slow
 
-# Two trials at a time that take minutes, far more than a test lets them.
+# Two trials at a time that take hours, far more than a test lets them, and nearly no CPU.
 SEARCH = """\
 name: struck
 task:
@@ -26,28 +26,40 @@ task:
   model: {name: mlp, depth: 3, width: 8}
   epochs: 20000
   subset: 400
+  metrics: [pace.py:pace]
 space: {method: [bnn], plan: {per: layer, levels: [F, B]}, optimizer.lr: {float: [0.001, 0.1]}}
 search: {trials: 4, sampler: random}
 resources: {cpus: 1, concurrent: 2}
 tracking: {enabled: false}
+"""
+PACE = """\
+import time
+
+
+def pace(output, target):
+    time.sleep(0.3)
+    return 1.0
 """
 
 
 class Struck:
     """The search, and the driver that works on it now."""
 
-    def __init__(self, folder, commands):
-        self.folder, self.forks = folder, commands
+    def __init__(self, folder):
+        self.folder, self.driver = folder, None
         self.search = SearchFolder(folder / "runs" / "struck")
         self.mark = f"BITFRONT_HOME={folder / 'runs'}"
         self.trials = set()
         (folder / "struck.yaml").write_text(SEARCH)
+        (folder / "pace.py").write_text(PACE)
 
-    def start(self, **options):
-        """A driver that has reported an epoch."""
+    def start(self, forks=True, **options):
+        """A driver that has reported an epoch. Its workers are forked unless they have to end for
+        themselves."""
         begun = time.time()
-        process = self.forks.start(("run", "struck.yaml"), self.folder, {}, **options)
-        self.log = process.log
+        env = {**os.environ, "BITFRONT_HOME": str(self.folder / "runs"), "RAY_ADDRESS": ""}
+        words = "run", "struck.yaml"
+        self.driver = process = warm.start(words, self.folder, env, forks=forks, **options)
 
         def reported():
             assert process.poll() is None, self.said()
@@ -58,11 +70,11 @@ class Struck:
         return process
 
     def said(self):
-        return self.log.read_text()
+        return self.driver.log.read_text()
 
     def processes(self, name=""):
-        there = processes(self.mark).items()
-        return [pid for pid, title in there if name in title and pid != self.forks.pid]
+        """The driver and those of Ray."""
+        return [pid for pid, title in processes(self.mark).items() if name in title]
 
     def check(self):
         """Nothing runs any more, nothing failed, and the trials are those of the turns before."""
@@ -79,12 +91,10 @@ class Struck:
 @pytest.fixture(scope="module")
 def struck(tmp_path_factory):
     folder = tmp_path_factory.mktemp("struck")
-    own = {"BITFRONT_HOME": str(folder / "runs"), "RAY_ADDRESS": ""}
-    with forks(tmp_path_factory.mktemp("commands"), {**os.environ, **own}) as commands:
-        struck = Struck(folder, commands)
-        yield struck
-        for pid in struck.processes():  # of a test that failed
-            os.kill(pid, signal.SIGKILL)
+    struck = Struck(folder)
+    yield struck
+    for pid in struck.processes():  # of a test that failed
+        os.kill(pid, signal.SIGKILL)
 
 
 def interrupt(struck, process):
@@ -133,7 +143,7 @@ def test_a_terminal_that_closes_ends_a_search_as_ctrl_c_does(struck):
 
 @pytest.mark.timeout(600)
 def test_nothing_of_ray_outlives_a_driver_that_is_killed(struck):
-    process = struck.start()
+    process = struck.start(forks=False)
     assert struck.processes("raylet")
     process.kill()
     process.wait()

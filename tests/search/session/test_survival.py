@@ -262,6 +262,9 @@ class Clock:
         return self.now
 
 
+ACTOR = SimpleNamespace(_actor_id=b"actor")
+
+
 @pytest.fixture
 def watched(monkeypatch):
     """A watcher with one running trial: the clock, what was killed, what the session heard."""
@@ -278,7 +281,7 @@ def watched(monkeypatch):
     )
     searcher = SimpleNamespace(session=session, trials={"t1": "abcd"})
     trial = SimpleNamespace(
-        trial_id="t1", temporary_state=SimpleNamespace(ray_actor="actor"), error_file=None
+        trial_id="t1", temporary_state=SimpleNamespace(ray_actor=ACTOR), error_file=None
     )
     watch = watcher.Watcher(searcher, report_within=10.0)
     watch.on_trial_start(1, [], trial)
@@ -297,7 +300,7 @@ def test_a_silent_worker_is_ended_once_and_its_trial_fails_as_hung(watched):
     passing(watched, 9)
     assert watched.killed == []
     passing(watched, 10)
-    assert watched.killed == ["actor"]
+    assert watched.killed == [ACTOR]
     watched.watch.on_trial_error(1, [], watched.trial)
     assert watched.heard == [("abcd", "hung", "no epoch within 10 s (resources.report_within)")]
 
@@ -384,7 +387,7 @@ def test_time_in_which_the_driver_was_held_up_is_not_held_against_a_trial(watche
     passing(watched, 4)
     assert watched.killed == []
     passing(watched, 3)
-    assert watched.killed == ["actor"]
+    assert watched.killed == [ACTOR]
 
 
 def leak(gigabytes, out):

@@ -1,6 +1,9 @@
 """MLflow shows each trial once, whatever happened in between; the ledger is the truth."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 
 import pytest
@@ -436,3 +439,32 @@ def test_pretraining_that_version_0_1_called_a_stage_is_not_written_again(make_s
     log_extras(client, *ids, [Extra("key", "pretraining", "a"), Extra("new", "pretraining", "b")])
     _, runs = runs_of(tracker, "pretraining")
     assert [run.info.run_name for run in runs] == ["b"]
+
+
+def test_a_store_that_is_not_finished_goes_with_the_process_that_makes_it(tmp_path):
+    """The thread of a search that is refused, or ends early, is in the middle of it."""
+    forgotten, recent = tmp_path / "mlflow.db.0.part", tmp_path / "mlflow.db.1.part"
+    for part in (forgotten, recent):
+        part.write_text("of a killed process")
+    os.utime(forgotten, (0, 0))
+    code = f"""
+import threading, time
+from pathlib import Path
+from bitfront.search.tracking.database import make_database
+
+made = threading.Event()
+
+class Slow:
+    def __init__(self, uri):
+        Path(uri.removeprefix("sqlite:///")).write_text("half")
+    def search_experiments(self, max_results):
+        made.set()
+        time.sleep(60)
+
+path = Path({str(tmp_path / "mlflow.db")!r})
+threading.Thread(target=make_database, args=(Slow, path), daemon=True).start()
+assert made.wait(30)
+assert len(list(path.parent.glob("mlflow.db.*.part"))) == 2
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    assert list(tmp_path.iterdir()) == [recent]

@@ -146,8 +146,25 @@ def test_another_number_of_classes_is_refused_with_the_way_out(tmp_path: Path) -
     assert len(load_train(name, tmp_path)) == 20
 
 
+def test_imagenet100_is_the_first_100_classes_of_imagenet(tmp_path: Path) -> None:
+    """The list of the Continuum library goes from n01440764 to n01855672; n01860187 comes next."""
+    between = [f"n{number:08d}" for number in range(1_443_537, 1_443_537 + 98)]
+    names = ["n01440764", *between, "n01855672", "n01860187", "n02000000"]
+    for part in ("train", "val"):
+        for name in names:
+            write_image(tmp_path / "imagenet" / part / name / "0.JPEG", (0, 0, 0))
+    for load in (load_train, load_test):
+        images = load("imagenet100", tmp_path)
+        assert images.y.tolist() == list(range(100))
+        assert tuple(images.x.shape[1:]) == (3, 224, 224)
+    shutil.rmtree(tmp_path / "imagenet" / "train" / between[7])
+    datasets_module._read.cache_clear()
+    with pytest.raises(UserError, match=r"has 100 classes up to n01855672, .*train has 99"):
+        load_train("imagenet100", tmp_path)
+
+
 @pytest.mark.parametrize(
-    "name", ["tiny-imagenet", "tiny-imagenet-20", "imagenet", "folder:zoo:8:3"]
+    "name", ["tiny-imagenet", "tiny-imagenet-20", "imagenet", "imagenet100", "folder:zoo:8:3"]
 )
 def test_missing_folders_say_where_and_how(name: str, tmp_path: Path) -> None:
     for load in (load_train, load_test):

@@ -17,6 +17,7 @@ from bitfront.trainables.data.own import declaration, look
 from bitfront.trainables.data.own.arrays import write_arrays
 from bitfront.trainables.data.own.examples import Examples
 from bitfront.trainables.data.own.opened import goal_of
+from bitfront.trainables.data.own.target import remarks
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.tasks import kind_of
@@ -93,6 +94,8 @@ def trained(name, **more):
         ("return DataLoader(TensorDataset(X, Y), 8, shuffle=True)", "n=80/0/0"),
         ("return [(x, int(y)) for x, y in zip(X, Y)]", "n=80/0/0"),
         ("return Subset(TensorDataset(X, Y), range(40)), (X, Y)", "n=40/0/80"),
+        ("return [Subset(TensorDataset(X, Y), range(60)), TensorDataset(X, Y)]", "n=60/0/80"),
+        ("return [DataLoader(TensorDataset(X, Y), 8)] * 3", "n=80/80/80"),
     ],
 )
 def test_the_forms_that_a_function_may_return(settled, body, sizes):
@@ -460,16 +463,18 @@ def test_without_the_library_hugging_face_datasets_say_what_to_install(tmp_path,
         ("return {'train': (X, X[:, 0]), 'kind': 'classification'}", "labels are floats", "long"),
         ("return X, torch.nn.functional.one_hot(Y, 2)", "one-hot", "argmax"),
         ("return X, torch.nn.functional.one_hot(Y, 2).float()", "one-hot", "argmax"),
-        ("X[7, 2] = float('nan')\nreturn X, Y", "x of example 7 has NaN", None),
-        ("return X, X[:, 0] / 0", "y of example 0 has NaN", None),
-        ("return X[:0], Y[:0]", "part train: is empty", None),
-        ("return (X, Y), (X[:0], Y[:0])", "part test: is empty", None),
+        ("X[7, 2] = float('nan')\nreturn X, Y", "x of example 7 has NaN", "nan_to_num"),
+        ("return X, X[:, 0] / 0", "y of example 0 has NaN", "leave such"),
+        ("return X[:0], Y[:0]", "part train: is empty", "match nothing"),
+        ("return (X, Y), (X[:0], Y[:0])", "part test: is empty", "match nothing"),
         ("return X, Y[:-1]", "80 examples but 79 targets", None),
         ("return X, 0 * Y", "every label is 0", "two classes"),
         ("return X, 1000 * Y", "only 2 different", "number them"),
         ("raise ValueError('no disk')", r"my_data\.py:12: .*ValueError: no disk", None),
         ("return None", "returns no training part", "return a Dataset"),
         ("return 5", "returns int as train", "return a Dataset"),
+        ("return ((x, 0) for x in X)", "returns generator as train", "list(...)"),
+        ("return [(X, Y), (X, Y)]", "returns a list of 2 pairs of arrays", "as a tuple"),
         ("return X, Y, X, Y", "returns 4 things", "return a Dataset"),
         ("return X, Y, X", "returns bare arrays", "return a Dataset"),
         ("return {'trian': (X, Y)}", "a part 'trian', did you mean 'train'", None),
@@ -478,12 +483,13 @@ def test_without_the_library_hugging_face_datasets_say_what_to_install(tmp_path,
         ("return [torch.rand(3)] * 4", "example 0 is Tensor, not a pair", None),
         ("return [{'x': 1, 'y': 2}] * 4", "example 0 is a dict of x, y", "__getitem__"),
         ("return [('a', 1)] * 4", "x of example 0 is a str", None),
+        ("return [(X[0], 'cat')] * 4", "y of example 0 is a str", "number the classes"),
         ("return [(1.0, 0), (2.0, 1)]", "x is a single number", "reshape"),
         ("return [(X[0], 0), (X[1], 1.5)]", "mixed types: y of example 1 is a float", None),
         ("return X, torch.zeros(80, 4, 4).long()", "shape 4x4", "loss of your own"),
         ("return (X, Y), (X[:, :5], Y)", "part test: mixed shapes", None),
         ("return (X, Y), (X, X[:, 0])", "targets like floats", None),
-        ("return {'train': (X, Y), 'loss': 3}", "'loss' should be a function", None),
+        ("return {'train': (X, Y), 'loss': 3}", "'loss' should be a function", "CrossEntropyLoss"),
         ("return {'train': (X, Y), 'metric': max, 'direction': 'up'}", "write max or min", None),
         ("return {'train': (X, Y), 'metric': max}", "error when the metric max", None),
         ("return {'train': (X, Y), 'kind': 'ranking'}", "one of: classification", None),
@@ -581,3 +587,9 @@ def test_arguments_are_written_below_the_task(search, capsys):
     file = search("return X, Y", ", data: {n: 40}")
     assert main(["validate", file, "--set", "task.dataset=digits"]) == 2
     assert "digits takes no arguments" in capsys.readouterr().err
+
+
+def test_labels_that_no_example_has_are_noted():
+    assert remarks(torch.tensor([0, 1, 2, 1]), "classes", "mine") == []
+    [note] = remarks(torch.tensor([0, 1, 4]), "classes", "mine")
+    assert "no training example has the label 2, 3, but there are labels up to 4" in note

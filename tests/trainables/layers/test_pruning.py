@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from bitfront.spaces.space import costs_of
+from bitfront.spaces.costs import costs_of
 from bitfront.trainables import packed
 from bitfront.trainables.cost import CostTable, cost_table, task_cost_table
 from bitfront.trainables.errors import UserError

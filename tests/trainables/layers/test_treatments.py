@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bitfront.spaces.space import costs_of
+from bitfront.spaces.costs import costs_of
 from bitfront.trainables import packed
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.layers.binary import apply_plan

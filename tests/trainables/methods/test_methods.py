@@ -39,8 +39,13 @@ FLOORS = {"F": 0.90, "S": 0.85, "W": 0.85, "B": 0.60, "A": 0.60}
 SCALES = ("none", "layer", "channel", "power2", "learned")
 
 
-# Their layers hold zeros too, and some no signs of latents: test_pruning.py is about them.
-PRUNED = [name for name in BINARY_METHODS if issubclass(METHODS.get(name), Pruned)]
+# Their layers hold zeros too, and some no signs of latents: test_pruning.py is about them, and
+# selectors/test_slimming.py about the one that makes no binary layers.
+PRUNED = [
+    name
+    for name in BINARY_METHODS
+    if issubclass(METHODS.get(name), Pruned) or "W" not in METHODS.get(name).levels
+]
 SIGN_RUNS = [(name, level) for name, level in BINARY_RUNS if name not in PRUNED]
 SIGN_METHODS = [name for name in BINARY_METHODS if name not in PRUNED]
 
@@ -50,12 +55,15 @@ def scales_of(name: str) -> list[str]:
     return ["none"] if scale is None else [s for s in SCALES if scale.domain.contains(s)]
 
 
-def options_of(name: str) -> list[dict[str, bool]]:
+def options_of(name: str) -> list[dict[str, Any]]:
     """The method as it is, and with each of its switches thrown."""
     params = METHODS.get(name).params
-    return [{}, *({k: True} for k in ("rotate", "standardize") if k in params)]
+    switches = {"rotate": True, "standardize": True, "weight_grad": "released"}
+    return [{}, *({k: v} for k, v in switches.items() if k in params)]
 
 
+# What differs between two runs of the same training.
+TIMES = ("seconds", "cpu_seconds")
 OPTIONS = [(name, option) for name in SIGN_METHODS for option in options_of(name) if option]
 
 
@@ -68,7 +76,7 @@ def same_state(one: Training, other: Training) -> bool:
 
     def flat(value: object) -> list[object]:
         if isinstance(value, dict):
-            return [x for k in value if k not in ("seconds",) for x in [k, *flat(value[k])]]
+            return [x for k in value if k not in TIMES for x in [k, *flat(value[k])]]
         if isinstance(value, list | tuple):
             return [x for item in value for x in flat(item)]
         return [value]
@@ -79,7 +87,7 @@ def same_state(one: Training, other: Training) -> bool:
 
 
 def without_time(history: list[dict[str, float]]) -> list[dict[str, float]]:
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in history]
+    return [{k: v for k, v in row.items() if k not in TIMES} for row in history]
 
 
 # --- the declaration ----------------------------------------------------------------------------
@@ -105,7 +113,7 @@ def test_the_declaration_is_json(name: str) -> None:
     shown = json.loads(json.dumps(method.describe()))
     assert shown["name"] == name
     assert shown["levels"] == list(method.levels)
-    assert set(shown) == {"name", "family", "paper", "doc", "levels", "params"}
+    assert set(shown) == {"name", "family", "paper", "link", "doc", "levels", "params"}
     assert {k: v["default"] for k, v in shown["params"].items()} == build_method(name, {}).values
     assert all(v["range"] for v in shown["params"].values())
 
@@ -410,7 +418,8 @@ def test_saving_leaves_one_file_and_no_pickled_code(make_spec, start, tmp_path: 
 
 @pytest.mark.parametrize("name", BINARY_METHODS)
 def test_layers_the_plan_leaves_full_stay_full(make_spec, start, finish, name: str) -> None:
-    plan = f"WF{HIGHEST[name]}F"
+    first = "W" if "W" in METHODS.get(name).levels else "S"
+    plan = f"{first}F{HIGHEST[name]}F"
     spec = make_spec(name, plan=plan, model={"name": "mlp", "depth": 5, "width": 24}, epochs=2)
     training = start(spec)
     layers = {n: training.model.get_submodule(n) for n in ("layers.2", "layers.4", "layers.0")}
@@ -711,7 +720,7 @@ def test_a_wide_accumulator_changes_nothing(make_spec, start, finish) -> None:
     a = finish(start(make_spec("bnn", "A")))
     b = finish(start(make_spec("bnn", "B")))
     assert a.history[-1]["overflow_rate"] == 0
-    shared = [k for k in b.history[-1] if k != "seconds"]
+    shared = [k for k in b.history[-1] if k not in TIMES]
     assert all(x[k] == y[k] for x, y in zip(a.history, b.history, strict=True) for k in shared)
 
 

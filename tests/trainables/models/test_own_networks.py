@@ -13,7 +13,7 @@ from torch import nn
 
 from bitfront.search.config.load import load
 from bitfront.trainables import own_code, packed
-from bitfront.trainables.cost import task_cost_table, trace
+from bitfront.trainables.cost import cost_table, task_cost_table, trace
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.plan import plan_layers
@@ -437,6 +437,8 @@ WRONG = {
     "pair": "return self.last(x.flatten(1)), x",
     "lost": "return self.last(x.flatten(1)).squeeze()[0]",
     "wide": "return torch.cat([self.last(x.flatten(1))] * 2, 1)",
+    "one": "return self.last(x.flatten(1))[:, 0]",
+    "cuda": "raise RuntimeError('Torch not compiled with CUDA enabled')",
     "fails": "return self.last(x)",
     "trained": "y = self.last(x.flatten(1)); return (y, y) if self.training else y",
 }
@@ -473,6 +475,8 @@ def write(folder: Path, forward: str, arguments: str = "num_classes", body: str 
         ("pair", r"net\.py:Net returns a tuple of 2, not one tensor", "a function that wraps"),
         ("lost", r"net\.py:Net returns shape .* for a batch of 1", "squeeze"),
         ("wide", "returns 20 numbers per example, the data have 10 classes", "num_classes"),
+        ("one", "returns one number per example, the data have 10 classes", "num_classes"),
+        ("cuda", r"net\.py:12: net\.py:Net fails on 1x8x8", "leave out .cuda()"),
         ("fails", r"net\.py:12: net\.py:Net fails on 1x8x8: RuntimeError", "1x1x8x8"),
         ("trained", "net.py:Net in training returns a tuple of 2", "wraps"),
     ],
@@ -501,6 +505,27 @@ def test_a_constructor_that_fails_or_lacks_an_argument_is_said_with_file_and_lin
         load(write(folder, fine, "width=3"), ["task.model.widht=4"])
 
 
+def test_a_forward_that_needs_more_than_the_examples_is_said_with_a_hint(folder: Path) -> None:
+    path = write(folder, "return self.last(x.flatten(1))")
+    code = (folder / "net.py").read_text().replace("forward(self, x)", "forward(self, x, *, mask)")
+    (folder / "net.py").write_text(code)
+    with pytest.raises(UserError, match="required keyword-only argument: 'mask'") as refused:
+        load(path)
+    assert "give the argument a default" in str(refused.value)
+
+
+def test_a_file_that_fails_when_it_is_imported_is_said_with_a_hint(folder: Path) -> None:
+    path = write(folder, "return x")
+    (folder / "net.py").write_text("import no_such_package\n")
+    with pytest.raises(UserError, match=r"net\.py:1: .*ModuleNotFoundError") as refused:
+        load(path)
+    assert "install no_such_package" in str(refused.value)
+    (folder / "net.py").write_text("\nraise ValueError('boom')\n")
+    with pytest.raises(UserError, match=r"net\.py:2: .*ValueError: boom") as refused:
+        load(path)
+    assert f"python {folder / 'net.py'}" in str(refused.value)
+
+
 def test_a_required_argument_may_be_drawn(folder: Path) -> None:
     path = write(folder, "return self.last(x.flatten(1))", "depth")
     config, space = load(path, ["space.model.depth=[1, 2]", "task.binarize=all"])
@@ -525,3 +550,58 @@ def test_any_value_of_yaml_is_an_argument(folder: Path) -> None:
     body = "assert sizes == [3, 4] and kind is None, sizes"
     path = write(folder, "return self.last(x.flatten(1))", "sizes, kind", body)
     load(path, ["task.model.sizes=[3, 4]", "task.model.kind=null", "task.binarize=all"])
+
+
+def test_a_compiled_network_is_searched_as_it_was_before(folder: Path) -> None:
+    """Its class is played here: compiling takes a minute, anew with every plan."""
+    forward = "return self.last(self.first(x.flatten(1)))"
+    path = write(folder, forward, body="self.first = nn.Linear(64, 64)")
+    wrapped = """
+
+class OptimizedModule(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self._orig_mod = module
+
+    def forward(self, x):
+        raise RuntimeError("compiled")
+
+
+def whole():
+    net = Net(10)
+    net.first = OptimizedModule(net.first)
+    return OptimizedModule(net)
+"""
+    (folder / "net.py").write_text((folder / "net.py").read_text() + wrapped)
+    _, space = load(path, ["task.model=net.py:whole", "task.binarize=all"])
+    assert [layer.name for layer in task_cost_table(space.task).plan_layers] == ["first", "last"]
+
+
+def test_a_scripted_network_is_refused(folder: Path) -> None:
+    path = write(folder, "return self.last(x.flatten(1))")
+    more = "\n\ndef scripted():\n    return torch.jit.trace(Net(10), torch.zeros(1, 1, 8, 8))\n"
+    (folder / "net.py").write_text((folder / "net.py").read_text() + more)
+    with pytest.raises(UserError, match="a ScriptModule, whose layers are fixed"):
+        load(path, ["task.model=net.py:scripted"])
+
+
+def test_a_network_without_a_layer_to_plan_is_said_with_what_its_layers_are(folder: Path) -> None:
+    path = write(folder, "return self.last(x.flatten(1))")
+    free = "space.plan={per: layer, levels: [F, B]}"
+    with pytest.raises(UserError, match=r"no layer to plan: last \(first\); task.binarize: all"):
+        load(path, [free])
+    path = write(folder, "return x.flatten(1)[:, :10] * self.last.bias")
+    with pytest.raises(UserError, match="no convolution or linear layer is called"):
+        load(path, [free])
+
+
+def test_an_argument_that_a_network_fails_with_is_said(folder: Path) -> None:
+    path = write(folder, "return self.last(x.flatten(self.depth))", "depth=1", "self.depth = depth")
+    with pytest.raises(UserError, match=r"net\.py:Net\(depth=3\) fails on 1x8x8"):
+        load(path, ["space.model.depth=[1, 3]", "task.binarize=all"])
+
+
+def test_layers_that_are_only_read_are_named_together() -> None:
+    with pytest.raises(UserError, match=r"attn\.qkv is read") as refused:
+        cost_table("torchvision/swin_t", {}, (3, 64, 64), 10)
+    assert "task.keep_full: ['*.qkv', '*.proj']" in str(refused.value.hint)

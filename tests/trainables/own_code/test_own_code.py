@@ -43,6 +43,24 @@ def test_a_changed_file_is_named(folder):
         own_code.load_object(settled)
 
 
+def test_the_edited_file_of_the_user_is_found_beside_a_kept_copy(folder, tmp_path, monkeypatch):
+    settled = own_code.settle("my_net.py:Net", folder)
+    kept = tmp_path / "kept"
+    shutil.copytree(folder, kept)
+    own_code.look_in(kept)
+    assert places.edited(settled) is None
+    (folder / "helper.py").write_text("WIDTH = 5\n")
+    used, file, digest = places.edited(settled)  # the folder in which the user named it
+    assert (used.path, file) == (kept / "my_net.py", folder / "my_net.py")
+    assert digest not in ("", settled.rpartition("@")[2])
+    (folder / "my_net.py").write_text("class Net(:\n")
+    assert places.edited(settled)[1:] == (folder / "my_net.py", "")
+    here = tmp_path / "here"
+    shutil.copytree(kept, here)
+    monkeypatch.chdir(here)  # the same file lies where the user is now
+    assert places.edited(settled) is None
+
+
 def test_code_that_is_not_trusted_is_not_run(folder):
     own_code.look_in(folder)
     source = places.find(own_code.parse("my_net.py:Net"))

@@ -30,6 +30,8 @@ pytestmark = pytest.mark.slow
 
 BUDGETS = st.floats(0.0, 100.0)
 NAMES = sorted(SELECTORS)
+# One with a method of its own removes channels and makes no plan.
+PLANNING = [name for name in NAMES if SELECTORS.get(name).method is None]
 TABLES = ("cresnet20", "cresnet", "mlp")
 # A network of five layers to plan, trained for a moment.
 TASK = {
@@ -91,7 +93,7 @@ class Case:
 
 CASES = st.builds(
     Case,
-    st.sampled_from(NAMES),
+    st.sampled_from(PLANNING),
     st.sampled_from(TABLES),
     st.integers(0, 50),
 )

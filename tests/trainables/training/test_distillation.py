@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 import yaml
 from safetensors.torch import save_file
+from timm.models.nest import TransformerLayer
+from torch import nn
 
 from bitfront.trainables import packed
 from bitfront.trainables.errors import UserError
@@ -113,6 +115,21 @@ def test_a_watched_transformer_shows_the_queries_its_attention_uses() -> None:
     torch.testing.assert_close(model.head(model.norm(shown.hidden[-1])[:, 0]), logits)
     model(x)
     assert len(shown.qkv) == 2, "a hook was left behind"
+
+
+def test_blocks_of_an_image_are_watched_like_images_of_their_own() -> None:
+    """NesT's attention has (images, blocks of an image, tokens, width); it was a traceback."""
+    torch.manual_seed(0)
+    layer = TransformerLayer(dim=8, num_heads=2)
+    x = torch.randn(2, 3, 4, 8)
+    with watched(nn.Sequential(layer)) as shown, torch.no_grad():
+        layer(x)
+    by_hand = layer.attn.qkv(layer.norm1(x[1, 2])).detach()
+    q, _, v = shown.qkv[0]
+    assert q.shape == (6, 2, 4, 4)
+    torch.testing.assert_close(q[5, 1], by_hand[:, 4:8])
+    torch.testing.assert_close(v[5, 0], by_hand[:, 16:20])
+    assert shown.hidden[0].shape == (2, 3, 4, 8)
 
 
 def test_the_loss_is_the_weighted_sum_of_its_terms() -> None:

@@ -30,6 +30,19 @@ def trained(spec, peers=None):
     return training
 
 
+def keep_best(spec):
+    """Both workers end with the best epoch, although one of them evaluates."""
+    jumping = {"keep": "best", "epochs": 6, "optimizer": {"lr": 0.3}, "schedule": "constant"}
+    task = spec.task.model_validate(spec.task.model_dump() | jumping)
+    training = Training(spec.model_copy(update={"task": task}), *search_data(task), peers=Peers())
+    while not training.done:
+        training.epoch()
+    reached = [None, None]
+    dist.all_gather_object(reached, training.history[-1]["best_epoch"])
+    assert reached[0] == reached[1] < 6
+    training.peers.check_same(training.model)
+
+
 def work(rank, meeting, listed):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
@@ -37,6 +50,7 @@ def work(rank, meeting, listed):
         # `check_same` runs after every epoch: weights that came apart are an error here.
         training = trained(spec, Peers())
         assert ("val_accuracy" in training.history[-1]) == (rank == 0), spec.method
+    keep_best(listed[0])
     dist.barrier()  # gloo aborts a process whose peer has gone
     dist.destroy_process_group()
 

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,6 +38,7 @@ from bitfront.trainables.training.pretraining import (
 from bitfront.trainables.training.schedules import phases
 from bitfront.trainables.training.schedules.phases import Phase
 from bitfront.trainables.worker.worker import Worker
+from testbed import warm
 
 pytestmark = pytest.mark.slow
 
@@ -50,7 +50,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 
 
 def facts(history: list[dict[str, float]]) -> list[dict[str, float]]:
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in history]
+    return [{k: v for k, v in row.items() if "seconds" not in k} for row in history]
 
 
 # --- phases -------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def test_end_to_end_trials_keep_their_ids(make_spec) -> None:
     code of the user's own: ledgers of that time can be continued."""
     spec = make_spec()
     content = spec.canonical().model_dump(mode="json")
-    for key in ("data", "keep_full", "activations", "metrics"):
+    for key in ("data", "keep_full", "activations", "metrics", "measure_train"):
         del content["task"][key]
     del content["task"]["data_dir"], content["task"]["pretrain"]
     del content["task"]["normalize"], content["task"]["loss"]["distill"], content["task"]["keep"]
@@ -314,7 +314,7 @@ def test_an_interrupted_stage_is_taken_over(make_spec, start, finish, tmp_path: 
 
 
 WORKER = """
-import json, sys
+import json, os, sys
 from pathlib import Path
 import torch
 from bitfront.trainables.training import pretraining
@@ -335,7 +335,7 @@ def epoch(self):
     return result
 Training.epoch = epoch
 torch.set_num_threads(1)
-print("ready", flush=True)
+print(os.getpid(), flush=True)
 sys.stdin.readline()
 cache = PretrainedCache(Path(sys.argv[2]))
 w = cache.weights(Training, before, *search_data(before.task), torch.device("cpu"))
@@ -348,17 +348,17 @@ def test_of_two_workers_one_trains_and_the_other_takes_over_when_it_is_killed(
 ) -> None:
     spec = make_spec("bnn", "W", pretrain=4)
 
-    def worker(how: str) -> subprocess.Popen:
+    def worker(how: str) -> tuple[subprocess.Popen, int]:
+        """A process, and the id of the one that is forked for it."""
         process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, spec.model_dump_json(), str(tmp_path), how],
+            [warm.python(), "-c", WORKER, spec.model_dump_json(), str(tmp_path), how],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert process.stdout.readline() == "ready\n"
-        return process
+        return process, int(process.stdout.readline())
 
-    first, second = worker("stall"), worker("go")
+    (first, _), (second, waiting) = worker("stall"), worker("go")
     try:
         first.stdin.write("\n")
         first.stdin.flush()
@@ -366,9 +366,9 @@ def test_of_two_workers_one_trains_and_the_other_takes_over_when_it_is_killed(
         second.stdin.write("\n")
         second.stdin.flush()
         deadline = time.monotonic() + 60
-        while not _waits_for_a_lock(second.pid) and time.monotonic() < deadline:
+        while not _waits_for_a_lock(waiting) and time.monotonic() < deadline:
             time.sleep(0.02)
-        assert _waits_for_a_lock(second.pid)
+        assert _waits_for_a_lock(waiting)
         os.kill(first.pid, signal.SIGKILL)
         said = second.stdout.read().splitlines()
         # One of the four epochs was checkpointed before the kill: three are left.

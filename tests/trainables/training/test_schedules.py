@@ -106,3 +106,26 @@ def test_steps_multiply_at_their_fractions() -> None:
 def test_an_impossible_schedule_is_refused(arguments: tuple, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Schedule(*arguments)
+
+
+def test_steps_fall_by_ten_as_bop_does_on_cifar() -> None:
+    """BayesBiNN, Table 9: gamma 1e-4, times 0.1 every 100 of 500 epochs."""
+    schedule = Schedule(1e-4, 1e-8, "steps")
+    for epoch in range(500):
+        expected = 1e-4 * 0.1 ** (epoch // 100)
+        assert schedule.at((epoch + 0.5) / 500) == pytest.approx(expected)
+    assert schedule.at(0.0) == pytest.approx(1e-4)
+    assert schedule.at(0.2) == pytest.approx(1e-5)
+    assert schedule.at(1.0) == pytest.approx(1e-8)
+
+
+def test_steps_rise_too_and_end_at_until() -> None:
+    schedule = Schedule(2.0, 200.0, "steps", until=0.6)
+    values = [schedule.at(f) for f in (0.0, 0.19, 0.21, 0.39, 0.41, 1.0)]
+    assert values == pytest.approx([2, 2, 20, 20, 200, 200])
+    assert Schedule(5.0, 30.0, "steps").at(0.6) == 30.0  # one step, since 30 is six times 5
+
+
+def test_steps_need_positive_ends() -> None:
+    with pytest.raises(ValueError, match="a steps schedule needs positive ends"):
+        Schedule(1.0, 0.0, "steps")

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 DROPOUT = {"name": "mlp", "depth": 3, "width": 24, "dropout": 0.3}
 IMAGES = {"name": "cresnet", "depth": 8, "width": 8}
-LOCAL = {"seconds", "worker", "resumed_from", "damaged"}
+LOCAL = {"seconds", "cpu_seconds", "worker", "resumed_from", "damaged"}
 NO_METRICS = ("done", "history", "picture", "measured")
 
 

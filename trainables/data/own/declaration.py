@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 from urllib.parse import quote, unquote
 
@@ -18,6 +18,8 @@ from bitfront.trainables.parameters import Value
 Target = Literal["classes", "regression", "own"]
 # Families whose names have a path.
 _WITH_PATHS = ("arrays", "hf", "folder")
+# The type of examples that are integers.
+INTEGERS = "int64"
 # An argument of the user's function, `;load.size=64`.
 ARGUMENT = "load."
 
@@ -38,7 +40,8 @@ class Declared:
     `outputs`: of the network, the number of classes for classification; `sizes`: examples of
     (training, validation, test) part, 0 for a part that is not given, None where nothing is known;
     `spread`: standard deviation of the targets of regression; `mean` and `std`: of the channels of
-    uint8 images; `each`: examples are read for every batch, `random`: and differ each time."""
+    uint8 images; `integers`: examples are integers, such as token numbers, and stay so; `each`:
+    they are read for every batch, `random`: and differ each time."""
 
     shape: tuple[int, ...]
     outputs: int
@@ -50,6 +53,7 @@ class Declared:
     spread: float = 1.0
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
+    integers: bool = False
     each: bool = False
     random: bool = False
     arguments: Mapping[str, Value] = field(default_factory=dict)
@@ -113,6 +117,8 @@ def write(base: str, declared: Declared) -> str:
     for key, numbers in (("mean", declared.mean), ("std", declared.std)):
         if numbers:
             parts.append(f"{key}=" + "/".join(f"{number:.4f}" for number in numbers))
+    if declared.integers:
+        parts.append(f"x={INTEGERS}")
     if declared.each:
         parts.append("read=random" if declared.random else "read=each")
     return ";".join([*parts, *_argument_fields(declared.arguments)])
@@ -151,10 +157,22 @@ def _read(name: str) -> Declared:
         spread=float(single.get("spread", "1")),
         mean=tuple(_numbers(single.get("mean", ""))),
         std=tuple(_numbers(single.get("std", ""))),
+        integers=_is_integers(single),
         each="read" in single,
         random=single.get("read") == "random",
         arguments=arguments_of(name),
     )
+
+
+def _is_integers(single: Mapping[str, str]) -> bool:
+    if single.get("x", INTEGERS) != INTEGERS:
+        raise ValueError
+    return "x" in single
+
+
+def as_floats(name: str) -> str:
+    """The settled name of the same data, whose integers reach the network as floats."""
+    return write(base_of(name), replace(read(name), integers=False))
 
 
 def _metric(text: str) -> OwnMetric:

@@ -69,7 +69,7 @@ class Examples(Part):
             seeds = torch.randint(2**31, (len(group),), generator=drawing).tolist()
             drawn.append(list(zip(self.index[group.numpy()].tolist(), seeds, strict=True)))
         loader: Any = DataLoader(
-            _Reader(self.items, self.source, self.info.shape),  # type: ignore[arg-type]
+            _Reader(self.items, self.source, self.info),  # type: ignore[arg-type]
             batch_sampler=drawn,
             num_workers=stream_workers(),
             pin_memory=torch.device(self.device).type == "cuda",
@@ -83,8 +83,9 @@ class Examples(Part):
 class _Reader:
     """The dataset of the DataLoader: its index is a `Drawn`."""
 
-    def __init__(self, items: Any, source: Source, shape: tuple[int, ...]) -> None:
-        self.items, self.source, self.shape = items, source, shape
+    def __init__(self, items: Any, source: Source, info: DatasetInfo) -> None:
+        self.items, self.source = items, source
+        self.shape, self.integers = info.shape, info.integers
 
     def __len__(self) -> int:
         return len(self.items)
@@ -94,6 +95,8 @@ class _Reader:
         with seeded(seed):
             x, y = example(self.items, index, self.source)
         check_same(x, x.new_empty(self.shape), index, "x", self.source)
+        if self.integers and x.is_floating_point():
+            raise self.source.refuse(f"x of example {index} is of floats, the others of integers")
         return x, y
 
 

@@ -25,6 +25,7 @@ from bitfront.trainables.data.own.opened import PARTS, TEST, TRAIN, VAL, opened
 from bitfront.trainables.data.own.reading import (
     Rows,
     Source,
+    are_integers,
     check_numbers,
     check_same,
     check_shape,
@@ -87,6 +88,7 @@ def look(key: str) -> Look:
     seen, y = xs[TRAIN], ys[TRAIN]
     metrics, loss = targets.at_chance(found.goal, y, target, outputs, key)
     pixels = seen.dtype == torch.uint8 and seen.dim() == 4
+    integers = all(map(are_integers, xs.values()))
     mean, std = _statistics(seen) if pixels else ((), ())
     sizes = tuple(len(items[part]) if part in items else 0 for part in PARTS)
     declared = Declared(
@@ -100,6 +102,7 @@ def look(key: str) -> Look:
         spread=targets.spread_of(y) if target == "regression" else 1.0,
         mean=mean,
         std=std,
+        integers=integers,
         each=each,
         random=random,
         arguments=arguments_of(key),
@@ -294,6 +297,7 @@ def info_of(name: str) -> DatasetInfo:
         kind=declared.kind,
         find_test=partial(_missing_test, name),
         own=declared,
+        integers=declared.integers,
     )
 
 

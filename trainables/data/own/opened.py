@@ -138,18 +138,39 @@ def taken_apart(returned: Any, name: str, goal: Goal | None = None) -> Opened:
             hint = did_you_mean(str(unknown[0]), (*PARTS, *SETTINGS))
             raise UserError(f"{shown(name)} returns a part {quoted(unknown[0])}, {hint}")
         goal = _goal(settings, name) if settings else goal
-    elif isinstance(returned, tuple) and not is_pair(returned):  # a list is one of examples
+    elif _are_parts(returned):
         names = {1: (TRAIN,), 2: (TRAIN, TEST), 3: PARTS}.get(len(returned))
         if names is None or (is_array(returned[0]) and len(returned) > 1):
             what = f"{len(returned)} things" if names is None else "bare arrays"
             raise UserError(f"{shown(name)} returns {what}", FORMS)
         parts = dict(zip(names, returned, strict=True))
     else:
+        if isinstance(returned, list) and len(returned) in (2, 3) and all(map(is_pair, returned)):
+            raise UserError(
+                f"{shown(name)} returns a list of {len(returned)} pairs of arrays",
+                "return parts as a tuple, (train, test): a list is one of examples",
+            )
         parts = {TRAIN: returned}
     parts = {key: part for key, part in parts.items() if part is not None}
     if TRAIN not in parts:
         raise UserError(f"{shown(name)} returns no training part", FORMS)
     return Opened({key: parts[key] for key in PARTS if key in parts}, goal)
+
+
+def _are_parts(returned: Any) -> bool:
+    """Whether it is a tuple of parts, or a list of Datasets or DataLoaders, as `random_split`
+    returns; other lists are of examples."""
+    if isinstance(returned, tuple):
+        return not is_pair(returned)
+    few = isinstance(returned, list) and 0 < len(returned) <= len(PARTS)
+    return few and all(map(_is_dataset, returned))
+
+
+def _is_dataset(thing: Any) -> bool:
+    """Whether it holds examples, as Datasets and DataLoaders do, and is no example itself."""
+    if isinstance(thing, list | tuple | Mapping | str) or hasattr(thing, "shape"):
+        return False
+    return hasattr(thing, "__getitem__") or hasattr(thing, "dataset")
 
 
 def is_array(thing: Any) -> bool:
@@ -179,7 +200,11 @@ def _goal(given: Mapping[str, Any], name: str) -> Goal:
             )
     loss, kind, outputs = (given.get(key) for key in ("loss", "kind", "outputs"))
     if loss is not None and not callable(loss):
-        raise UserError(f"{shown(name)}: 'loss' should be a function of (outputs, targets)")
+        raise UserError(
+            f"{shown(name)}: 'loss' should be a function of (outputs, targets), got a "
+            f"{type(loss).__name__}",
+            "class weights: 'loss': torch.nn.CrossEntropyLoss(weight=...)",
+        )
     if kind is not None and kind not in _KINDS:
         raise UserError(f"{shown(name)}: kind {quoted(kind)}, one of: {', '.join(_KINDS)}")
     if outputs is not None and (type(outputs) is not int or outputs < 1):

@@ -76,11 +76,15 @@ def indexed(given: Any, source: Source) -> Any:
         made = given
     else:
         kind = type(given).__name__
-        raise UserError(f"{shown(source.dataset)} returns {kind} as {source.part}", FORMS)
+        hint = f"it can be read once only: return list(...); or {FORMS}"
+        once = hasattr(given, "__next__")
+        raise UserError(
+            f"{shown(source.dataset)} returns {kind} as {source.part}", hint if once else FORMS
+        )
     with blame(source.dataset, f"an error when the part {source.part} is counted"):
         count = len(made)
     if not count:
-        raise source.refuse("is empty")
+        raise source.refuse("is empty", "did a path or a filter match nothing?")
     return made
 
 
@@ -103,7 +107,8 @@ def _from_batches(loader: Any, source: Source) -> Rows:
 
 
 def example(part: Any, index: int, source: Source) -> tuple[torch.Tensor, torch.Tensor]:
-    """Example number `index` as (x, y): x a uint8 or float32 tensor, y int64 or float32."""
+    """Example number `index` as (x, y): x a uint8, int64 or float32 tensor, y int64 or
+    float32."""
     with blame(source.dataset, f"an error when example {index} of {source.part} is read"):
         item = part[index]
     if isinstance(item, dict):
@@ -132,7 +137,9 @@ def _tensor(value: Any, what: str, source: Source) -> torch.Tensor:
         )
     if isinstance(value, str | bytes | dict | tuple) or value is None:
         kind = type(value).__name__
-        raise source.refuse(f"{what} is a {kind}, not an array of numbers")
+        label = "number the classes from 0: names.index(label), or pandas.factorize(labels)[0]"
+        hint = label if isinstance(value, str | bytes) and what.startswith("y ") else None
+        raise source.refuse(f"{what} is a {kind}, not an array of numbers", hint)
     try:
         array = np.asarray(value)
         if array.dtype == object:
@@ -144,10 +151,20 @@ def _tensor(value: Any, what: str, source: Source) -> torch.Tensor:
 
 
 def as_input(x: torch.Tensor) -> torch.Tensor:
-    """uint8 as it is, everything else as float32."""
+    """uint8 as it is, other integers as int64, everything else as float32."""
     import torch
 
-    return x if x.dtype == torch.uint8 else x.to(torch.float32)
+    if x.dtype == torch.uint8:
+        return x
+    whole = not (x.is_floating_point() or x.is_complex() or x.dtype == torch.bool)
+    return x.to(torch.int64 if whole else torch.float32)
+
+
+def are_integers(x: torch.Tensor) -> bool:
+    """Whether a batch of examples is of integers, such as token numbers, and not of images."""
+    import torch
+
+    return x.dtype == torch.int64 or (x.dtype == torch.uint8 and x.dim() != 4)
 
 
 def as_target(y: torch.Tensor) -> torch.Tensor:
@@ -185,6 +202,8 @@ def _read_all(part: Any, source: Source) -> tuple[torch.Tensor, torch.Tensor]:
     for index, (x, y) in enumerate(examples(part, source)):
         check_same(x, x0, index, "x", source)
         check_same(y, y0, index, "y", source)
+        if x.is_floating_point() and not made.is_floating_point():  # as in rows of a table
+            made = made.to(x.dtype)
         made[index] = x
         targets.append(y)
     return made, torch.stack(targets)
@@ -206,7 +225,7 @@ def check_same(
             "resize, cut or pad examples to one shape"
             + (": torchvision.transforms.Resize((64, 64))" if first.dim() == 3 else ""),
         )
-    if tensor.is_floating_point() != first.is_floating_point():
+    if what == "y" and tensor.is_floating_point() != first.is_floating_point():
         raise source.refuse(
             f"mixed types: {what} of example {index} is {_kind(tensor)}, of example 0 "
             f"{_kind(first)}"
@@ -243,7 +262,10 @@ def check_numbers(tensor: torch.Tensor, what: str, source: Source) -> None:
         if not bool(finite.all()):
             wrong = finite.flatten(1).all(1) if finite.dim() > 1 else finite
             index = start + int(wrong.logical_not().nonzero()[0])
-            raise source.refuse(f"{what} of example {index} has NaN or an infinite number")
+            raise source.refuse(
+                f"{what} of example {index} has NaN or an infinite number",
+                "leave such examples out, or fill them in: numpy.nan_to_num",
+            )
 
 
 def check_labels(y: torch.Tensor, classes: int | None, source: Source) -> None:

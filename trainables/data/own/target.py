@@ -69,7 +69,8 @@ def _several(goal: Goal, y: torch.Tensor, source: Source) -> tuple[Target, int]:
             f"a target has the shape {'x'.join(map(str, y.shape[1:]))}",
             "such targets need a loss of your own: return a dict with 'loss' and 'metric'",
         )
-    return "own", goal.outputs or int(y.shape[1])
+    maps = y.dim() > 2 and not y.is_floating_point()  # a class for every pixel
+    return "own", goal.outputs or (int(y.max()) + 1 if maps else int(y.shape[1]))
 
 
 def _refuse_one_hot(y: torch.Tensor, source: Source) -> None:
@@ -148,6 +149,15 @@ def spread_of(y: torch.Tensor) -> float:
 
 def remarks(y: torch.Tensor, target: Target, dataset: str) -> list[str]:
     """What is probably not meant about the targets."""
+    if target == "classes":
+        missing = [str(label) for label, n in enumerate(y.bincount().tolist()) if n == 0]
+        if not missing:
+            return []
+        some = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+        return [
+            f"{shown(dataset)}: no training example has the label {some}, but there are labels up "
+            f"to {int(y.max())}: every one up to there is a class of the network"
+        ]
     if target != "regression":
         return []
     low, high = float(y.min()), float(y.max())

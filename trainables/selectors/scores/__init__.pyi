@@ -1,3 +1,5 @@
+from .channels import channel_scales as channel_scales
+from .channels import channels_within as channels_within
 from .curvature import hawq_scores as hawq_scores
 from .curvature import second_moment_scores as second_moment_scores
 from .relaxation import full_precision_preference as full_precision_preference

@@ -56,6 +56,7 @@ def run(
         order=list(ranking.order),
         scores=[float(score) for score in ranking.scores],
         score=ranking.score,
+        channels={name: list(scales) for name, scales in ranking.channels.items()},
         training_epochs=scoring.training_epochs,
         scored_examples=scoring.scored_examples,
         seconds=time.perf_counter() - started,
@@ -202,7 +203,11 @@ class Scoring:
         under the names of the model without a plan."""
         spec = self.trial(level * self.layers)
         kind = "full precision" if level == "F" else "binary"
-        self.note(f"pretraining: {spec.task.epochs} epochs, every layer {kind}")
+        return self.trained_weights(spec, f"{spec.task.epochs} epochs, every layer {kind}")
+
+    def trained_weights(self, spec: TrialSpec, what: str) -> dict[str, Tensor]:
+        """The weights that `spec` trains, from the cache if they are there."""
+        self.note(f"pretraining: {what}")
         self.training_epochs += spec.task.epochs
         data = (self.train, self.validation, self.device)
         if self.cache is None:

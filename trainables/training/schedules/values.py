@@ -24,7 +24,9 @@ class Schedule:
 
     linear       start + (end - start) g
     cosine       start + (end - start) (1 - cos(pi g)) / 2
-    exponential  start (end / start)^g"""
+    exponential  start (end / start)^g
+    steps        start (end / start)^(j / (n - 1)) with j = floor(n g): n values, each for the same
+                 time, with a factor of about ten between two of them"""
 
     start: float
     end: float
@@ -33,18 +35,23 @@ class Schedule:
     until: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.shape != "exponential" and self.shape not in SHAPES:
+        geometric = self.shape in ("exponential", "steps")
+        if not geometric and self.shape not in SHAPES:
             raise ValueError(f"unknown schedule shape '{self.shape}'")
         if not 0.0 <= self.begin <= self.until <= 1.0:
             raise ValueError("a schedule needs 0 <= begin <= until <= 1")
-        if self.shape == "exponential" and not (self.start > 0 and self.end > 0):
-            raise ValueError("an exponential schedule needs positive ends")
+        if geometric and not (self.start > 0 and self.end > 0):
+            article = "an exponential" if self.shape == "exponential" else "a steps"
+            raise ValueError(f"{article} schedule needs positive ends")
 
     def at(self, fraction: float) -> float:
         span = self.until - self.begin
         passed = (fraction - self.begin) / span if span > 0 else float(fraction >= self.until)
         f = min(1.0, max(0.0, passed))
-        if self.shape == "exponential":
+        if self.shape == "steps":
+            steps = max(1, round(abs(math.log10(self.end / self.start))))
+            f = min(steps, math.floor(f * (steps + 1))) / steps
+        if self.shape in ("exponential", "steps"):
             value: float = self.start * (self.end / self.start) ** f
             return value
         return self.start + (self.end - self.start) * SHAPES[self.shape](f)

@@ -1,0 +1,206 @@
+"""How fast binary layers and networks run on packed bits, against torch in full precision and,
+where it is installed, onnxruntime; and how many random layers give the bits of torch.
+
+    python -m benchmarks.inference                 # layers and networks, one and two threads
+    python -m benchmarks.inference --exact 1000    # random layers against torch
+
+Calls are measured side by side in rounds of 5 ms each, medians, batch 1, packing included; torch
+with the faster of its two memory formats. One thread is measured with the clock of the process, two
+with that of the wall: run it on a machine that does nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.table import Row, bar, csv_path, format_table, write_csv
+from bitfront.trainables.runtime.layers import PackedLayer, misfit
+from bitfront.trainables.runtime.machine import cpu_name
+from bitfront.trainables.runtime.network import fast
+from bitfront.trainables.runtime.threads import using
+from bitfront.trainables.runtime.timing import milliseconds
+from testbed.binary_nets import made_binary, planned_network
+
+LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], dict[int, float]]] = {
+    "conv 256 to 256, 3x3 at 14": (
+        lambda: nn.Conv2d(256, 256, 3, padding=1, bias=False), (1, 256, 14, 14), {1: 8, 2: 6}
+    ),
+    "conv 64 to 64, 3x3 at 56": (
+        lambda: nn.Conv2d(64, 64, 3, padding=1, bias=False), (1, 64, 56, 56), {1: 6, 2: 5}
+    ),
+    "linear 768 to 3072, 197 tokens": (
+        lambda: nn.Linear(768, 3072, bias=False), (1, 197, 768), {1: 8, 2: 7}
+    ),
+}  # fmt: skip
+NETWORKS: dict[str, tuple[str, dict[str, Any], tuple[int, ...], dict[str, float]]] = {
+    "resnet18 at 224": ("resnet18", {}, (3, 224, 224), {"torch": 4.5, "onnxruntime": 3.5}),
+    "cresnet20 of width 64": (
+        "cresnet", {"depth": 20, "width": 64}, (3, 32, 32), {"torch": 6, "onnxruntime": 4}
+    ),
+    "cresnet20": ("cresnet20", {}, (3, 32, 32), {"torch": 2.5}),
+}  # fmt: skip
+
+
+def both_formats(module: nn.Module, x: Tensor) -> dict[str, Callable[[], object]]:
+    """The calls of a module in torch, in each memory format that its input has."""
+    calls: dict[str, Callable[[], object]] = {"torch": lambda: module(x)}
+    if x.dim() == 4:
+        import copy
+
+        last = copy.deepcopy(module).to(memory_format=torch.channels_last)
+        y = x.contiguous(memory_format=torch.channels_last)
+        calls["torch, channels last"] = lambda: last(y)
+    return calls
+
+
+def measured(
+    name: str, calls: dict[str, Callable[[], object]], threads: int, seconds: float
+) -> Row:
+    with using(threads), torch.inference_mode():
+        found = milliseconds(calls, seconds)
+    full = min(value for key, value in found.items() if key.startswith("torch"))
+    row: Row = {"what": name, "threads": threads, "torch": full}
+    if "onnxruntime" in found:
+        row["onnxruntime"] = found["onnxruntime"]
+    return row | {"packed": found["packed"], "times torch": full / found["packed"]}
+
+
+def layers(threads: int, seconds: float) -> tuple[list[Row], list[str]]:
+    rows, bars = [], []
+    for name, (make, shape, least) in LAYERS.items():
+        full, x = make().eval(), torch.randn(shape)
+        outputs = shape_of(make())
+        run = PackedLayer(made_binary(make(), torch.rand(outputs)))
+        y = x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
+        calls = both_formats(full, x) | {"packed": lambda run=run, y=y: run(y)}
+        rows.append(measured(name, calls, threads, seconds))
+        what = f"{name}, {threads} thread{'s' * (threads > 1)}, times torch"
+        bars.append(bar(what, float(rows[-1]["times torch"] or 0), at_least=least[threads]))
+    return rows, bars
+
+
+def shape_of(layer: nn.Module) -> int:
+    weight: Any = layer.weight
+    return len(weight)
+
+
+def onnx_call(network: nn.Module, x: Tensor, threads: int) -> Callable[[], object] | None:
+    """The call of a network in onnxruntime; None where it or the exporter is not installed."""
+    if not (find_spec("onnxruntime") and find_spec("onnx") and find_spec("onnxscript")):
+        return None
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.onnx"
+        torch.onnx.export(network, (x.contiguous(),), path, dynamo=True, verbose=False)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        session = onnxruntime.InferenceSession(path, options)
+    given = {session.get_inputs()[0].name: x.contiguous().numpy()}
+    return lambda: session.run(None, given)
+
+
+def networks(threads: int, seconds: float) -> tuple[list[Row], list[str]]:
+    rows, bars = [], []
+    for name, (model, params, shape, least) in NETWORKS.items():
+        full, network = planned_network(model, params, shape, "B")
+        x = torch.randn(1, *shape).contiguous(memory_format=torch.channels_last)
+        made = fast(network, x)
+        if not made.fused:
+            sys.exit(f"{name}: {made}")
+        calls = both_formats(full, x) | {"packed": lambda made=made, x=x: made.network(x)}
+        other = onnx_call(full, x, threads)
+        if other is not None:
+            calls["onnxruntime"] = other
+        row = measured(name, calls, threads, seconds)
+        rows.append(row)
+        if threads == 1:
+            for rival, times in least.items():
+                if row.get(rival) is not None:
+                    found = float(row[rival] or 0) / float(row["packed"] or 1)
+                    bars.append(bar(f"{name}, times {rival}", found, at_least=times))
+    return rows, bars
+
+
+def random_layer(draw: random.Random) -> tuple[nn.Module, Tensor]:
+    """A binary layer that kernels take, and an input for it."""
+    if draw.random() < 0.25:
+        inputs = draw.randrange(8, 300)
+        layer: nn.Module = nn.Linear(inputs, draw.randrange(1, 200), draw.random() < 0.5)
+        x = torch.randn(*(draw.randrange(1, 9) for _ in range(draw.randrange(3))), inputs)
+    else:
+        groups = draw.choice([1, 1, 1, 2, 3, 4])
+        inputs = groups * draw.randrange(8, 130)
+        kernel = draw.randrange(1, 6), draw.randrange(1, 6)
+        dilation = draw.randrange(1, 4), draw.randrange(1, 4)
+        layer = nn.Conv2d(
+            inputs,
+            groups * draw.randrange(1, 140),
+            kernel,
+            (draw.randrange(1, 4), draw.randrange(1, 4)),
+            (draw.randrange(4), draw.randrange(4)),
+            dilation,
+            groups,
+            draw.random() < 0.5,
+        )
+        size = [d * (k - 1) + draw.randrange(1, 12) for k, d in zip(kernel, dilation, strict=True)]
+        x = torch.randn(draw.randrange(1, 4), inputs, *size)
+        if draw.random() < 0.5:
+            x = x.contiguous(memory_format=torch.channels_last)
+        elif draw.random() < 0.3:
+            x = x.transpose(2, 3).contiguous().transpose(2, 3)
+    x = torch.where(torch.rand_like(x) < draw.choice([0.0, 0.2]), 0.0, x)
+    scale = draw.choice([None, torch.rand(1), torch.rand(shape_of(layer))])
+    made_binary(layer, scale, draw.random() < 0.5, draw.choice(["keep", "norm", "shift"]))
+    return layer, x
+
+
+def exact(count: int, seed: int) -> int:
+    """How many of `count` random layers give the bits of torch."""
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    same = 0
+    for _ in range(count):
+        layer, x = random_layer(draw)
+        if misfit(layer) is not None:
+            raise AssertionError(misfit(layer))
+        with torch.inference_mode():
+            same += torch.equal(PackedLayer(layer)(x), layer(x))
+    return same
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--seconds", type=float, default=4.0, help="per layer and network")
+    parser.add_argument("--exact", type=int, metavar="N", help="random layers, instead of times")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    if args.exact:
+        same = exact(args.exact, args.seed)
+        print(bar(f"of {args.exact} random layers, equal to torch", same, at_least=args.exact))
+        return
+    print(cpu_name())
+    rows, bars = [], []
+    for threads in args.threads:
+        for measure in (layers, networks):
+            more, reached = measure(threads, args.seconds)
+            rows += more
+            bars += reached
+    rows = [{key: row.get(key) for key in max(rows, key=len)} for row in rows]
+    print(format_table(rows))
+    print(*bars, sep="\n")
+    write_csv(rows, csv_path("inference", ["torch", "numba"]))
+
+
+if __name__ == "__main__":
+    main()

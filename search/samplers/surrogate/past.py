@@ -1,0 +1,104 @@
+"""The trials of a study as `free-cost` sees them: those that have ended as arrays, and those that
+run. Kept between asks: an ask looks only at trials that had not ended at the ask before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.trial import TrialState as OptunaState
+
+from bitfront.search.samplers.surrogate.atlas import Atlas, Known
+from bitfront.search.samplers.surrogate.learning_curves import Extrapolation
+from bitfront.search.samplers.surrogate.model import Floats
+
+# Learning curves that a stopped trial is compared with: those of the newest finished trials.
+CURVES = 1000
+NO_CURVE = np.zeros((0, 0))
+
+
+class Past:
+    """Trials by number, whatever the order in which they ended."""
+
+    def __init__(self, atlas: Atlas, measured: Sequence[str], columns: Sequence[int]) -> None:
+        """`measured` are the objectives that training measures, `columns` their places among the
+        values of a trial."""
+        self._atlas = atlas
+        self._measured = list(measured)
+        self._columns = list(columns)
+        self._read = 0
+        self._open: list[int] = []
+        self._curves: list[Floats] = []
+        self.numbers: NDArray[np.int64] = np.zeros(0, np.int64)
+        """the numbers of complete and stopped trials; all other attributes are in this order"""
+        self.finished: NDArray[np.bool_] = np.zeros(0, bool)
+        """whether a trial is complete"""
+        self.values: Floats = np.zeros((0, len(columns)))
+        """what was measured, nan of stopped trials"""
+        self.costs: Floats = np.zeros((0, len(atlas.costs)))
+        self.points: list[Known] = []
+        self.running: list[Known] = []
+        """the points of the trials that run"""
+
+    def update(self, trials: Sequence[Any], asked: int | None = None) -> None:
+        """Take over what has changed; `trials` are all of the study, `asked` is the number of the
+        one that is being asked for."""
+        looked_at = [*self._open, *range(self._read, len(trials))]
+        self._read, self._open, self.running = len(trials), [], []
+        ended = []
+        for place in looked_at:
+            trial = trials[place]
+            if trial.state in (OptunaState.COMPLETE, OptunaState.PRUNED):
+                ended.append(trial)
+            elif trial.state != OptunaState.FAIL:
+                self._open.append(place)
+                if trial.state == OptunaState.RUNNING and trial.number != asked:
+                    self.running.append(self._atlas.known(trial))
+        if ended:
+            self._insert(ended)
+
+    def _insert(self, trials: list[Any]) -> None:
+        finished = [trial.state == OptunaState.COMPLETE for trial in trials]
+        values = [
+            [trial.values[c] if whole else np.nan for c in self._columns]
+            for trial, whole in zip(trials, finished, strict=True)
+        ]
+        known = [self._atlas.known(trial) for trial in trials]
+        numbers = np.concatenate([self.numbers, [trial.number for trial in trials]])
+        order = np.argsort(numbers)
+        self.numbers = numbers[order]
+        self.finished = np.concatenate([self.finished, finished])[order]
+        self.values = np.concatenate([self.values, np.array(values)])[order]
+        self.costs = np.concatenate([self.costs, [k.costs for k in known]])[order]
+        points, curves = self.points + known, self._curves + [self._curve(t) for t in trials]
+        self.points = [points[i] for i in order]
+        self._curves = [curves[i] for i in order]
+
+    def _curve(self, trial: Any) -> Floats:
+        """What was measured after every epoch, (measured, epochs); empty where some is missing."""
+        history = trial.user_attrs.get("result", {}).get("history", {})
+        columns = [history.get(name) for name in self._measured]
+        if not columns or any(c is None or None in c for c in columns):
+            return NO_CURVE
+        return np.array(columns, dtype=float)
+
+    def qualities(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Scalar quality and extra noise variance of every trial. The quality of a stopped trial is
+        extrapolated from finished trials that had the same value at that epoch, with the variance
+        of the extrapolation; nan where there are too few of them."""
+        quality = np.asarray(self.values @ weights)
+        noise = np.zeros(len(quality))
+        stopped = np.flatnonzero(~self.finished)
+        if len(stopped):
+            ends = np.flatnonzero(np.isfinite(quality))[-CURVES:]
+            whole = [weights @ self._curves[i] for i in ends if self._curves[i].size]
+            lengths = np.array([self._curves[i].shape[1] for i in stopped])
+            for epochs in set(lengths.tolist()):
+                line = Extrapolation.of(whole, epochs)
+                if line is not None:
+                    here = stopped[lengths == epochs]
+                    last = np.array([weights @ self._curves[i][:, -1] for i in here])
+                    quality[here], noise[here] = line.end(last), line.variance
+        return quality, noise

@@ -1,0 +1,100 @@
+"""What the driver says about lost nodes, of a Ray that is made up."""
+
+import os
+from types import SimpleNamespace
+
+import pytest
+from ray.air.execution._internal.actor_manager import RayActorManager
+from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
+
+from bitfront.search.cluster import head, watcher
+from bitfront.search.cluster.watcher import deaths_by_memory
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Four nodes, by id; a test kills some. The worker `w2` was on node `n2`."""
+    nodes = [
+        {"NodeID": f"n{i}", "Alive": True, "NodeManagerAddress": f"10.0.0.{i}", "DeathReason": 0}
+        for i in range(4)
+    ]
+    monkeypatch.setattr("ray.nodes", lambda: [dict(node) for node in nodes])
+    where = {"w2": {"Address": {"NodeID": "n2"}}}
+    monkeypatch.setattr("ray._private.state.actors", lambda actor: where.get(actor, {}))
+    monkeypatch.setattr("time.monotonic", lambda: 100.0)
+    return nodes
+
+
+def test_a_lost_node_is_a_line_with_what_becomes_of_its_trials(cluster):
+    said = []
+    nodes = watcher.Nodes(said.append)
+    nodes.look(100.0)
+    for _ in range(2):
+        nodes.worker_died("w2")
+    nodes.worker_died("unknown")
+    cluster[2]["Alive"] = False
+    nodes.look(106.0)
+    assert said == [], "the others may be told of a moment later"
+    nodes.look(106.5 + watcher.AFTER_SECONDS)
+    assert said == ["node 10.0.0.2 was lost, 3 of 4 nodes left: 2 trials go on elsewhere"]
+    cluster[3]["Alive"] = False
+    nodes.look(130.0)
+    nodes.look(140.0)
+    assert said[1:] == ["node 10.0.0.3 was lost, 2 of 3 nodes left: no trial ran there"]
+
+
+def test_a_node_that_the_autoscaler_takes_away_is_not_lost(cluster):
+    said = []
+    nodes = watcher.Nodes(said.append)
+    cluster[1] |= {"Alive": False, "DeathReason": 4}
+    nodes.look(106.0)
+    nodes.look(120.0)
+    assert said == []
+
+
+def test_a_worker_that_died_long_before_its_node_did_is_not_counted(cluster):
+    said = []
+    nodes = watcher.Nodes(said.append)
+    nodes.worker_died("w2")
+    cluster[2]["Alive"] = False
+    later = 100.0 + 2 * watcher.BEFORE_SECONDS
+    nodes.look(later)
+    nodes.look(later + watcher.AFTER_SECONDS)
+    assert said == ["node 10.0.0.2 was lost, 3 of 4 nodes left: no trial ran there"]
+
+
+def test_rays_paragraph_about_a_dead_node_is_not_shown(monkeypatch):
+    from ray._private import worker
+
+    shown = []
+    monkeypatch.setattr(worker, "print_to_stdstream", lambda data, _prefix: shown.append(data))
+    head._hide_raylet_logs()
+    for text in ("The node with node id: 75a has been marked dead", "something else"):
+        worker.print_to_stdstream({"lines": [text]}, "")
+    assert shown == [{"lines": ["something else"]}]
+
+
+def test_a_driver_leaves_the_folder_of_its_job(tmp_path, monkeypatch):
+    """A node that joins on the same disk unpacks it anew, and the one we are in is deleted."""
+    job = tmp_path / "runtime_resources" / "working_dir_files" / "pkg"
+    job.mkdir(parents=True)
+    for place, ends in ((tmp_path, tmp_path), (job, tmp_path / "search")):
+        (tmp_path / "search").mkdir(exist_ok=True)
+        monkeypatch.chdir(place)
+        head.leave_job_folder(tmp_path / "search")
+        assert os.getcwd() == str(ends)
+
+
+@pytest.mark.parametrize("error", [OutOfMemoryError("low on memory"), NodeDiedError("gone")])
+def test_a_worker_that_ray_ends_for_want_of_memory_does_not_end_the_search(error):
+    """Ray Tune raises what it does not expect, through all of the search."""
+    told = []
+    actor = SimpleNamespace(actor_id=3, _on_error=lambda _actor, why: told.append(why))
+    task = SimpleNamespace(_tracked_actor=actor, _on_error=lambda _actor, why: told.append(why))
+    manager = SimpleNamespace(_failed_actor_ids=set(), _cleanup_actor=lambda **_which: None)
+    with deaths_by_memory():
+        # By name, as Ray calls it.
+        RayActorManager._actor_task_failed(manager, tracked_actor_task=task, exception=error)
+    assert [type(why) for why in told] == [RayActorError] * 2
+    assert type(error).__name__ in str(told[0])
+    assert str(error) in str(told[0])

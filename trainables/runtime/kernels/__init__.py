@@ -1,0 +1,1 @@
+"""Kernels on packed bits, compiled by Numba when they are first called and kept on disk."""
