@@ -17,8 +17,10 @@ os.environ.pop("BITFRONT_HOME", None)
 import pytest
 
 from bitfront.search.config.load import load_text
+from testbed.stores import read_scripts_once
 
 atexit.register(shutil.rmtree, os.environ["XDG_CONFIG_HOME"], ignore_errors=True)
+read_scripts_once()
 atexit.register(gc.unfreeze)  # or extension modules report leaks
 
 TINY = """\
