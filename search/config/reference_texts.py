@@ -203,7 +203,7 @@ files and the ready-made searches, as [results/papers.md](results/papers.md) is 
 
 A row may also have `train_accuracy` (`task.measure_train`), `val_accuracy_mean`, of the mean over
 draws of the weights (`bayesbinn.mean_samples`; `train_accuracy_mean`), and `test_accuracy` or other
-metrics of the test set. Trials see no test set: these are of final trainings of recipes exported from the row's trials,
-with their epochs and `--keep` as `task.keep`. A `value` of a test set (`paper.part`) is shown
-beside them too.
+metrics of the test set. Trials see no test set: these are of final trainings of recipes exported
+from the row's trials, with their epochs and `--keep` as `task.keep`. A `value` of a test set
+(`paper.part`) is shown beside them too.
 """
