@@ -23,7 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
-from bitfront.trainables.runtime.layers import PackedLayer, misfit
+from bitfront.trainables.runtime.chains import PackedLayer
+from bitfront.trainables.runtime.layers import misfit
 from bitfront.trainables.runtime.machine import cpu_name
 from bitfront.trainables.runtime.network import fast
 from bitfront.trainables.runtime.threads import using
