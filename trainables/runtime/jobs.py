@@ -100,8 +100,10 @@ def form_after(layer: Finished, form: Form) -> Form:
     if min(high, wide) < 1:
         raise RuntimeError(f"images of {height} x {width} are smaller than the kernel")
     size = (high, wide)[-(layer.dimensions - 2) :]
-    shape = (n, layer.channels, *size)[-len(form.shape) :]
-    last = layer.dimensions == 4 and (layer.last or form.last) and len(form.shape) == 4
+    shape: tuple[int, ...] = (n, layer.channels, *size)
+    if not layer.makes_batches:
+        shape = shape[-len(form.shape) :]
+    last = len(shape) == 4 and (layer.last or form.last)
     if last:
         made = torch.empty(shape, device="meta", memory_format=torch.channels_last)
         last = channels_last(made)

@@ -21,11 +21,12 @@ from bitfront.trainables.structure.kinds import is_convolution, outputs_of
 # The sums of the look-up kernel are 16 bits wide; floats hold integers up to the second exactly.
 LARGEST_SUM, LARGEST_EXACT = 2**16 - 1, 2**24
 FEWEST_INPUTS = 8
-# The order of operations that kernels compute at once; what is missing does nothing.
+# The order of operations that kernels compute at once; what is missing does nothing,
+# not even to the sign of a zero.
 TOGETHER = {
     Operation.MULTIPLY: (1.0,),
-    Operation.ADD: (0.0,),
-    Operation.LINEAR: (1.0, 0.0),
+    Operation.ADD: (-0.0,),
+    Operation.LINEAR: (1.0, -0.0),
     Operation.RESIDUAL: (),
     Operation.AT_LEAST: (-np.inf,),
     Operation.AT_MOST: (np.inf,),
@@ -162,6 +163,8 @@ class Packed(Finished):
         self.geometry = Geometry.of(layer)
         self.last = channels_last(layer.weight)  # type: ignore[arg-type]
         self.least = places(thresholds(layer))
+        self.makes_batches = _makes_batches(layer)
+        """whether its shifts make a batch of one of a single example"""
         signs: Any = layer.weight.detach().numpy()  # type: ignore[operator]
         signs = signs.reshape(*signs.shape[:2], *self.geometry.kernel)
         self.inputs = signs.shape[1]
@@ -179,6 +182,13 @@ class Packed(Finished):
         else:
             self.vectors = _vectors(self.channels // groups)
             self.weights, self.ones = popcount.packed_weights(signs, groups, self.vectors)
+
+
+def _makes_batches(layer: nn.Module) -> bool:
+    quantizer: nn.Module = layer.input_quantizer  # type: ignore[assignment]
+    shapes = [tensor.dim() for tensor in (*quantizer.parameters(), *quantizer.buffers())]
+    dimensions = 2 if isinstance(layer, nn.Linear) else layer.weight.dim()  # type: ignore[operator]
+    return dimensions > 2 and dimensions in shapes
 
 
 def _vectors(outputs: int) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 BYTE, WORD, NUMBER = ir.IntType(8), ir.IntType(32), ir.IntType(64)
@@ -40,6 +41,13 @@ def repeated(builder: Any, value: Any, lanes: int) -> Any:
     nothing = ir.Constant(kind, ir.Undefined)
     first = builder.insert_element(nothing, value, ir.Constant(WORD, 0))
     return builder.shuffle_vector(first, nothing, ir.Constant(vector(WORD, lanes), [0] * lanes))
+
+
+def ones(builder: Any, value: Any) -> Any:
+    """How many bits are 1 in each lane of a vector."""
+    kind = ir.FunctionType(value.type, [value.type])
+    name = f"llvm.ctpop.v{value.type.count}i{value.type.element.width}"
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [value])
 
 
 @intrinsic

@@ -168,38 +168,42 @@ def _add_looked_up(
 
 
 @njit(nogil=True)
-def _add_tile(
-    step: Any, sums: int, source: int, places: int, at: int, pixels: Any, vectors: Any
-) -> None:
+def _add(tile: int, to: int, weights: int, places: int, at: int, table_: int, steps: int) -> None:
+    """`_add_looked_up` for tiles of this form."""
+    if tile == 402:
+        _add_looked_up(to, weights, places, at, table_, steps, (0, 0, 0, 0), (0, 0))
+    elif tile == 401:
+        _add_looked_up(to, weights, places, at, table_, steps, (0, 0, 0, 0), (0,))
+    elif tile == 102:
+        _add_looked_up(to, weights, places, at, table_, steps, (0,), (0, 0))
+    else:
+        _add_looked_up(to, weights, places, at, table_, steps, (0,), (0,))
+
+
+@njit(nogil=True)
+def _add_taps(step: Any, sums: int, source: int, places: int, at: int, lanes: int) -> None:
     """Add what differs in all taps of a tile to its sums: runs of taps that follow each other in
     memory, in pieces that fit bytes."""
-    length, block = step[LENGTH], LANES * len(vectors)
+    length = step[LENGTH]
     runs = step[STEPS] // length
     taps = carray(pointer(np.intp(step[TAPS])), (runs,), np.int64)
     for run in range(runs):
         begin = at + taps[run]
         done = 0
         while done < length:
-            steps = min(MOST_STEPS, length - done)
-            _add_looked_up(
-                sums,
-                source,
-                places,
-                np.intp(begin + done),
-                np.intp(step[TABLE]),
-                np.intp(steps),
-                pixels,
-                vectors,
+            steps = np.intp(min(MOST_STEPS, length - done))
+            _add(
+                step[TILE], sums, source, places, np.intp(begin + done), np.intp(step[TABLE]), steps
             )
-            source += steps * block
+            source += steps * lanes
             done += steps
 
 
 @njit(nogil=True)
-def _sum(step: Any, begin: int, end: int, pixels: Any, vectors: Any) -> None:
+def convolve(step: Any, begin: int, end: int) -> None:
     """The tiles `begin` to `end` of a layer, counted through the pixels within blocks of outputs
     within groups."""
-    high, lanes = len(pixels), LANES * len(vectors)
+    high, lanes = step[TILE] // 100, LANES * (step[TILE] % 100)
     count, blocks, steps = step[PIXELS], step[BLOCKS], step[STEPS]
     tiles = (count + high - 1) // high
     each = step[CHANNELS] // step[GROUPS]
@@ -209,31 +213,16 @@ def _sum(step: Any, begin: int, end: int, pixels: Any, vectors: Any) -> None:
         group, number_ = block // blocks, block % blocks
         begun = min(tile * high, count - high)
         differ[:] = 0
-        _add_tile(
+        _add_taps(
             step,
             np.intp(differ.ctypes.data),
             np.intp(step[WEIGHTS] + lanes * steps * block),
             np.intp(step[PLACES] + 16 * begun),
             np.intp(step[PACKED] + group * step[GROUP_BYTES]),
-            pixels,
-            vectors,
+            lanes,
         )
         for o in range(len(values)):
             values[o] = np.float32(np.int32(4 * steps) - 2 * np.int32(differ[o]))
         first = group * each + number_ * lanes
         used = min(lanes, each - number_ * lanes)
         finish(step, np.intp(values.ctypes.data), 4 * lanes, begun, high, first, used)
-
-
-@njit(nogil=True)
-def convolve(step: Any, begin: int, end: int) -> None:
-    """The units `begin` to `end` of a layer: tiles of the form that the step names."""
-    tile = step[TILE]
-    if tile == 402:
-        _sum(step, begin, end, (0, 0, 0, 0), (0, 0))
-    elif tile == 401:
-        _sum(step, begin, end, (0, 0, 0, 0), (0,))
-    elif tile == 102:
-        _sum(step, begin, end, (0,), (0, 0))
-    else:
-        _sum(step, begin, end, (0,), (0,))

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from bitfront.trainables.runtime.kernels.instructions import (
     at_least_32,
     loaded,
     number,
+    ones,
     place_of,
     pointer,
     repeated,
@@ -165,9 +165,6 @@ def _sum_tile(
             for p in range(high)
         ]
         inputs = [builder.add(packed_, place) for place, _ in pairs]
-        ones = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_WORDS, [_WORDS]), f"llvm.ctpop.v{LANES}i32"
-        )
         before = builder.block
         loop, after = (builder.append_basic_block(name) for name in ("taps", "summed"))
         builder.branch(loop)
@@ -184,7 +181,7 @@ def _sum_tile(
         for p in range(high):
             word = loaded(builder, builder.add(inputs[p], tap), WORD)
             word = repeated(builder, word, LANES)
-            found = [builder.call(ones, [builder.xor(word, each)]) for each in signs]
+            found = [ones(builder, builder.xor(word, each)) for each in signs]
             new.append([builder.add(a, b) for a, b in zip(old[p], found, strict=True)])
         following = builder.add(k, number(1))
         k.add_incoming(following, loop)
@@ -201,10 +198,30 @@ def _sum_tile(
 
 
 @njit(nogil=True)
-def _sum(step: Any, begin: int, end: int, pixels: Any, vectors: Any) -> None:
+def _sum(
+    tile: int, to: int, weights: int, places: int, packed: int, from_: int, taps: int, steps: int
+) -> None:
+    """`_sum_tile` for tiles of this form."""
+    if tile == 404:
+        four = (0, 0, 0, 0)
+        _sum_tile(to, weights, places, packed, from_, taps, steps, four, four)
+    elif tile == 402:
+        _sum_tile(to, weights, places, packed, from_, taps, steps, (0, 0, 0, 0), (0, 0))
+    elif tile == 401:
+        _sum_tile(to, weights, places, packed, from_, taps, steps, (0, 0, 0, 0), (0,))
+    elif tile == 104:
+        _sum_tile(to, weights, places, packed, from_, taps, steps, (0,), (0, 0, 0, 0))
+    elif tile == 102:
+        _sum_tile(to, weights, places, packed, from_, taps, steps, (0,), (0, 0))
+    else:
+        _sum_tile(to, weights, places, packed, from_, taps, steps, (0,), (0,))
+
+
+@njit(nogil=True)
+def convolve(step: Any, begin: int, end: int) -> None:
     """The tiles `begin` to `end` of a layer, counted through the pixels within blocks of outputs
     within groups."""
-    high, lanes = len(pixels), LANES * len(vectors)
+    high, lanes = step[TILE] // 100, LANES * (step[TILE] % 100)
     count, blocks, steps = step[PIXELS], step[BLOCKS], step[STEPS]
     tiles = (count + high - 1) // high
     each = step[CHANNELS] // step[GROUPS]
@@ -214,7 +231,8 @@ def _sum(step: Any, begin: int, end: int, pixels: Any, vectors: Any) -> None:
         block, tile = unit // tiles, unit % tiles
         group, number_ = block // blocks, block % blocks
         begun = min(tile * high, count - high)
-        _sum_tile(
+        _sum(
+            step[TILE],
             sums,
             np.intp(step[WEIGHTS] + 4 * lanes * steps * block),
             np.intp(step[PLACES] + 16 * begun),
@@ -222,27 +240,7 @@ def _sum(step: Any, begin: int, end: int, pixels: Any, vectors: Any) -> None:
             np.intp(step[BASES] + 4 * lanes * block),
             np.intp(step[TAPS]),
             np.intp(steps),
-            pixels,
-            vectors,
         )
         first = group * each + number_ * lanes
         used = min(lanes, each - number_ * lanes)
         finish(step, sums, 4 * lanes, begun, high, first, used)
-
-
-@njit(nogil=True)
-def convolve(step: Any, begin: int, end: int) -> None:
-    """The units `begin` to `end` of a layer: tiles of the form that the step names."""
-    tile = step[TILE]
-    if tile == 404:
-        _sum(step, begin, end, (0, 0, 0, 0), (0, 0, 0, 0))
-    elif tile == 402:
-        _sum(step, begin, end, (0, 0, 0, 0), (0, 0))
-    elif tile == 401:
-        _sum(step, begin, end, (0, 0, 0, 0), (0,))
-    elif tile == 104:
-        _sum(step, begin, end, (0,), (0, 0, 0, 0))
-    elif tile == 102:
-        _sum(step, begin, end, (0,), (0, 0))
-    else:
-        _sum(step, begin, end, (0,), (0,))
