@@ -67,7 +67,7 @@ def measure_on(work: Measuring, resource: str, address: str, told: Callable[[str
         options = task_options(work, resource, ray.nodes())
         remote = ray.remote(_run_there).options(**options)
         code = bundle([s.model for _, s in work.networks if is_reference(s.model)])
-        return ray.get(remote.remote(work, code))  # type: ignore[no-any-return]
+        return ray.get(remote.remote(work, code))
     finally:
         if left:
             leave()

@@ -17,7 +17,7 @@ from bitfront.trainables.costs.devices import Agreement
 
 Floats = NDArray[np.float64]
 # Plans measured for each number that is fitted.
-PLANS_PER_NUMBER = 2.0
+PLANS_PER_NUMBER = 3.0
 # How much more each uniform plan counts than a mixed one: both ends of a front are near them.
 UNIFORM_WEIGHT = 2.0
 

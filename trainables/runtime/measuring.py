@@ -130,7 +130,7 @@ def measure(
 
 
 def _versions() -> dict[str, str]:
-    found = {"torch": torch.__version__}
+    found = {"torch": str(torch.__version__)}
     if has_kernels():
         found["numba"] = metadata.version("numba")
     return found

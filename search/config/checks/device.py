@@ -90,12 +90,15 @@ def _where(config: SearchConfig) -> KeyPath | None:
 def _found(config: SearchConfig, identities: list[str]) -> DeviceTable | None:
     """The table that the search began with, the one that is named, or that of this machine."""
     begun, given = devices.kept(config.name), config.device
-    same = begun is not None and begun.has(identities)
-    if same and (given is None or begun.name == given.table or begun.digest == given.sha256):
+    if begun is not None and begun.has(identities) and _is_meant(begun, given):
         return begun
     if given is not None:
         return devices.named(given.table)
     return devices.of_machine(cpu_name(), identities)
+
+
+def _is_meant(begun: DeviceTable, given: DeviceSpec | None) -> bool:
+    return given is None or begun.name == given.table or begun.digest == given.sha256
 
 
 def _check(table: DeviceTable | None, identities: list[str], letters: str, file: str) -> None:
