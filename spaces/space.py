@@ -188,19 +188,27 @@ class Space:
         plan = [self.plan.using] if isinstance(self.plan, SelectedPlan) else []
         return plan + ([self.start_from.using] if self.start_from is not None else [])
 
-    def settled(self, found: Callable[[SelectionSpec], Selection], seed: int) -> Space:
+    def waiting(self) -> set[str]:
+        """The names of the selectors that must train a network and have not."""
+        parts = [p for p in (self.plan, self.start_from) if isinstance(p, SelectedPlan | StartFrom)]
+        return {name for part in parts for name in part.using.waiting(part.selections)}
+
+    def settled(self, found: Callable[[SelectionSpec], Selection | None], seed: int) -> Space:
         """The space with the selections that `found` returns for the specs of its trained
-        selectors, and with the plans that the search begins with."""
+        selectors, and with the plans that the search begins with: none while `found` has None for a
+        selector that makes one of them."""
 
         def done(using: Selecting) -> dict[str, Selection]:
-            return {name: found(spec) for name, spec in using.specs(self, seed).items()}
+            made = {name: found(spec) for name, spec in using.specs(self, seed).items()}
+            return {name: selection for name, selection in made.items() if selection is not None}
 
         plan, start, plans = self.plan, self.start_from, list[str]()
         if isinstance(plan, SelectedPlan):
             plan = replace(plan, selections=done(plan.using))
         if start is not None:
             start, table = replace(start, selections=done(start.using)), task_cost_table(self.task)
-            made = itertools.product(start.using.names, start.budgets)
+            whole = start.selections.keys() == start.using.specs(self, seed).keys()
+            made = itertools.product(start.using.names, start.budgets) if whole else ()
             plans = [start.plan(name, table, budget, seed) for name, budget in made]
         begun = tuple(dict.fromkeys(plans))
         return replace(self, plan=plan, start_from=start, start_plans=begun)

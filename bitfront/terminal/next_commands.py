@@ -36,11 +36,16 @@ def after_search(results: Results) -> str:
         (f"bitfront ui {name}", "all runs in MLflow"),
         (f"bitfront dashboard {name}", "look around in a browser"),
     ]
-    commands = [
-        *([(f"bitfront front {name}{back}", "its front")] if submitted else look),
+    point = [
         (f"bitfront export {name} --budget {budget}{back}", "a point as recipe.yaml"),
         (f"{after_export('recipe.yaml')}", "final training"),
     ]
+    commands = [
+        *([(f"bitfront front {name}{back}", "its front")] if submitted else look),
+        *(point if results.front else []),
+    ]
+    if not results.front and results.failures():
+        commands.insert(0, (all_failures(name), "why trials failed"))
     if results.state_without_driver == "interrupted":
         commands.insert(0, (resume(name), "continue where it stopped"))
     elif not results.space_exhausted:

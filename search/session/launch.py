@@ -27,7 +27,7 @@ from bitfront.search.session.preparation import (
 )
 from bitfront.search.session.preview import quick_estimate
 from bitfront.search.session.progress import Line, Progress
-from bitfront.search.session.rows import settle_rows
+from bitfront.search.session.rows import selectors_of_rows, settle_rows
 from bitfront.search.session.selection import settle, start_points
 from bitfront.search.session.session import Session
 from bitfront.search.session.warm_start import carried_points
@@ -153,7 +153,9 @@ def _drive(
     tracker = None
     if config.tracking.enabled:
         tracker = Tracker(config, folder.identity, folder.path.parent, shown.pictures)
-    space = settle(config, space, folder, address, line.say, line, shown.pictures)
+    # A warm start is kept for later turns with all points that the search begins with.
+    wanted = None if warm_start is not None else selectors_of_rows(config, space, chosen)
+    space = settle(config, space, folder, address, line.say, line, shown.pictures, wanted)
     first = start_points(space)
     if warm_start is not None:
         first += carried_points(warm_start, space)
