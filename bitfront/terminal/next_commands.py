@@ -58,7 +58,11 @@ def _a_budget(results: Results) -> str:
     costs = sorted(entry.costs[results.cost_name] for entry in results.front)
     if results.in_percent or not costs:
         return "40%"
-    return f"{results.cost_name}={math.ceil(costs[len(costs) // 2])}"
+    middle = costs[len(costs) // 2]
+    if middle >= 100 or middle <= 0:
+        return f"{results.cost_name}={math.ceil(middle)}"
+    step = 10.0 ** (math.floor(math.log10(middle)) - 1)  # two digits, rounded up
+    return f"{results.cost_name}={math.ceil(middle / step) * step:.3g}"
 
 
 def after_export(recipe: str | os.PathLike[str]) -> str:
