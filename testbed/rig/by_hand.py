@@ -3,12 +3,13 @@ some nodes, each with a home, an address and processes of its own, reached by ss
 
     python -m testbed.rig.by_hand FOLDER            # by root; ends them at ctrl-C
 
-It prints how to enter each. Everyone is `ubuntu` there, the laptop has this project in ~/bitfront
-and a key for the nodes, /mnt/shared is one folder on all. What a machine of one's own would have
-and these have not is stood in for: `python3.11 -m venv` makes an environment that finds this one's
-libraries (there is no network to the outside), `sudo` asks nothing, `systemctl` starts PostgreSQL
-and what head.sh installs. sshd and rsync are looked for in PATH and below --tools, into which
-Debian's packages openssh-server, libwrap0, rsync and libpopt0 were unpacked (`dpkg -x`)."""
+It prints how to enter each; `kill -9 -$(cat FOLDER/node2.pid)` is a power cut. Everyone is
+`ubuntu` there, the laptop has this project in ~/bitfront and a key for the nodes, /mnt/shared is
+one folder on all. What a machine of one's own would have and these have not is stood in for:
+`python3.11 -m venv` makes an environment that finds this one's libraries (there is no network to
+the outside), `sudo` asks nothing, `systemctl` starts PostgreSQL and what head.sh installs. sshd and
+rsync are looked for in PATH and below --tools, into which Debian's packages openssh-server,
+libwrap0, rsync and libpopt0 were unpacked (`dpkg -x`)."""
 
 from __future__ import annotations
 
@@ -200,6 +201,7 @@ def main() -> int:
                 check=True,
             )
             enter(machine, folder / f"enter-{name}")
+            (folder / f"{name}.pid").write_text(str(machine.group))
             print(f"{name}: {network.host(number)}   {folder}/enter-{name}")
             if name != LAPTOP and (folder / "sbin" / "sshd").exists():
                 serve_ssh(network, number)

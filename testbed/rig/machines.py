@@ -70,6 +70,11 @@ class Machine:
         """Shell commands on it before its folders hide where they are kept."""
         return []
 
+    @property
+    def group(self) -> int:
+        """The group of processes with which it ends."""
+        return self._process.pid
+
     def inside(self) -> list[str]:
         """The words before a command that is run on this machine."""
         spaces = ["--net", "--mount", "--pid", "--uts", f"--wdns={self.home}"]
@@ -85,7 +90,7 @@ class Machine:
 
     def kill(self) -> None:
         """Cut its power."""
-        os.killpg(self._process.pid, signal.SIGKILL)
+        os.killpg(self.group, signal.SIGKILL)
         self._process.communicate()
 
 

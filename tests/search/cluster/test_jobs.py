@@ -110,7 +110,7 @@ class Head:
         )
         (folder / "away.yaml").write_text(YAML)
         self.terminal = subprocess.Popen(
-            [sys.executable, "-c", TERMINAL],
+            [warm.python(), "-c", TERMINAL],
             env=self.env | {"BITFRONT_HOME": str(self.folder / "here"), "PYTHONPATH": os.getcwd()},
             cwd=self.folder,
             stdin=subprocess.PIPE,
