@@ -16,7 +16,7 @@ SERVICES = ("dashboard/agent.py", "runtime_env/agent/main.py", "/log_monitor.py"
 # What `jupyter execute` does; the kernel is started with the Python of this process.
 NOTEBOOK = "from nbclient.cli import main; main()"
 # A dashboard without pages; the one with pages starts processes to which it passes files on. Of
-# those it starts what answers bitfront: jobs, packages, logs (NodeHead says which node is the head).
+# those it starts what answers bitfront: jobs, packages, logs (NodeHead knows the head among nodes).
 PAGELESS = ("dashboard/dashboard.py", "--disable-frontend")
 MODULES = "--modules-to-load=JobHead,NodeHead,StateHead"
 PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGABRT", "SIGALRM")
