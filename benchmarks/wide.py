@@ -299,7 +299,7 @@ def tracking_store(kind: str, folder: Path) -> Iterator[tuple[list[str], Servers
     from testbed.rig import free_port, listens, tracking_server, wait_for
 
     port = free_port()
-    with tracking_server(folder, port) as process:
+    with tracking_server(folder, port, sys.executable) as process:
         wait_for(lambda: listens(port), 120, "MLflow")
         yield [f"tracking.uri=http://127.0.0.1:{port}"], Servers([process.pid])
 
