@@ -184,9 +184,17 @@ def _write(handle: Binarized, name: str, path: Path, rest: str) -> int:
         }
     )
     spec = TrialSpec(
-        task=task, method=handle.method.name, params=handle.method.values, plan=handle.plan
+        task=task, method=_method_name(handle), params=handle.method.values, plan=handle.plan
     )
     return packed.save(handle, spec, path, {"saved": "bf.save"}, rest)
+
+
+def _method_name(handle: Binarized) -> str:
+    """The name of the method; of one of the user's own the reference, with the hash of its code."""
+    reference = getattr(handle.method, "reference", None)
+    if reference is None:
+        return handle.method.name
+    return str(reference) if parse(reference).digest else settle(reference)
 
 
 def _reads_back(path: Path) -> bool:
