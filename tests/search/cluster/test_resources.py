@@ -284,10 +284,10 @@ def test_a_worker_imports_no_module_of_searches():
     from bitfront.search.cluster import tuner
     from bitfront.trainables.worker.worker import Worker
 
-    request = tuner._request(ResourceSpec(custom={"licence": 1}, accelerator="T4"))
+    resources = ResourceSpec(gpus="auto", custom={"licence": 1}, accelerator="T4")
+    request = tuner._request(resources)
     for gpus in (0.0, 0.5):
-        want = needs(ResourceSpec(custom={"licence": 1}, accelerator="T4"), gpus)
-        assert request({"gpus": gpus}).required_resources == want
+        assert request({"gpus": gpus}).required_resources == needs(resources, gpus)
     sent = cloudpickle.dumps(tune.with_resources(Worker, request))
     named = {text for _, text, _ in pickletools.genops(sent) if isinstance(text, str)}
     assert "bitfront.trainables.worker.request" in named
