@@ -16,6 +16,7 @@ from bitfront.search.config.schema import SearchConfig, SearchSpec
 from bitfront.search.ledger.folder import home
 from bitfront.spaces.ready_made import search_file
 from bitfront.spaces.space import Space
+from bitfront.trainables.costs import devices
 from bitfront.trainables.errors import UserError, did_you_mean, quoted
 from bitfront.trainables.task import Task
 from bitfront.trainables.text_files import dump_yaml
@@ -97,6 +98,7 @@ class Search:
 
     def load(self) -> tuple[SearchConfig, Space]:
         """The checked configuration and the space; a UserError for what is wrong with it."""
+        devices.look_in(self.home)
         return load_data(self._data, "bf.Search")
 
     def validate(self) -> None:
@@ -146,6 +148,7 @@ def run(
         f"{short.get(key, key.replace('__', '.'))}={dump_yaml(value).strip()}"
         for key, value in changes.items()
     ]
+    devices.look_in(_home(home))
     config, space = load(search_file(os.fspath(search)), assignments, name)
     turn = take_turn(config, space, _home(home), address, quiet, rows=_listed(rows))
     return OpenedSearch(turn)

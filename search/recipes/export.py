@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bitfront.search import kept_code
+from bitfront.search.benched import MEASURED
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.environment import version_of
 from bitfront.search.ledger.states import TrialState
@@ -31,6 +32,8 @@ def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[in
     task = entry.spec.task.model_copy(update={"data_dir": None})
     quality = results.config.quality.name
     expected = {quality: entry.metrics[quality], **entry.costs, "seeds": entry.seeds}
+    if entry.id in results.measured_ms:
+        expected[MEASURED] = results.measured_ms[entry.id]
     if entry.own_spread is not None:
         expected[f"{quality}_std"] = entry.own_spread
     return Recipe(

@@ -23,6 +23,7 @@ from bitfront.trainables.own_code.loading import blamed, origin
 from bitfront.trainables.own_code.signatures import summary
 from bitfront.trainables.parameters import Anything, Param
 from bitfront.trainables.structure.counting import Counted, count
+from bitfront.trainables.structure.meta import on_meta
 from bitfront.trainables.structure.passing import blank, has_names
 
 # Arguments that are filled from the data unless they are given; those that often mean something
@@ -220,7 +221,7 @@ def counted_own(
                 raise
             integers = True
     try:
-        with torch.device("meta"):
+        with on_meta():
             network = _made(name, params, shape, classes, activations)
         tensors = _tensors(network)
         if all(tensor.is_meta for tensor in tensors) and tensors:
