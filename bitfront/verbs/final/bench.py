@@ -138,6 +138,7 @@ def _subjects(args: Namespace) -> Iterator[tuple[str, Subject, str]]:
         tuple(named.keep_full),
         named.activations,
         named.integers,
+        named.axes,
     )
     yield f"{own_code.shown(named.model)} {params}".strip(), subject, MEASURED
 
