@@ -71,13 +71,15 @@ def after_export(recipe: str | os.PathLike[str]) -> str:
 
 
 def after_training(result: FinalResult) -> str:
-    """How a packed checkpoint is used in Python."""
+    """How a packed checkpoint is used in Python, and elsewhere."""
+    file = result.seeds[0].checkpoint
     lines = [
         "import bitfront as bf",
-        f'net = bf.load("{result.seeds[0].checkpoint}")',
+        f'net = bf.load("{file}")',
         "logits = net(net.preprocess(image))",
     ]
-    return "\n".join(["Next, in Python:", *(f"  {line}" for line in lines)])
+    python = "\n".join(["Next, in Python:", *(f"  {line}" for line in lines)])
+    return f"{python}\nor elsewhere:\n  bitfront deploy {file} --onnx"
 
 
 def after_submit(name: str, address: str) -> str:

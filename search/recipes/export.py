@@ -3,7 +3,6 @@ is in recipe.py."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 from pathlib import Path
@@ -57,18 +56,9 @@ def _code(results: Results, entry: Entry) -> dict[str, str]:
     """Where the code of the user's own is that the network of a trial needs, by reference. It is
     not run."""
     wanted = references_in(entry.spec.model_dump(mode="json"))
-    found = _places(wanted)
+    found = places.origins(wanted)
     kept_code.look(results.folder.path)
-    return dict.fromkeys(wanted, "") | _places(wanted) | found
-
-
-def _places(references: list[str]) -> dict[str, str]:
-    """The files of those references that are found now."""
-    found: dict[str, str] = {}
-    for text in references:
-        with contextlib.suppress(UserError):
-            found |= places.origins([text])
-    return found
+    return dict.fromkeys(wanted, "") | places.origins(wanted) | found
 
 
 def may_save(recipe: Recipe, path: Path) -> bool:
