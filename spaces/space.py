@@ -13,9 +13,11 @@ from functools import cached_property
 from typing import Any
 
 from bitfront.spaces.costs import KnownCosts, costs_of
-from bitfront.spaces.drawing import Draw, drawn_value, ends, middle, random_value
+from bitfront.spaces.drawing import Draw, drawn_value, ends, every_value, middle, random_value
 from bitfront.spaces.selecting import Selecting
 from bitfront.trainables.cost import CostTable, task_cost_table
+from bitfront.trainables.costs import COSTS, Cost, bound
+from bitfront.trainables.costs.devices import DeviceTable
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Choice, Domain, Value
 from bitfront.trainables.plan import check_plan, expand, with_real_inputs
@@ -178,6 +180,8 @@ class Space:
     start_plans: tuple[str, ...] = ()
     own_costs: tuple[str, ...] = ()
     """references to costs of the user's own"""
+    device: DeviceTable | None = None
+    """the times that costs which were measured are made of"""
 
     def selecting(self) -> list[Selecting]:
         """The selectors that run before the first trial."""
@@ -236,7 +240,12 @@ class Space:
 
     @cached_property
     def _known_costs(self) -> KnownCosts:
-        return KnownCosts(self.full_flops, self.own_costs)
+        return KnownCosts(self.full_flops, self.further_costs())
+
+    def further_costs(self) -> list[Cost]:
+        """The costs that are not counted of every network: the user's own, and those of the
+        device."""
+        return [*map(COSTS.get, self.own_costs), *bound(self.device)]
 
     def full_costs(self) -> list[dict[str, float]]:
         """The costs in full precision of every task of `extreme_tasks`."""
@@ -287,6 +296,17 @@ class Space:
         for name, domain in self.overrides.items():
             if name.startswith("model.") or name == "activations":
                 tasks = [with_overrides(t, {name: v}) for t in tasks for v in ends(domain)]
+        return tasks
+
+    def networks(self, most: int) -> list[Task] | None:
+        """A task of every network that trials may have; None where there are more than `most`."""
+        tasks = [self.task]
+        for name, domain in self.overrides.items():
+            if name.startswith("model.") or name == "activations":
+                if len(tasks) * domain.size > most:
+                    return None
+                values = every_value(domain)
+                tasks = [with_overrides(t, {name: v}) for t in tasks for v in values]
         return tasks
 
     def pretraining_lengths(self) -> list[int]:

@@ -4,6 +4,7 @@ conventions, with their equations, are in `costs`."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from bitfront.trainables.structure.counting import Counted
 
 
+# What of a layer makes its network another one, for costs that are looked up.
+IDENTIFYING = ("name", "kind", "macs", "elements", "weights", "channels", "inputs", "tied")
 # How many costs of layers a table remembers: pruning may leave a layer with any share of its
 # weights.
 MOST_KNOWN = 20_000
@@ -78,17 +81,18 @@ class CostTable:
         scale: str = "none",
         shifts: int = 0,
         kept: Kept = None,
+        further: Sequence[Cost] = (),
     ) -> list[LayerCost]:
         """One row per layer. `scale`: how many scales binary layers store; `shifts`: how many
         numbers per input channel layers with binary inputs store; `kept`: what pruning leaves of
-        layers, by name."""
-        counted = summed()
+        layers, by name; `further`: costs besides the registered ones."""
+        counted = [*summed(), *further]
         return [_row(layer, counted) for layer in self._planned(plan, scale, shifts, kept)]
 
     def _planned(self, plan: str, scale: str, shifts: int, kept: Kept) -> list[PlannedLayer]:
         left = self._left(plan, kept)
         return [
-            PlannedLayer(layer, letter, scale, shifts, weights, channels)
+            PlannedLayer(layer, letter, scale, shifts, weights, channels, self.identity)
             for layer, (letter, weights, channels) in zip(self.layers, left, strict=True)
         ]
 
@@ -106,6 +110,14 @@ class CostTable:
             found.append((letters.get(owner, "F"), weights, channels))
         return found
 
+    @cached_property
+    def identity(self) -> str:
+        """A hash of the layers and their sizes: networks of one identity take the same time,
+        whatever they are called."""
+        layers = [[getattr(layer, key) for key in IDENTIFYING] for layer in self.layers]
+        text = json.dumps([layers, self.parameters, self.other_bytes])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
     def priced(
         self,
         cost: Cost,
@@ -117,6 +129,18 @@ class CostTable:
         """One cost of every layer, which need not be registered."""
         assert cost.of_layer is not None
         return [cost.of_layer(layer) for layer in self._planned(plan, scale, shifts, kept)]
+
+    def total(
+        self,
+        cost: Cost,
+        plan: str,
+        scale: str = "none",
+        shifts: int = 0,
+        kept: Kept = None,
+    ) -> float:
+        """One cost of the network, which need not be registered."""
+        rest = 0.0 if cost.of_rest is None else float(cost.of_rest(self))
+        return sum(self.priced(cost, plan, scale, shifts, kept)) + rest
 
     def parts(self, plan: str, method: Method, activations: str) -> tuple[str, int, Kept]:
         """(scale, shifts, kept) of a network with this plan, as `costs` and `priced` take them:

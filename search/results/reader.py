@@ -118,6 +118,7 @@ def _view(
         environment=results.environment,
         commands=commands(results),
         full_flops=results.full_flops if results.entries else None,
+        measured_on=results.benched.describe() if results.benched is not None else "",
     )
 
 
