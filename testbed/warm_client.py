@@ -102,7 +102,8 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     status = os.waitstatus_to_exitcode(int(lines.readline() or 9))
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
+        if -status != signal.SIGKILL:  # which has no other way to end
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)
 

@@ -103,7 +103,7 @@ def _stored(network: Planned) -> dict[str, Tensor]:
     planned = {id(layer.latent) for layer in network.binary}
     ours = tuple(
         f"{name}.parametrizations."
-        for name, module in model.named_modules()
+        for name, module in model.named_modules(remove_duplicate=False)
         if parametrize.is_parametrized(module, "weight")
         and id(module.parametrizations.weight._parameters.get("original")) in planned
     )

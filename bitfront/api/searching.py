@@ -4,7 +4,7 @@ YAML, and runs as `bitfront run` runs it."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,8 @@ from bitfront.search.config.schema import SearchConfig, SearchSpec
 from bitfront.search.ledger.folder import home
 from bitfront.spaces.ready_made import search_file
 from bitfront.spaces.space import Space
-from bitfront.trainables.errors import UserError, did_you_mean
+from bitfront.trainables.costs import devices
+from bitfront.trainables.errors import UserError, did_you_mean, quoted
 from bitfront.trainables.task import Task
 from bitfront.trainables.text_files import dump_yaml
 
@@ -54,13 +55,19 @@ class Search:
         **more: Any,
     ) -> None:
         self.home = _home(home)
+        if not isinstance(objectives, Mapping | None):
+            raise UserError(
+                f"objectives: {type(objectives).__name__} says not what is better",
+                "objectives={'val_accuracy': 'max', 'flops': 'min'}",
+            )
         given = {"objectives": dict(objectives)} if objectives is not None else {}
         self._data: dict[str, Any] = {"name": name, "task": {}, "space": {}, "search": {}, **given}
         self._take(more)
         task, space = self._data["task"], self._data["space"]
         task["model"] = self._model(model)
         task["dataset"] = dataset_of(data, self.home)
-        listed = [methods] if isinstance(methods, str) or callable(methods) else list(methods)
+        single = isinstance(methods, str) or not isinstance(methods, Iterable)
+        listed = [methods] if single else list(methods)
         space.setdefault("method", [reference_to(m, "methods", self.home) for m in listed])
         space.setdefault("plan", _plan(plan, levels))
         if trials is not None:
@@ -91,6 +98,7 @@ class Search:
 
     def load(self) -> tuple[SearchConfig, Space]:
         """The checked configuration and the space; a UserError for what is wrong with it."""
+        devices.look_in(self.home)
         return load_data(self._data, "bf.Search")
 
     def validate(self) -> None:
@@ -140,6 +148,7 @@ def run(
         f"{short.get(key, key.replace('__', '.'))}={dump_yaml(value).strip()}"
         for key, value in changes.items()
     ]
+    devices.look_in(_home(home))
     config, space = load(search_file(os.fspath(search)), assignments, name)
     turn = take_turn(config, space, _home(home), address, quiet, rows=_listed(rows))
     return OpenedSearch(turn)
@@ -159,4 +168,6 @@ def _plan(plan: str | Mapping[str, Any], levels: str) -> Any:
     """`space.plan` as a YAML has it."""
     if isinstance(plan, Mapping):
         return dict(plan)
+    if plan.islower() and plan.isalpha() and plan not in GROUPS:
+        raise UserError(f"plan: {quoted(plan)} is no plan, {did_you_mean(plan, GROUPS)}")
     return {"per": plan, "levels": list(levels)} if plan in GROUPS else plan

@@ -240,7 +240,7 @@ def order_text(comparison: PaperComparison, name: str) -> str:
         return ""
     text = (
         f"{pairs.count - len(wrong)} of {pairs.count} pairs of rows come as printed, "
-        f"{pairs.clear} of them by more than two standard errors"
+        f"{pairs.clear} of them by more than chance between seeds"
     )
     clear = [each for each in wrong if each.clear]
     unclear = len(wrong) - len(clear)
@@ -248,7 +248,7 @@ def order_text(comparison: PaperComparison, name: str) -> str:
         listed = (f"{e.higher} above {e.lower} by {metric.number(e.difference)}" for e in clear)
         text += "; the other way round: " + ", ".join(listed)
     if unclear:
-        text += f"; the other way round within two standard errors: {unclear}"
+        text += f"; the other way round, which may be chance: {unclear}"
     return text
 
 

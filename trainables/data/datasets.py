@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +35,11 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 def _complete(_data_dir: Path) -> str | None:
     """None, for nothing is missing: the check of datasets whose parts are not separate files."""
     return None
+
+
+def _no_names(_data_dir: Path) -> Sequence[str]:
+    """The names of classes that have none but their numbers."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,8 @@ class DatasetInfo:
     own: Declared | None = None
     # Whether examples are integers, such as token numbers, and reach the network as they are.
     integers: bool = False
+    # (data directory) -> the names of the classes in the order of labels; empty: not known.
+    name_classes: Callable[[Path], Sequence[str]] = _no_names
 
     def is_there(self, data_dir: Path | str | None) -> bool:
         """Whether the dataset is in `data_dir`, judged by its folder alone."""
@@ -235,6 +242,17 @@ def _load(name: str, part: PartName, data_dir: Path | str | None, normalize: str
         return Arrays(x, y) if info.tasks == 1 else TaskRow(x, y, info.tasks, info.tasks)
     # A part that is not held in one array normalises when it reads, by its own `info`.
     return replace(stored, info=info)
+
+
+def class_names(name: str, data_dir: Path | str | None = None) -> list[str]:
+    """The names of the classes of a dataset in the order of labels, where they are known here."""
+    info = DATASETS.get(name)
+    where = _known_dir(info, data_dir) or Path()
+    try:
+        names = list(info.name_classes(where))
+    except OSError:  # they are names of folders, which are not here
+        return []
+    return names if len(names) == info.classes else []
 
 
 # A function that returns training examples (x, y) which another process has read from disk.

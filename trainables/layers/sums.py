@@ -57,7 +57,12 @@ def scaled_sums(
     output_size: list[int] | None = None,
 ) -> Tensor:
     """scale * sums + bias, where the layer computes the sums with `signs`, in torch's layout."""
-    y = product(layer, x, signs, None, output_size)
+    return scaled(layer, product(layer, x, signs, None, output_size), scale)
+
+
+def scaled(layer: nn.Module, sums: Tensor, scale: Tensor | None) -> Tensor:
+    """scale * sums + bias."""
+    y = sums
     # Without the dimension of the batch, which a single example does not have.
     shape = per_channel(layer, inputs=False)[-dimensions(layer) - 1 :]
     if scale is not None:

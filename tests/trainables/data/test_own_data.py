@@ -480,6 +480,14 @@ def test_without_the_library_hugging_face_datasets_say_what_to_install(tmp_path,
         ("return {'trian': (X, Y)}", "a part 'trian', did you mean 'train'", None),
         ("return {'test': (X, Y)}", "returns no training part", "return a Dataset"),
         ("return torch.rand(40, 16, 16, 3), Y[:40]", "channels last", "permute"),
+        (
+            "import scipy.sparse\nreturn scipy.sparse.csr_matrix(X), Y",
+            "is sparse: a csr_matrix",
+            "toarray",
+        ),
+        ("return X[:, :0], Y", "x of shape 0 holds no number", None),
+        ("return X.to(torch.complex64), Y", "x of example 0 is complex", "view_as_real"),
+        ("return np.ma.masked_less(X.numpy(), 0.5), Y", "has masked values", "filled"),
         ("return [torch.rand(3)] * 4", "example 0 is Tensor, not a pair", None),
         ("return [{'x': 1, 'y': 2}] * 4", "example 0 is a dict of x, y", "__getitem__"),
         ("return [('a', 1)] * 4", "x of example 0 is a str", None),
@@ -500,6 +508,18 @@ def test_bad_data_are_one_line_with_a_hint(settled, body, message, hint):
         settled(body)
     assert "\n" not in refused.value.message
     assert hint is None or hint in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    "x", ["X.numpy().astype('>f8')", "np.broadcast_to(X[:1].numpy(), (80, 6))"]
+)
+def test_arrays_of_any_order_and_rights_are_read(settled, x, recwarn):
+    assert declared(settled(f"return {x}, Y")).startswith("6;2")
+    assert not [w for w in recwarn if "writable" in str(w.message)]
+
+
+def test_a_spectrogram_of_few_frames_is_no_image_with_channels_last(settled):
+    assert declared(settled("return torch.rand(80, 12, 10, 4), Y")).startswith("12x10x4;2")
 
 
 def test_a_picture_without_a_transform_says_what_is_missing(settled):
