@@ -93,8 +93,7 @@ def shares(problem: Problem, replayed: Replayed, marks: Iterable[int]) -> dict[i
     found = {}
     for mark in marks:
         pairs = zip(replayed.ended, replayed.epochs, strict=True)
-        plans = [e.spec.plan for e, used in pairs if used <= mark * epochs]
-        found[mark] = problem.share(plans)
+        found[mark] = problem.share_of([e for e, used in pairs if used <= mark * epochs])
     return found
 
 
