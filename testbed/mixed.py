@@ -22,6 +22,8 @@ from bitfront.trainables.task import TrialSpec
 from testbed.problems import CHANCE, EPOCHS, volume
 
 NOISE = 0.003
+# The epoch in which training fails.
+FAILS_AT = 3
 LR = {"float": [1e-4, 1.0], "log": True}
 DECAY = {"float": [1e-6, 1e-2], "log": True}
 
@@ -72,7 +74,7 @@ class MixedProblem:
             epochs = np.arange(1, EPOCHS + 1)
             curve = CHANCE + (end - CHANCE) * (1 - np.exp(-epochs / 2)) / (1 - np.exp(-EPOCHS / 2))
             shown: list[float | str] = [float(a) for a in curve]
-            return shown if reason is None else [*shown[:2], reason]
+            return shown if reason is None else [*shown[: FAILS_AT - 1], reason]
 
         return observed
 

@@ -11,12 +11,12 @@ growing cost c and quality f, and the reference point (c_{n+1}, f_0), that gain 
 
 times the square of p(x), the chance that training succeeds (`failures.py`), where trials have
 failed for a reason of their point. Here c is the exact cost of x, mu its expected quality and sigma
-the standard deviation of that (times OWN_SPREAD). The bracket is the expected improvement of Jones, Schonlau and Welch (1998,
-doi:10.1023/A:1008306431147, eq. 15); the sum is the expected hypervolume improvement of Emmerich,
-Giannakoglou and Naujoks (2006, doi:10.1109/TEVC.2005.859463) for one uncertain objective. Trials
-that still run count with their expected quality (the "Kriging believer" of Ginsbourger, Le Riche
-and Carraro, 2010, doi:10.1007/978-3-642-10701-6_6), so that parallel asks differ. Several
-objectives of a kind are weighted at random (`objectives.py`).
+the standard deviation of that (times OWN_SPREAD). The bracket is the expected improvement of Jones,
+Schonlau and Welch (1998, doi:10.1023/A:1008306431147, eq. 15); the sum is the expected hypervolume
+improvement of Emmerich, Giannakoglou and Naujoks (2006, doi:10.1109/TEVC.2005.859463) for one
+uncertain objective. Trials that still run count with their expected quality (the "Kriging believer"
+of Ginsbourger, Le Riche and Carraro, 2010, doi:10.1007/978-3-642-10701-6_6), so that parallel asks
+differ. Several objectives of a kind are weighted at random (`objectives.py`).
 
 The candidates are made in `candidates.py`; the best of them are improved by local search here."""
 

@@ -29,7 +29,7 @@ from bitfront.trainables.methods import METHODS
 CANDIDATES = 1000
 # Changes of two or three layers among the neighbours of a plan.
 DOUBLES = 16
-# Settings that are changed where candidates differ in nothing else, and twice as many as are random.
+# How many changed settings are looked at where nothing else differs; and half as many random ones.
 SETTINGS = 96
 # Combinations of the least and greatest model parameters that are looked at for the ends.
 CORNERS = 64

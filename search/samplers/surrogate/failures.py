@@ -13,15 +13,16 @@ from bitfront.search.samplers.surrogate.model import Floats, Rows
 HOPE, DOUBT = 2.0, 4.0
 # The inverse gamma prior of the variance of a feature's weights: shape and scale.
 SHAPE, SCALE = 0.1, 0.3
-# Rounds in which these variances are fitted, and Newton steps in each.
-ROUNDS, STEPS = 10, 8
+# Rounds in which these variances are fitted; Newton steps in the first and last of them, and in
+# those between, which begin where the one before ended.
+ROUNDS, STEPS, AGAIN = 8, 8, 2
 # The longest Newton step of a logit.
 FURTHEST = 3.0
 # Places in the range of a number at which success may end, and how sharply.
 CLIFFS = np.linspace(0.05, 0.95, 19)
 SHARPNESS = 0.02
 # At most so many failed, and so many other trials are looked at, the latest.
-MOST = 150
+MOST = 100
 
 
 class SuccessModel:
@@ -47,31 +48,42 @@ class SuccessModel:
         others = np.flatnonzero(succeeded == 1)[-MOST:]
         chosen = np.sort(np.concatenate([failed, others]))
         rows, self._y = rows.take(chosen), succeeded[chosen]
-        self._features = _features(rows)
-        self._group = _groups(rows)
+        features = _features(rows)
+        # What all trials have in common explains nothing.
+        self._kept = np.flatnonzero((features != features[:1]).any(0))
+        self._kept = np.concatenate([[0], self._kept])
+        self._features = features[:, self._kept]
+        self._group = _groups(rows)[self._kept]
         self._variance = np.ones(self._group.max() + 1)
         self._variance[0] = DOUBT
-        for _ in range(ROUNDS):
-            self._condition()
+        latent = np.zeros(len(self._y))
+        for number in range(ROUNDS):
+            latent = self._condition(latent, AGAIN if number else STEPS)
             self._relevance()
-        self._condition()
+        self._condition(latent, STEPS)
+        self._weights, self._half = self._posterior()
+        self._covariance = None
+        if len(self._kept) <= len(self._y):
+            self._covariance = np.diag(self._variance[self._group]) - self._half.T @ self._half
 
     def chance(self, rows: Rows) -> Floats:
         """The chance of success of every row."""
-        cross = (_features(rows) * self._variance[self._group]) @ self._features.T
-        own = (_features(rows) ** 2) @ self._variance[self._group]
-        mean = HOPE + cross @ self._slope
-        half = solve_triangular(self._factor, (cross * self._root).T, lower=True)
-        variance = np.maximum(own - (half**2).sum(0), 0.0)
-        return np.asarray(expit(mean / np.sqrt(1 + np.pi * variance / 8)))
+        features = _features(rows)[:, self._kept]
+        mean = HOPE + features @ self._weights
+        if self._covariance is not None:
+            variance = ((features @ self._covariance) * features).sum(1)
+        else:
+            own = (features**2) @ self._variance[self._group]
+            variance = own - ((features @ self._half.T) ** 2).sum(1)
+        return np.asarray(expit(mean / np.sqrt(1 + np.pi * np.maximum(variance, 0.0) / 8)))
 
-    def _condition(self) -> None:
-        """Laplace's approximation at the present variances, by Newton's method: `_slope` is the
+    def _condition(self, latent: Floats, steps: int) -> Floats:
+        """Laplace's approximation at the present variances, by Newton's method from `latent` on,
+        the logits of all trials less m, which it returns at the mode: `_slope` is the
         gradient of the likelihood at the mode, `_root` the root of its curvature, and `_factor` the
         Cholesky factor of I + root K root."""
         kernel = (self._features * self._variance[self._group]) @ self._features.T
-        latent = np.zeros(len(self._y))
-        for _ in range(STEPS):
+        for _ in range(steps):
             p = expit(HOPE + latent)
             self._root = np.sqrt(np.maximum(p * (1 - p), 1e-6))
             inner = self._root[:, None] * kernel * self._root
@@ -81,18 +93,23 @@ class SuccessModel:
             solved = cho_solve((self._factor, True), self._root * (kernel @ target))
             self._slope = target - self._root * solved
             # Bounded steps: a full one may overshoot where the likelihood is flat.
-            latent += np.clip(kernel @ self._slope - latent, -FURTHEST, FURTHEST)
+            latent = latent + np.clip(kernel @ self._slope - latent, -FURTHEST, FURTHEST)
+        return latent
+
+    def _posterior(self) -> tuple[Floats, Floats]:
+        """The means of the weights, and H of their covariance V - H^T H, with V the diagonal of
+        their prior variances."""
+        own = self._variance[self._group]
+        rooted = self._root[:, None] * self._features * own
+        half = solve_triangular(self._factor, rooted, lower=True, check_finite=False)
+        return own * (self._features.T @ self._slope), half
 
     def _relevance(self) -> None:
         """The variances that are expected given the posterior of the weights."""
+        mean, half = self._posterior()
         own = self._variance[self._group]
-        mean = own * (self._features.T @ self._slope)
-        half = solve_triangular(
-            self._factor, self._root[:, None] * self._features * own, lower=True
-        )
         second = mean**2 + np.maximum(own - (half**2).sum(0), 0.0)
-        total = np.bincount(self._group, second)
-        count = np.bincount(self._group)
+        total, count = np.bincount(self._group, second), np.bincount(self._group)
         fitted = (SCALE + 0.5 * total) / (SHAPE + 1 + 0.5 * count)
         self._variance[1:] = fitted[1:]
 
