@@ -9,6 +9,7 @@ import mlflow
 import numpy as np
 import pytest
 import torch
+
 from bitfront.search.tracking import network_files
 from bitfront.search.tracking.extras import _packed
 from bitfront.trainables import packed
