@@ -4,8 +4,10 @@ import os
 from types import SimpleNamespace
 
 import pytest
+import ray
 from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
+from ray.tune.experiment import Trial
 
 from bitfront.search.cluster import head, watcher
 from bitfront.search.cluster.watcher import deaths_by_memory
@@ -98,3 +100,18 @@ def test_a_worker_that_ray_ends_for_want_of_memory_does_not_end_the_search(error
     assert [type(why) for why in told] == [RayActorError] * 2
     assert type(error).__name__ in str(told[0])
     assert str(error) in str(told[0])
+
+
+@pytest.mark.parametrize("error", [OutOfMemoryError("low on memory"), NodeDiedError("gone")])
+def test_nor_does_one_that_ray_ends_before_its_first_epoch(error, monkeypatch):
+    """Tune asks such a worker for its place, and expects of the answer what it expects of it."""
+
+    def get(_reference):
+        raise error
+
+    trial = object.__new__(Trial)
+    trial._default_result_or_future = ray.ObjectRef.from_random()
+    monkeypatch.setattr(ray, "get", get)
+    with deaths_by_memory():
+        assert trial._get_default_result_or_future() is None
+    assert trial._default_result_or_future is None
