@@ -76,7 +76,7 @@ class Field(IntEnum):
     RESIDUAL = 26
     """what a shortcut brings, like OUT; 0: there is none"""
     TOGETHER = 27
-    """six vectors of `outputs.finish_together`; 0: the program is another one"""
+    """six vectors with all operations at once (`outputs`); 0: the program is another one"""
     PROGRAM = 28
     """operations (code, a, b)"""
     OPERATIONS = 29
