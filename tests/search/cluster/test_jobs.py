@@ -172,6 +172,10 @@ def test_a_submitted_search_is_watched_stopped_and_continued_from_outside(head, 
     log = head.call("logs", "away", "--address", head.http)
     assert "another configuration" not in log
     assert "all checks passed: trials start" in log
+    # What a node does that joins on a disk it shares with the head, before it unpacks it anew.
+    (place,) = Path(head.files).glob("session_2*/runtime_resources/working_dir_files")
+    for sent in [path for path in place.iterdir() if (path / "away.yaml").exists()]:
+        shutil.rmtree(sent)
     deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
         if any(e.state == "complete" for e in Results.of(folder).entries):
@@ -183,6 +187,9 @@ def test_a_submitted_search_is_watched_stopped_and_continued_from_outside(head, 
     assert listed["owner"].endswith(socket.gethostname())
     stopped = head.call("stop", "away", "--address", head.http)
     assert f"continue: bitfront resume away --address {head.http}" in stopped
+    log = head.call("logs", "away", "--address", head.http)
+    assert "Front of away" in log
+    assert "Traceback" not in log, "the folder of its job has vanished under the driver"
     report = json.loads(head.call("status", "away", "--address", head.http, "--json"))
     assert report["state"] == "interrupted"
     assert report["trials"]["complete"] >= 1
