@@ -20,8 +20,8 @@ from bitfront.trainables.runtime.machine import Kernel
 from bitfront.trainables.runtime.threads import yields
 
 # Vector operations that are worth a part of their own, and a thread of their own.
-LEAST_PART, LEAST_THREAD = 2_000, 20_000
-PARTS = 4
+LEAST_PART, LEAST_THREAD = 8_000, 40_000
+PARTS = 2
 
 
 @dataclass(frozen=True)

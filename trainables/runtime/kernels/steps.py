@@ -106,7 +106,7 @@ HEADS = len(Head)
 # Numbers per step, of which the first counts parts that are taken, that in the middle those done.
 LINE = 16
 # So often a thread looks whether the others are done before it lets others run.
-PATIENCE = 2_000
+PATIENCE = 100_000
 
 
 @njit(nogil=True)
