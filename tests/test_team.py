@@ -25,6 +25,7 @@ task:
   dataset: digits
   model: {name: mlp, depth: 5, width: 16}
   epochs: 12
+  subset: 300
   batch_size: 32
   optimizer: {name: adam, lr: 0.01}
   METRICS
