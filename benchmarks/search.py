@@ -28,6 +28,7 @@ from bitfront.search.ledger.states import TrialState
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.early_stopping import Row as Row_
 from bitfront.search.session.simulation import Replayed
+from testbed.mixed import FAILS_AT, MIXED, MixedProblem
 from testbed.problems import Problem, synthetic, table
 from testbed.simulator import simulate
 
@@ -39,9 +40,9 @@ PEER = "moasha"
 PACKAGES = ("optuna",)
 
 
-def problems() -> dict[str, Callable[[int], Problem]]:
+def problems() -> dict[str, Callable[[int], Problem | MixedProblem]]:
     """By name; a seed gives the instance of a family, or the relabelling of a table."""
-    found: dict[str, Callable[[int], Problem]] = {
+    found: dict[str, Callable[[int], Problem | MixedProblem]] = {
         "digits": lambda seed: table("digits", seed),
         "fashion": lambda seed: table("fashion", seed),
     }
@@ -49,7 +50,7 @@ def problems() -> dict[str, Callable[[int], Problem]]:
         for rough in (False, True):
             name = f"synthetic-{layers}-{'rough' if rough else 'smooth'}"
             found[name] = lambda seed, n=layers, r=rough: synthetic(n, r, seed)  # type: ignore[misc]
-    return found
+    return found | MIXED
 
 
 class Moasha(EarlyStopping):
@@ -73,7 +74,9 @@ class Moasha(EarlyStopping):
         return row["epoch"] / entry.spec.task.epochs if stop else None
 
 
-def run(problem: Problem, sampler: str, trials: int, workers: int, seed: int) -> Replayed:
+def run(
+    problem: Problem | MixedProblem, sampler: str, trials: int, workers: int, seed: int
+) -> Replayed:
     search = problem.config.search.model_copy(
         update={
             "sampler": {STOPPING: OURS, PEER: "random"}.get(sampler, sampler),
@@ -87,28 +90,22 @@ def run(problem: Problem, sampler: str, trials: int, workers: int, seed: int) ->
     return simulate(config, problem.space(), problem.answer(seed), workers, peer)
 
 
-def shares(problem: Problem, replayed: Replayed, marks: Iterable[int]) -> dict[int, float]:
-    """Share of the truth when so many whole trials' worth of epochs had been trained."""
-    epochs = problem.config.task.epochs
-    found = {}
-    for mark in marks:
-        pairs = zip(replayed.ended, replayed.epochs, strict=True)
-        plans = [e.spec.plan for e, used in pairs if used <= mark * epochs]
-        found[mark] = problem.share(plans)
-    return found
-
-
-def finished_only(replayed: Replayed) -> Replayed:
-    """Without trials that were given up: they are no points of a front."""
-    pairs = list(zip(replayed.ended, replayed.epochs, strict=True))
-    kept = [(entry, used) for entry, used in pairs if entry.state == TrialState.COMPLETE]
-    return Replayed(
-        replayed.session,
-        [entry for entry, _ in kept],
-        [used for _, used in kept],
-        replayed.ask_seconds,
-        replayed.time,
-    )
+def shares(
+    problem: Problem | MixedProblem, replayed: Replayed, marks: Iterable[int]
+) -> dict[int, float]:
+    """Share of the truth when so many whole trials' worth of epochs had been trained; a trial that
+    failed counts as a whole one. Trials that were given up are no points of a front."""
+    epochs, failed = problem.config.task.epochs, 0
+    done = []
+    for entry, used in zip(replayed.ended, replayed.epochs, strict=True):
+        if entry.state == TrialState.FAILED:
+            failed += epochs - FAILS_AT
+        elif entry.state == TrialState.COMPLETE:
+            done.append((entry, used + failed))
+    return {
+        mark: problem.share_of([entry for entry, used in done if used <= mark * epochs])
+        for mark in marks
+    }
 
 
 def measure(args: argparse.Namespace) -> list[Row]:
@@ -122,17 +119,22 @@ def measure(args: argparse.Namespace) -> list[Row]:
                     trials = args.trials
                     # Stopped trials are cheap: as many as the same epochs pay for.
                     asked = {STOPPING: 3 * trials // 2, PEER: 4 * trials}.get(sampler, trials)
-                    asked = min(asked, 2**problem.layers)
-                    began = time.perf_counter()
-                    replayed = finished_only(run(problem, sampler, asked, workers, seed))
-                    found = shares(problem, replayed, [m for m in MARKS if m <= trials])
+                    if problem.layers:
+                        asked = min(asked, 2**problem.layers)
+                    began, spent = time.perf_counter(), time.process_time()
+                    whole = run(problem, sampler, asked, workers, seed)
+                    spent = time.process_time() - spent
+                    found = shares(problem, whole, [m for m in MARKS if m <= trials])
+                    failed = [e.state == TrialState.FAILED for e in whole.ended[:50]]
                     row: Row = {
                         "problem": name,
                         "sampler": sampler,
                         "workers": workers,
                         "seed": seed,
                         **{f"at {mark}": round(share, 5) for mark, share in found.items()},
-                        "ask ms": round(1000 * statistics.fmean(replayed.ask_seconds), 2),
+                        "failed of 50": sum(failed),
+                        "ask ms": round(1000 * statistics.fmean(whole.ask_seconds), 2),
+                        "cpu ms": round(1000 * spent / len(whole.ended), 2),
                     }
                     rows.append(row)
                     took = time.perf_counter() - began

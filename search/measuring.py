@@ -3,15 +3,21 @@ with a certain custom resource. How it is measured: `bitfront.trainables.runtime
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bitfront.trainables.costs.devices import NetworkTimes
+from bitfront.search.config.checks.device import networks
+from bitfront.search.config.errors import KeyProblem
+from bitfront.spaces.space import Space
+from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.costs.devices import DeviceTable, NetworkTimes, file_of, usual_name
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code.bundles import Bundle, bundle, unpack
-from bitfront.trainables.own_code.reference import is_reference
+from bitfront.trainables.own_code.reference import is_reference, shown
 from bitfront.trainables.runtime.machine import cpu_name
+from bitfront.trainables.task import Task
 
 if TYPE_CHECKING:
     from bitfront.trainables.runtime.planned import Subject
@@ -32,7 +38,7 @@ class Measuring:
     batch: int
     threads: int
     seconds: float
-    checks: int
+    checks: int = 20
 
     def run(self, told: Callable[[str], None]) -> Found:
         """Measure in this process."""
@@ -47,6 +53,39 @@ class Measuring:
                 subject, name, self.levels, self.batch, self.threads, self.seconds, self.checks
             )
         return cpu_name(), found
+
+
+def different_networks(space: Space, file: str) -> list[Task]:
+    """A task of every network of a space; a UserError where there are too many."""
+    try:
+        tasks = networks(space)
+    except KeyProblem as problem:
+        dotted = ".".join(map(str, problem.path))
+        raise UserError(f"{file} {dotted}: {problem.message}") from None
+    return list({task_cost_table(task).identity: task for task in tasks}.values())
+
+
+def called(model: str, params: Mapping[str, Any]) -> str:
+    """The name of a network for people: with the parameters that were given."""
+    return " ".join([shown(model), *(f"{key}={value}" for key, value in params.items())])
+
+
+def table_of(
+    cpu: str, threads: int, batch: int, home: Path, out: str | None = None
+) -> tuple[DeviceTable, Path]:
+    """The table to which networks are added, a new one where there is none, and its file: `out`, or
+    the usual one. A UserError where the file is of another machine."""
+    path = file_of(out or usual_name(cpu, threads, batch), home)
+    new = DeviceTable(path.stem, cpu, threads, batch)
+    if not path.exists():
+        return new, path
+    there = DeviceTable.read(path)
+    if (there.cpu, there.threads, there.batch) != (cpu, threads, batch):
+        raise UserError(
+            f"{path} is of {there.describe()}, not of {new.describe()}",
+            "give this table another name: --out NAME",
+        )
+    return replace(there, name=path.stem), path
 
 
 def measure_here(work: Measuring, told: Callable[[str], None]) -> Found:

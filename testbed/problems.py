@@ -4,7 +4,7 @@ plans of one letter, such as all F, are no special points."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from typing import Any
@@ -78,6 +78,10 @@ class Problem:
             return 0.0
         bits = np.stack([self.bits(plan) for plan in plans])
         return volume(self.accuracy(bits), self.cost(bits)) / self.true_volume
+
+    def share_of(self, entries: Sequence[Entry]) -> float:
+        """The share of the hypervolume that these trials found."""
+        return self.share([entry.spec.plan for entry in entries])
 
     @cached_property
     def true_volume(self) -> float:

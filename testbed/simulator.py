@@ -4,7 +4,7 @@ that look up results in a table instead of training. Hours of training take seco
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,8 +19,9 @@ from bitfront.search.session.session import Session
 from bitfront.search.session.simulation import MemoryFolder, Replayed, play
 from bitfront.spaces.space import Space
 
-Answer = Callable[[Entry], list[float]]
-"""(trial) -> its validation accuracy after every epoch."""
+Answer = Callable[[Entry], Sequence[float | str]]
+"""(trial) -> its validation accuracy after every epoch; text is the reason of a failure, after
+which there are no more."""
 
 
 @dataclass
@@ -66,7 +67,12 @@ def simulate(
     `stopping` replaces the early stopping of the configuration."""
 
     def rows(entry: Entry) -> list[dict[str, Any]]:
-        return [{"epoch": i, "val_accuracy": a} for i, a in enumerate(answer(entry), 1)]
+        return [
+            {"epoch": i, "failure": a, "message": ""}
+            if isinstance(a, str)
+            else {"epoch": i, "val_accuracy": a}
+            for i, a in enumerate(answer(entry), 1)
+        ]
 
     with tempfile.TemporaryDirectory() as folder:
         session = Session(config, space, MemoryFolder(Path(folder)), tracker=None)

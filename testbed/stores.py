@@ -40,4 +40,4 @@ def read_scripts_once() -> None:
             known.append(read(manager))
         return known[0]
 
-    _VersionManager._create_alembic_script = scripts  # type: ignore[method-assign]
+    _VersionManager._create_alembic_script = scripts  # type: ignore[assignment,method-assign]

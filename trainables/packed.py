@@ -22,7 +22,7 @@ from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import CodeError, UserError, first_line, quoted
 from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixed
 from bitfront.trainables.layers.binary import BinaryLayer
-from bitfront.trainables.layers.inputs import SignInput, quantize_input
+from bitfront.trainables.layers.inputs import SignInput, by_channel, quantize_input
 from bitfront.trainables.layers.pruning import as_bitmap
 from bitfront.trainables.layers.sums import sum_first_fixed
 from bitfront.trainables.layers.treatments import treated
@@ -367,6 +367,8 @@ def _input_quantizer(
     missing = [key for key in missing if not key.endswith("num_batches_tracked")]
     if missing or unexpected:
         raise KeyError(f"{name}: missing {missing}, unexpected {unexpected}")
+    if not by_channel(quantizer.eval(), module):
+        raise ValueError(f"{name}: its input's shifts are not one per channel")
     return quantizer
 
 

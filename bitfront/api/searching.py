@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING, Any
 from bitfront.api.by_value import dataset_of, reference_to
 from bitfront.api.opened import OpenedSearch
 from bitfront.api.turns import take_turn
+from bitfront.search.config.checks.device import IN_PYTHON, levels
 from bitfront.search.config.load import load, load_data
 from bitfront.search.config.schema import SearchConfig, SearchSpec
 from bitfront.search.ledger.folder import home
+from bitfront.search.measuring import (
+    Measuring,
+    called,
+    different_networks,
+    measure_here,
+    table_of,
+)
 from bitfront.spaces.ready_made import search_file
 from bitfront.spaces.space import Space
 from bitfront.trainables.costs import devices
 from bitfront.trainables.errors import UserError, did_you_mean, quoted
+from bitfront.trainables.runtime.machine import cpu_name
 from bitfront.trainables.task import Task
 from bitfront.trainables.text_files import dump_yaml
 
@@ -99,7 +108,7 @@ class Search:
     def load(self) -> tuple[SearchConfig, Space]:
         """The checked configuration and the space; a UserError for what is wrong with it."""
         devices.look_in(self.home)
-        return load_data(self._data, "bf.Search")
+        return load_data(self._data, IN_PYTHON)
 
     def validate(self) -> None:
         """Raise a UserError for what is wrong with the search; nothing is started."""
@@ -110,6 +119,22 @@ class Search:
         from bitfront.search.session.preview import preview_search
 
         return preview_search(*self.load(), timed=timed)
+
+    def bench(
+        self, seconds: float = 20.0, batch: int = 1, threads: int = 1, out: str | None = None
+    ) -> Path:
+        """Measure the networks of the search on this machine, write their device table and return
+        its file: `latency_ms` may be an objective or a limit then."""
+        from bitfront.trainables.runtime.planned import Subject
+
+        _, space = load_data(self._data, IN_PYTHON, timed=False)
+        tasks = different_networks(space, IN_PYTHON)
+        subjects = [(called(t.model.name, t.model.params), Subject.of(t)) for t in tasks]
+        table, path = table_of(cpu_name(), threads, batch, self.home, out)
+        work = Measuring(subjects, levels(space.plan), batch, threads, seconds)
+        _, found = measure_here(work, lambda _text: None)
+        table.with_networks(found).write(path)
+        return path
 
     def run(
         self,

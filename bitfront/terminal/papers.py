@@ -38,7 +38,9 @@ The command beside a row runs that row with its seeds and shows it. First say wh
 `export BITFRONT_DATA=DIR` (`bitfront datasets` lists them, and how they are got). A search that has
 not been run here may want days of a GPU: `bitfront preview NAME` says what its rows cost, and
 `--set resources.gpus=1` gives each trial one. Times are of the processor, of one core; a
-pretraining that trials share is part of the first one.
+pretraining that trials share is part of the first one. With the same versions, threads
+(`resources.cpus`) and kind of processor a row comes out the same to the last digit; elsewhere sums
+are rounded otherwise, and it differs as another seed does.
 """
 
 

@@ -43,13 +43,14 @@ def status_row(results: Results) -> list[str]:
 
 
 def failure_lines(results: Results, most: int = 3) -> list[str]:
-    """Lines on failed trials: how many failed for which reason, the last ones with their messages,
-    and the command that shows all."""
+    """Lines on failed trials: how many failed for which reason, what they have in common, the last
+    ones with their messages, and the command that shows all."""
     failed = results.failed
     if not failed:
         return []
     listed = ", ".join(f"{n} {reason}" for reason, n in results.failures().items())
     lines = [f"{results.config.name}: failed trials: {listed}"]
+    lines += [f"  {pattern}" for pattern in results.failing]
     lines += [f"  {entry.id} {entry.why}" for entry in failed[-most:]]
     more = f"{len(failed) - most} more, and tracebacks" if len(failed) > most else "tracebacks"
     lines.append(f"  {more}: {all_failures(results.config.name)}")

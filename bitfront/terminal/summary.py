@@ -254,6 +254,8 @@ def show_end(results: Results, complete: bool) -> None:
     if failures:
         listed = ", ".join(f"{count} {reason}" for reason, count in failures.items())
         terminal.show(f"Failed trials: {listed} ({all_failures(results.config.name)})")
+        for pattern in results.failing:
+            terminal.show(_filled(f"  {pattern}"))
     terminal.show(front_summary(results, colours=terminal.coloured()))
     terminal.show("")
     terminal.show(after_search(results))
@@ -261,8 +263,11 @@ def show_end(results: Results, complete: bool) -> None:
 
 def exhausted_text(results: Results) -> str:
     """The sentence for a search that ended because no new point was left, with the number of
-    different trials where that is known."""
+    different trials where all were looked at."""
     count = results.different_trials
     if count is None:
-        return "No other point of the space that satisfies the limits was found."
+        return (
+            "No other point of the space that satisfies the limits was found in hundreds of tries; "
+            "there may be some."
+        )
     return f"All {count} different trials of the space that satisfy the limits have been tried."

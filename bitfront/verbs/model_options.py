@@ -36,6 +36,7 @@ class NamedNetwork:
     keep_full: list[str]
     activations: str
     integers: bool | None
+    axes: bool
 
     def table(self) -> CostTable:
         """Its layers."""
@@ -48,6 +49,7 @@ class NamedNetwork:
             activations=self.activations,
             keep_full=self.keep_full,
             integers=self.integers,
+            axes=self.axes,
         )
 
 
@@ -85,8 +87,8 @@ def options(parser: ArgumentParser) -> None:
 def named_network(args: Namespace) -> tuple[NamedNetwork, CostTable]:
     """The network of the options, and its layers; a UserError where there is none. What `args` say
     of it is settled in place."""
-    own = own_code.is_reference(args.model)
-    args.model = own_code.settle(args.model) if own else args.model
+    own = MODELS.reference(args.model)
+    args.model = args.model if own is None else own_code.settle(own)
     params = _assignments([*args.params, *(args.set or [])], args.model)
     info = _dataset(args, params) if args.dataset else None
     shape = _shape(args.shape) if args.shape else (info.shape if info else (3, 32, 32))
@@ -105,6 +107,7 @@ def named_network(args: Namespace) -> tuple[NamedNetwork, CostTable]:
         args.keep_full,
         args.activations,
         None if info is None else info.integers,
+        info is None or info.has_axes,
     )
     try:
         return network, network.table()

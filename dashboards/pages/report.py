@@ -157,7 +157,9 @@ def _failures(view: SearchView) -> str:
         for r in reasons(view)
     ]
     headers = ["reason", "trials", "what it means", "last message", "which"]
-    return placed(failures_figure(view, ""), "failures") + table(headers, rows, wide={3, 4})
+    common = caption(f"What fails: {'. '.join(view.failing)}.") if view.failing else ""
+    figure = placed(failures_figure(view, ""), "failures")
+    return figure + common + table(headers, rows, wide={3, 4})
 
 
 def _description(view: SearchView) -> str:

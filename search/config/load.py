@@ -75,11 +75,13 @@ def load_text(
     return _loaded(source, assignments, name, stored)
 
 
-def load_data(data: Mapping[str, Any], called: str) -> tuple[SearchConfig, Space]:
+def load_data(
+    data: Mapping[str, Any], called: str, timed: bool = True
+) -> tuple[SearchConfig, Space]:
     """The search of data as a YAML has them; messages name them `called`."""
     source = parse(dump_yaml(dict(data)), called)
     source.lines.clear()  # nobody has seen that text
-    return _loaded(source, (), None)
+    return _loaded(source, (), None, timed=timed)
 
 
 def _loaded(

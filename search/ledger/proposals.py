@@ -7,9 +7,9 @@ import itertools
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.trial import TrialState as OptunaState
@@ -27,8 +27,12 @@ from bitfront.spaces.space import FreePlan, Space, random_value, recorded
 from bitfront.trainables.parameters import Domain
 from bitfront.trainables.task import TrialSpec
 
+if TYPE_CHECKING:
+    from bitfront.search.samplers.surrogate.within import Within
+
 SAMPLER_TRIES = 10
 RANDOM_TRIES = 300
+WITHIN_TRIES = 100
 # A space of at most so many points is listed when the sampler proposes nothing new.
 LISTED_POINTS = 2000
 
@@ -59,6 +63,8 @@ class Proposals:
         self.entries = entries
         self.refused: Counter[str] = Counter()
         """how many proposals were rejected, by reason: `limits` or `known`"""
+        self.proven = False
+        """whether the last search for a new point that found none has looked at all there are"""
         self._first = first
         self.rows = rows
         self.problem = Problem(
@@ -76,30 +82,66 @@ class Proposals:
         return self._at(left[0].drawn, left[0].seed) if left else None
 
     def new_point(self) -> Proposal | None:
-        """A point that satisfies all limits and that no trial has tried; None where there is none,
-        as far as a listing of the space or many random draws can tell."""
+        """A point that satisfies all limits and that no trial has tried; None where there is none
+        (`proven`), or where many draws found none."""
         number = len(self.entries)
         rng = random.Random(f"{self.config.search.seed}/{number}")
-        for attempt in range(SAMPLER_TRIES + RANDOM_TRIES):
-            if attempt < SAMPLER_TRIES:
-                self._prepare_sampler(number, attempt, rng.randrange(2**31))
-            elif self.listed is not None:
-                left = [point for id_, point in self.listed.items() if id_ not in self.entries]
-                if not left:
-                    return None
-                self.study.enqueue_trial(rng.choice(left))
-            else:
-                self.study.enqueue_trial(self._random_point(rng))
-            trial = self.study.ask()
-            spec = self.space.walk(_drawing_from(trial), self.config.search.seed)
-            entry = self._proposed(spec, number, trial.params)
-            broken = violations(self.config, entry.costs)
-            if entry.id not in self.entries and not broken:
-                return entry, trial
-            self.refused["limits" if broken else "known"] += 1
-            # Samplers ignore failed trials: what is not in the ledger must not steer the next ask.
-            self.study.tell(trial, state=OptunaState.FAIL)
+        for attempt in range(SAMPLER_TRIES):
+            self._prepare_sampler(number, attempt, rng.randrange(2**31))
+            found = self._asked(number)
+            if found is not None:
+                return found
+        for point in self._others(rng):
+            self.study.enqueue_trial(point)
+            found = self._asked(number)
+            if found is not None:
+                return found
         return None
+
+    def _asked(self, number: int) -> Proposal | None:
+        """The next proposal of the sampler; None where it breaks a limit or was tried."""
+        trial = self.study.ask()
+        spec = self.space.walk(_drawing_from(trial), self.config.search.seed)
+        entry = self._proposed(spec, number, trial.params)
+        broken = violations(self.config, entry.costs)
+        if entry.id not in self.entries and not broken:
+            return entry, trial
+        self.refused["limits" if broken else "known"] += 1
+        # What is not in the ledger must not steer the next ask; such a failure has no reason.
+        self.study.tell(trial, state=OptunaState.FAIL)
+        return None
+
+    def _others(self, rng: random.Random) -> Iterator[dict[str, Any]]:
+        """Points for when the sampler keeps proposing what is known or forbidden. Those of a small
+        space are listed. Of larger ones some are drawn from those within the limits; if all are
+        known, all that are left are listed, where that is possible."""
+        self.proven = True
+        if self.listed is not None:
+            left = [point for id_, point in self.listed.items() if id_ not in self.entries]
+            yield from rng.sample(left, min(1, len(left)))
+            return
+        self.proven = False
+        if not self._within.adds_up:
+            for _ in range(RANDOM_TRIES):
+                yield self._random_point(rng)
+            return
+        for context, codes in self._within.drawn(rng, WITHIN_TRIES):
+            yield context.point(codes)
+        every = self._within.every()
+        if every is not None:
+            for context, codes in rng.sample(every, len(every)):
+                point = context.point(codes)
+                if self._is_new(point):
+                    yield point
+            self.proven = True
+
+    @cached_property
+    def _within(self) -> Within:
+        from bitfront.search.samplers.surrogate.atlas import Atlas  # SciPy
+        from bitfront.search.samplers.surrogate.within import Within  # SciPy
+
+        limited = list(self.config.limits)
+        return Within(Atlas(self.space, limited or self.config.cost_names[:1]), self.config.limits)
 
     def _prepare_sampler(self, number: int, attempt: int, seed: int) -> None:
         """Give the study a freshly seeded sampler, which makes each ask a function of the ledger

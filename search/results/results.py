@@ -13,6 +13,7 @@ from typing import Any
 from bitfront.search import benched
 from bitfront.search.config.known import is_cost, metrics_of
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.failing import Pattern, patterns
 from bitfront.search.front import Front, Objective, hypervolume, hypervolume_share
 from bitfront.search.garbage import uncollected
 from bitfront.search.ledger.entry import Entry
@@ -194,6 +195,11 @@ class Results:
         return dict(Counter(e.failure or "error" for e in self.failed))
 
     @property
+    def failing(self) -> list[Pattern]:
+        """What the trials that failed have in common."""
+        return patterns(self.entries, self.networks) if self.failed else []
+
+    @property
     def state(self) -> str:
         """running, interrupted or complete."""
         return "running" if self.folder.running else self.state_without_driver
@@ -266,6 +272,7 @@ class Results:
             "trials": trials,
             "budget": self.config.search.trials,
             "failures": self.failures(),
+            "failing": [{**asdict(p), "words": str(p)} for p in self.failing],
             "failed": [
                 {"trial": e.id, "reason": e.failure, "message": e.message, "traceback": e.traceback}
                 for e in self.failed

@@ -149,6 +149,8 @@ class SearchView:
     rungs: Sequence[float] = ()
     stopping: str | None = None
     """what early stopping did, as a sentence"""
+    failing: Sequence[str] = ()
+    """what the trials that failed have in common, in words"""
     yaml: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     commands: Sequence[tuple[str, str]] = ()

@@ -360,8 +360,10 @@ class Session:
         """Note in the folder whether the space is exhausted, and delete what ended trials left on
         disk; interrupted trials keep their checkpoints."""
         if self.ledger.exhausted:
-            listed = self.ledger.proposals.listed
-            count = "" if listed is None else str(len(listed))
+            proposals = self.ledger.proposals
+            count = str(self.ledger.explored) if proposals.proven else ""
+            if proposals.listed is not None:
+                count = str(len(proposals.listed))
             write_atomically(self.folder.path / "exhausted", count)
         if not self.running:
             discard(self.folder.path / "trials")

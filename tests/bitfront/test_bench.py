@@ -4,10 +4,12 @@ import json
 
 import pytest
 
+import bitfront as bf
 from bitfront.cli import main
 from bitfront.search.ledger.folder import home
 from bitfront.trainables.costs import devices
 from bitfront.trainables.costs.devices import FOLDER, DeviceTable, usual_name
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.runtime import measuring
 from bitfront.trainables.runtime.machine import cpu_name
 
@@ -80,3 +82,17 @@ def test_all_networks_of_a_search_are_measured_at_the_levels_of_its_plans(tmp_pa
 def test_a_word_that_means_nothing_is_an_error_with_the_nearest_name(capsys):
     assert main(["bench", "cresnet2O"]) == 2
     assert "cresnet20" in capsys.readouterr().err
+
+
+def test_a_search_in_python_measures_itself():
+    search = bf.Search(
+        {"name": "mlp", "depth": 3, "width": 8},
+        "digits",
+        objectives={"val_accuracy": "max", "latency_ms": "min"},
+    )
+    with pytest.raises(UserError, match=r"make one with search.bench\(\)"):
+        search.validate()
+    path = search.bench()
+    _, space = search.load()
+    assert space.device is not None
+    assert path == home() / FOLDER / f"{space.device.name}.json"

@@ -127,16 +127,17 @@ class DeviceTable:
     @property
     def digest(self) -> str:
         """A hash of all that costs depend on: machine, conditions, times."""
-        return hashlib.sha256(self._text().encode()).hexdigest()
+        return hashlib.sha256(self.text().encode()).hexdigest()
 
-    def _text(self) -> str:
+    def text(self) -> str:
+        """The content of its file."""
         content = _File.model_validate({**vars(self), "networks": dict(self.networks)})
         return json.dumps(content.model_dump(mode="json"), indent=1, sort_keys=True)
 
     def write(self, path: Path) -> None:
         """Store the table."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, self._text() + "\n")
+        write_atomically(path, self.text() + "\n")
 
     @classmethod
     def read(cls, path: Path) -> DeviceTable:
@@ -154,7 +155,7 @@ class DeviceTable:
 
     def describe_json(self) -> dict[str, Any]:
         """The machine-readable form: the content of the file, with its hash."""
-        return {**json.loads(self._text()), "sha256": self.digest}
+        return {**json.loads(self.text()), "sha256": self.digest}
 
     def describe(self) -> str:
         """The machine and the conditions, in a line."""
@@ -190,6 +191,7 @@ def file_of(text: str, home: Path) -> Path:
 def named(text: str) -> DeviceTable:
     """The table of a file or of that name in one of the homes; a UserError where there is none."""
     files = [file_of(text, home) for home in _homes]
+    files += [home / text for home in _homes if "/" in text or text.endswith(".json")]
     found = next((file for file in files if file.is_file()), None)
     if found is None:
         known = sorted({file.stem for home in _homes for file in (home / FOLDER).glob("*.json")})

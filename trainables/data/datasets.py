@@ -17,6 +17,7 @@ from bitfront.trainables.data.own.declaration import Declared, base_of, is_settl
 from bitfront.trainables.data.parts import Arrays, TaskRow
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code import is_reference
+from bitfront.trainables.own_code.entry_points import reference_of
 from bitfront.trainables.registry import Registry
 from bitfront.trainables.text_files import whole_path
 
@@ -122,11 +123,25 @@ class Datasets(Registry[DatasetInfo]):
         self.references: Family | None = None
 
     def get(self, name: str) -> DatasetInfo:
-        family = self._family(name)
+        family, name = self._family(name), self.named(name)
         return super().get(name) if family is None else family.info(name)
+
+    def reference(self, name: str) -> str | None:
+        """The reference that an installed package declares under this name, which may carry
+        arguments; None for all others."""
+        base = base_of(name)
+        if ":" in base or base in self.find() or base in self._aliases:
+            return None
+        return reference_of(self.kind, base)
+
+    def named(self, name: str) -> str:
+        """The name itself, or with the reference that a package declares in its place."""
+        reference = self.reference(name)
+        return name if reference is None else reference + name.removeprefix(base_of(name))
 
     def _family(self, name: str) -> Family | None:
         self.find()
+        name = self.named(name)
         if ":" not in name:
             return None
         family = self.families.get(name.partition(":")[0])
@@ -143,7 +158,7 @@ class Datasets(Registry[DatasetInfo]):
 
     def settle(self, name: str, data_dir: Path | str | None) -> str:
         """The name as a search stores it: complete, so that it means the same on other machines."""
-        family = self._family(name)
+        family, name = self._family(name), self.named(name)
         return name if family is None else family.settle(name, data_dir)
 
 

@@ -66,6 +66,9 @@ def find(reference: Reference) -> Source:
         )
     looked = [*dict.fromkeys((*map(str, _folders), os.getcwd()))]
     hint = f"looked in {', '.join(looked[:4])}"
+    if not reference.is_file:
+        package = reference.source.partition(".")[0]
+        hint += f" and where Python finds modules: install {package} if it is a package"
     raise CodeError(f"{reference.source}: no such {_kind(reference)}", hint)
 
 

@@ -61,26 +61,32 @@ def effects(whole: Mapping[str, float]) -> tuple[float, Floats]:
 
 
 def layer_times(
-    whole: Mapping[str, float], names: Sequence[str], alone: Sequence[float]
+    whole: Mapping[str, float], names: Sequence[str], shares: Sequence[float], others: float = 0.0
 ) -> tuple[dict[str, dict[str, float]], float]:
     """(times of the layers by name and level, time of the rest), which add up to what the fit says
-    of every plan. `alone`: the layers at F, measured inside the network: the fit knows differences
-    only. W layers run as F layers do; what all of them change together is shared out."""
+    of every plan. The fit knows differences only: the rest are the `others`, layers that no plan
+    decides, by their share in the time of all-F; what is left of all-B is shared out by the
+    `shares` of the layers. So norms and activations count with the layers they follow, as they
+    are computed with them at B. W layers run as F layers do; what all of them change together is
+    shared out evenly."""
     full, changes = effects(whole)
     count = len(names)
-    # A layer takes at least as long at F as becoming binary saves, and all of them less than all.
-    base = np.maximum(np.array(alone), np.maximum(-changes, 0.0))
-    base *= min(1.0, full / base.sum()) if count else 1.0
-    base = np.maximum(base, np.maximum(-changes, 0.0))
-    rest = full - float(base.sum())
-    layers = {}
+    binary = max(0.0, full + float(changes.sum()))
+    rest = min(full * others, binary)
+    weights = np.maximum(np.array(shares), 1e-6)
+    at_b = (binary - rest) * weights / weights.sum()
+    at_f = at_b - changes
+    # A layer that is slower at B by more than it has: both levels rise, the rest falls.
+    short = np.maximum(-at_f, 0.0)
+    at_b, at_f, rest = at_b + short, at_f + short, rest - float(short.sum())
     all_w = whole.get("W" * count)
-    each_w = 0.0 if all_w is None else (all_w - whole["F" * count]) / max(1, count)
-    for name, at_full, change in zip(names, base, changes, strict=True):
-        layers[name] = {"F": float(at_full)}
+    each_w = 0.0 if all_w is None else (all_w - whole["F" * count]) / count
+    layers = {}
+    for name, one, other in zip(names, at_f, at_b, strict=True):
+        layers[name] = {"F": float(one)}
         if all_w is not None:
-            layers[name]["W"] = max(0.0, float(at_full + each_w))
-        layers[name]["B"] = max(0.0, float(at_full + change))
+            layers[name]["W"] = max(0.0, float(one + each_w))
+        layers[name]["B"] = float(other)
     return layers, max(0.0, rest)
 
 

@@ -5,8 +5,10 @@ fails, its binary layers are replaced one by one (`network`)."""
 
 from __future__ import annotations
 
+import io
 import operator
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from typing import Any
 
 import torch
@@ -70,7 +72,8 @@ def fused(network: nn.Module, example: Tensor) -> fx.GraphModule:
     """The network, whose binary layers are `PackedLayer`s, with what follows them fused, in chains.
     Raises whatever torch.fx raises for a network it cannot trace."""
     traced = fx.GraphModule(network, _Tracer().trace(network))
-    ShapeProp(traced).propagate(example)
+    with redirect_stderr(io.StringIO()):  # it prints what it raises
+        ShapeProp(traced).propagate(example)
     modules = dict(traced.named_modules())
     for node in list(traced.graph.nodes):
         if node.op == "call_module" and type(modules[str(node.target)]) in NOTHING:

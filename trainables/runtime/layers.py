@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bitfront.trainables.layers.inputs import by_channel
 from bitfront.trainables.runtime.kernels import lookup, popcount
 from bitfront.trainables.runtime.kernels.outputs import Operation
 from bitfront.trainables.runtime.machine import Kernel, best_kernel, counts_vectors
@@ -49,6 +50,8 @@ def misfit(layer: nn.Module) -> str | None:
         return f"{inputs} inputs per output: floats do not hold such sums exactly"
     if not bool((weight.abs() == 1).all()):
         return "pruned weights"
+    if not by_channel(layer.input_quantizer, layer):  # type: ignore[arg-type]
+        return "signs of its inputs that depend on more than their channel"
     return None
 
 

@@ -4,7 +4,6 @@ What follows from the times is in `additive`; how a network is made is in `plann
 from __future__ import annotations
 
 import random
-import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -114,8 +113,13 @@ def measure(
     checked = checked_plans(len(names), measured, checks)
     plans = {plan: (subject, plan) for plan in [*fitted, *checked]}
     whole = whole_times(plans, batch, threads, seconds)
+    others = [layer.name for layer in subject.table.layers if layer.name not in names]
+    shares = _shares(subject, [*names, *others], batch, threads)
     layers, rest = layer_times(
-        {plan: whole[plan] for plan in fitted}, names, _alone(subject, names, batch, threads)
+        {plan: whole[plan] for plan in fitted},
+        names,
+        shares[: len(names)],
+        sum(shares[len(names) :]),
     )
     return NetworkTimes(
         model=called,
@@ -136,14 +140,16 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _alone(subject: Subject, names: Sequence[str], batch: int, threads: int) -> list[float]:
-    """Milliseconds of the layers in the network in full precision, measured from inside."""
-    found: dict[str, list[float]] = {name: [] for name in names}
+def _shares(subject: Subject, names: Sequence[str], batch: int, threads: int) -> list[float]:
+    """The shares of the layers in the time of the network in full precision, from inside."""
+    found: dict[str, list[float]] = {name: [] for name in ("", *names)}  # "": the network itself
     x = subject.inputs(batch)
     with using(threads), torch.inference_mode(), _watched(subject.full, found):
-        for _ in range(2 * FEWEST_ROUNDS):
+        for _ in range(3 * FEWEST_ROUNDS):
             subject.full(x)
-    return [1000 * statistics.median(found[name] or [0.0]) for name in names]
+    calls = len(found[""])
+    sums = {name: np.reshape(times, (calls, -1)).sum(axis=1) for name, times in found.items()}
+    return [float(np.median(sums[name] / np.maximum(sums[""], 1e-9))) for name in names]
 
 
 @contextmanager

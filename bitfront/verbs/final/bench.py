@@ -7,24 +7,26 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bitfront.search.config.checks.device import levels, networks
-from bitfront.search.config.errors import KeyProblem
+from bitfront.search.config.checks.device import levels
 from bitfront.search.config.load import load
 from bitfront.search.config.source import read
 from bitfront.search.ledger.folder import home
-from bitfront.search.measuring import Measuring, measure_here, measure_on
+from bitfront.search.measuring import (
+    Measuring,
+    called,
+    different_networks,
+    measure_here,
+    measure_on,
+    table_of,
+)
 from bitfront.search.recipes.recipe import load_recipe
 from bitfront.spaces.ready_made import search_file, searches
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.costs import bench_text, device_text
-from bitfront.trainables import own_code
-from bitfront.trainables.cost import task_cost_table
-from bitfront.trainables.costs.devices import DeviceTable, NetworkTimes, file_of, usual_name
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.costs.devices import DeviceTable, NetworkTimes
 from bitfront.trainables.models import MODELS
 from bitfront.trainables.runtime.machine import cpu_name
 from bitfront.trainables.task import Task
@@ -122,13 +124,10 @@ def _subjects(args: Namespace) -> Iterator[tuple[str, Subject, str]]:
 
     if args.what.endswith((".yaml", ".yml")) or _is_search(args.what):
         for task, letters in _tasks(args):
-            params = " ".join(f"{k}={v}" for k, v in task.model.params.items())
-            name = f"{own_code.shown(task.model.name)} {params}".strip()
-            yield name, Subject.of(task), letters
+            yield called(task.model.name, task.model.params), Subject.of(task), letters
         return
     args.model = args.what
     named, _ = model_options.named_network(args)
-    params = " ".join(f"{k}={v}" for k, v in named.params.items())
     subject = Subject(
         named.model,
         named.params,
@@ -138,8 +137,9 @@ def _subjects(args: Namespace) -> Iterator[tuple[str, Subject, str]]:
         tuple(named.keep_full),
         named.activations,
         named.integers,
+        named.axes,
     )
-    yield f"{own_code.shown(named.model)} {params}".strip(), subject, MEASURED
+    yield called(named.model, named.params), subject, MEASURED
 
 
 def _is_search(what: str) -> bool:
@@ -156,12 +156,7 @@ def _tasks(args: Namespace) -> list[tuple[Task, str]]:
     changes = [*args.params, *(args.set or [])]
     changes += [f"task.data_dir={args.data_dir}"] if args.data_dir else []
     _, space = load(path, changes, timed=False)
-    try:
-        tasks = {task_cost_table(task).identity: task for task in networks(space)}
-    except KeyProblem as problem:
-        dotted = ".".join(map(str, problem.path))
-        raise UserError(f"{path} {dotted}: {problem.message}") from None
-    return [(task, levels(space.plan)) for task in tasks.values()]
+    return [(task, levels(space.plan)) for task in different_networks(space, str(path))]
 
 
 def _is_recipe(path: Path) -> bool:
@@ -187,16 +182,4 @@ def _measured(
 
 
 def _table_of(args: Namespace, cpu: str) -> tuple[DeviceTable, Path]:
-    """The table to which networks are added, a new one where there is none, and its file. A
-    UserError where the file is of another machine."""
-    path = file_of(args.out or usual_name(cpu, args.threads, args.batch), home(args.home))
-    new = DeviceTable(path.stem, cpu, args.threads, args.batch)
-    if not path.exists():
-        return new, path
-    there = DeviceTable.read(path)
-    if (there.cpu, there.threads, there.batch) != (new.cpu, new.threads, new.batch):
-        raise UserError(
-            f"{path} is of {there.describe()}, not of {new.describe()}",
-            "give this table another name: --out NAME",
-        )
-    return replace(there, name=new.name), path
+    return table_of(cpu, args.threads, args.batch, home(args.home), args.out)

@@ -16,6 +16,9 @@ from bitfront.trainables.errors import UserError
 from bitfront.trainables.runtime.machine import cpu_name
 from bitfront.trainables.task import Task
 
+# How messages call a search that was described in Python.
+IN_PYTHON = "bf.Search"
+
 
 def with_device(
     config: SearchConfig, space: Space, file: str, problems: Problems
@@ -49,8 +52,8 @@ def with_device(
 
 
 def command(file: str) -> str:
-    """What measures the networks of a search."""
-    return f"bitfront bench {file}"
+    """What measures the networks of a search; one that was described in Python has no file."""
+    return "search.bench()" if file == IN_PYTHON else f"bitfront bench {file}"
 
 
 def networks(space: Space) -> list[Task]:

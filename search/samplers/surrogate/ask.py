@@ -1,6 +1,7 @@
 """The sampler `free-cost`: quality is modelled, the cost is exact before anything is trained.
 
-A search begins with both ends of the cost axis and a few random points. From then on each ask fits
+A search begins with both ends of the cost axis and a few points far from each other. From then on,
+or from the first trial that succeeds where others failed, each ask fits
 a Gaussian process to the trials that have ended (`model.py`) and proposes the candidate x with the
 greatest expected gain in hypervolume. With the front so far as steps (c_1, f_1), ..., (c_n, f_n) of
 growing cost c and quality f, and the reference point (c_{n+1}, f_0), that gain is
@@ -8,13 +9,14 @@ growing cost c and quality f, and the reference point (c_{n+1}, f_0), that gain 
     alpha(x) = sum_{i=0..n} w_i(c) sigma [z_i Phi(z_i) + phi(z_i)]
     w_i(c)   = max(0, c_{i+1} - max(c_i, c)),   z_i = (mu - f_i) / sigma,   c_0 = -infinity
 
-where c is the exact cost of x, mu its expected quality and sigma the standard deviation of that
-(times OWN_SPREAD). The bracket is the expected improvement of Jones, Schonlau and Welch (1998,
-doi:10.1023/A:1008306431147, eq. 15); the sum is the expected hypervolume improvement of Emmerich,
-Giannakoglou and Naujoks (2006, doi:10.1109/TEVC.2005.859463) for one uncertain objective. Trials
-that still run count with their expected quality (the "Kriging believer" of Ginsbourger, Le Riche
-and Carraro, 2010, doi:10.1007/978-3-642-10701-6_6), so that parallel asks differ. Several
-objectives of a kind are weighted at random (`objectives.py`).
+times the square of p(x), the chance that training succeeds (`failures.py`), where trials have
+failed for a reason of their point. Here c is the exact cost of x, mu its expected quality and sigma
+the standard deviation of that (times OWN_SPREAD). The bracket is the expected improvement of Jones,
+Schonlau and Welch (1998, doi:10.1023/A:1008306431147, eq. 15); the sum is the expected hypervolume
+improvement of Emmerich, Giannakoglou and Naujoks (2006, doi:10.1109/TEVC.2005.859463) for one
+uncertain objective. Trials that still run count with their expected quality (the "Kriging believer"
+of Ginsbourger, Le Riche and Carraro, 2010, doi:10.1007/978-3-642-10701-6_6), so that parallel asks
+differ. Several objectives of a kind are weighted at random (`objectives.py`).
 
 The candidates are made in `candidates.py`; the best of them are improved by local search here."""
 
@@ -32,15 +34,22 @@ from optuna.samplers import BaseSampler, RandomSampler
 from bitfront.search.samplers.problem import Problem, distribution
 from bitfront.search.samplers.surrogate.atlas import Atlas, Block, Codes, Context, Encoder, Known
 from bitfront.search.samplers.surrogate.candidates import Candidates
+from bitfront.search.samplers.surrogate.failures import SuccessModel
 from bitfront.search.samplers.surrogate.fronts import Staircase, staircase_index
 from bitfront.search.samplers.surrogate.model import Floats, QualityModel, Rows
 from bitfront.search.samplers.surrogate.objectives import Objectives
 from bitfront.search.samplers.surrogate.past import Past
+from bitfront.search.samplers.surrogate.within import Within
 from bitfront.spaces.space import FreePlan
 from bitfront.trainables.parameters import Choice, Domain
 
-# Random points after the two ends, before the model is used.
-RANDOM_STARTS = 2
+# The power of the chance of success in the expected gain. What is cheap and may fail promises more
+# than what has been tried; a failure teaches less than another trial.
+CAUTION = 2.0
+# Points after the two ends before the model is used: with a plan, and without one.
+RANDOM_STARTS, STARTS = 2, 4
+# So many trials must have finished before the model is used, where none has failed.
+LEAST = 3
 # The model is fitted to at most so many trials: those near the front, and some of the others.
 MODEL_ROWS = 250
 # It is told of at most so many running trials, those that are expected nearest to the front.
@@ -72,7 +81,12 @@ class FreeCostSampler(BaseSampler):
             "past", Past(self._atlas, measured, [names.index(name) for name in measured])
         )
         self._candidates = Candidates(
-            problem.space, self._atlas, self._objectives, self._rng, random.Random(seed)
+            problem.space,
+            self._atlas,
+            self._objectives,
+            problem.memory.setdefault("within", Within(self._atlas, problem.limits)),
+            self._rng,
+            random.Random(seed),
         )
         self._point: dict[str, Any] = {}
 
@@ -103,14 +117,41 @@ class FreeCostSampler(BaseSampler):
         """The point for trial `number` and its domains; None where no candidate is new."""
         past = self._past
         past.update(study.get_trials(deepcopy=False), number)
-        begun = len(past.points) + len(past.running)
-        if begun < 2 and isinstance(self._problem.space.plan, FreePlan):
+        begun = len(past.points) + len(past.running) + len(past.failed)
+        if begun < 2:
             found = self._accepted(self._candidates.end(dear=begun == 0))
             if found is not None:
                 return found
-        if past.finished.sum() < 3 or begun < 2 + RANDOM_STARTS:
-            return self._accepted(self._candidates.scattered(64))
+        least = 1 if past.failed else LEAST
+        starts = 2 + (RANDOM_STARTS if isinstance(self._problem.space.plan, FreePlan) else STARTS)
+        if past.finished.sum() < least or begun < starts:
+            return self._accepted(self._started())
         return self._accepted(self._ranked())
+
+    def _started(self) -> list[tuple[Context, Codes]]:
+        """Points for a beginning without a model of the quality: random ones, those first that are
+        most likely to succeed; without a plan those far from the trials so far."""
+        found = list(self._candidates.scattered(64))
+        told = [*self._past.points, *self._past.failed.values(), *self._past.running]
+        if not found or not told:
+            return found
+        points = [Known(c, codes, c.costs(codes[None])[0]) for c, codes in found]
+        self._encode([*told, *points])
+        value = np.zeros(len(found))
+        if not isinstance(self._problem.space.plan, FreePlan):
+            value = separation(self._rows(points), self._rows(told))
+        success = self._success_model()
+        if success is not None:
+            # Rounded: what is as likely stays in its random order.
+            value = np.round(success.chance(self._rows(points)), 2) + 0.01 * value
+        return [found[i] for i in np.argsort(-value, kind="stable")]
+
+    def _success_model(self) -> SuccessModel | None:
+        """The chance of success; None while no trial has failed for a reason of its point."""
+        if not self._past.failed:
+            return None
+        points, succeeded = self._past.outcomes()
+        return SuccessModel(self._rows(points), succeeded)
 
     def _accepted(
         self, candidates: Iterable[tuple[Context, Codes]]
@@ -133,7 +174,7 @@ class FreeCostSampler(BaseSampler):
         useful = np.flatnonzero(np.isfinite(quality))
         useful = useful[self._view(quality[useful], past.costs[useful] @ weights.cost)]
         points = [past.points[i] for i in useful] + past.running
-        self._encoder = Encoder.of((k.context for k in points), self._atlas.levels)
+        self._encode([*points, *past.failed.values()])
         rows, cost = self._rows(points), self._scalar_costs(points)
         trained = slice(0, len(useful))
         model = QualityModel(rows.take(trained), quality[useful], noise[useful], self._rng)
@@ -144,11 +185,14 @@ class FreeCostSampler(BaseSampler):
         if past.running:
             model.believe(rows.take(self._believed(stairs, expected, cost, len(useful))))
         front = [points[i] for i in staircase_index(expected, cost)]
-        taken = {(k.context.key, k.codes.tobytes()) for k in points}
-        blocks = self._candidates.pool(partial(self._expected, model), front)
+        tried = [*past.points, *past.failed.values(), *past.running]
+        taken = {(k.context.key, k.codes.tobytes()) for k in tried}
+        success = self._success_model()
+        hoped = partial(self._expected, model, success)
+        blocks = self._candidates.pool(hoped, front)
         best: list[tuple[float, Context, Codes]] = []
         for climb in range(CLIMBS + 1):
-            best += self._valued(model, stairs, _fresh(blocks, taken))
+            best += self._valued(model, success, stairs, _fresh(blocks, taken))
             best = sorted(best, key=lambda b: -b[0])[: 4 * CLIMBERS]
             if climb < CLIMBS:
                 tops = [(context, codes) for _, context, codes in best[:CLIMBERS]]
@@ -176,6 +220,16 @@ class FreeCostSampler(BaseSampler):
         near = 3 * MODEL_ROWS // 4
         rest = self._rng.choice(order[near:], MODEL_ROWS - near, replace=False)
         return np.sort(np.concatenate([order[:near], rest]))
+
+    def _encode(self, points: Sequence[Known]) -> None:
+        """Settle what numbers a row has. Without a plan the logarithm of the cost is one, where the
+        points have different costs."""
+        priced = None
+        if not isinstance(self._problem.space.plan, FreePlan) and self._objectives.priced:
+            cost = self._scalar_costs(points)
+            if cost.min() > 0 and cost.max() > 1.001 * cost.min():
+                priced = float(np.log(cost.min())), float(np.log(cost.max()))
+        self._encoder = Encoder.of((k.context for k in points), self._atlas.levels, priced)
 
     def _scalar_costs(self, points: Sequence[Known]) -> Floats:
         costs = np.array([k.costs for k in points]).reshape(len(points), -1)
@@ -208,22 +262,37 @@ class FreeCostSampler(BaseSampler):
             low = price.min(1, keepdims=True)
             unit = (price - low) / np.maximum(price.max(1, keepdims=True) - low, 1e-12)
             dear = unit[np.arange(groups)[None], codes].mean(1)
-        return self._encoder.rows(contexts, codes, np.stack([cost, dear], axis=1))
+        return self._encoder.rows(contexts, codes, np.stack([cost, dear], axis=1), cost)
 
-    def _expected(self, model: QualityModel, context: Context, codes: Codes) -> Floats:
-        """The qualities that the model expects of plans in one context."""
-        return model.expected(self._rows_in(context, codes))
+    def _expected(
+        self, model: QualityModel, success: SuccessModel | None, context: Context, codes: Codes
+    ) -> Floats:
+        """The qualities that the model expects of plans in one context; a trial that fails has that
+        of the reference point."""
+        rows = self._rows_in(context, codes)
+        expected = model.expected(rows)
+        if success is not None:
+            worst, _ = self._objectives.worst()
+            expected = worst + success.chance(rows) * (expected - worst)
+        return expected
 
     def _valued(
-        self, model: QualityModel, stairs: Staircase, blocks: list[Block]
+        self,
+        model: QualityModel,
+        success: SuccessModel | None,
+        stairs: Staircase,
+        blocks: list[Block],
     ) -> list[tuple[float, Context, Codes]]:
         """The candidates with the greatest expected gains, with those gains."""
         if not blocks:
             return []
-        mean, spread = model.predict(Rows.stack([self._rows_in(*block) for block in blocks]))
+        rows = Rows.stack([self._rows_in(*block) for block in blocks])
+        mean, spread = model.predict(rows)
         weights = self._objectives.scalar.cost
         cost = np.concatenate([c.costs(codes) @ weights for c, codes in blocks])
         gain = stairs.expected_improvement(cost, mean, OWN_SPREAD * spread)
+        if success is not None:
+            gain *= success.chance(rows) ** CAUTION
         where = np.repeat(np.arange(len(blocks)), [len(codes) for _, codes in blocks])
         first = np.concatenate([[0], np.cumsum([len(codes) for _, codes in blocks])])
         found = []
@@ -246,3 +315,12 @@ def _fresh(blocks: Iterable[Block], taken: set[Any]) -> list[Block]:
         if new:
             found.append((context, codes[new]))
     return found
+
+
+def separation(rows: Rows, others: Rows) -> Floats:
+    """The distance of every row to the nearest of others, by settings and places on the cost
+    axis."""
+    left, right = (np.concatenate([r.numeric, r.trend], axis=1) for r in (rows, others))
+    apart = ((left[:, None] - right[None]) ** 2).sum(2)
+    apart += (rows.category[:, None] != others.category[None]).sum(2)
+    return np.asarray(np.sqrt(apart).min(1))

@@ -17,10 +17,13 @@ from bitfront.search.samplers.surrogate.model import Floats, Rows
 from bitfront.spaces.space import FreePlan, Space, middle, random_value
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.parameters import Choice, Domain, Int
+from bitfront.trainables.plan import LEVELS
 from bitfront.trainables.task import TrialSpec
 
 Codes = NDArray[np.int64]
 
+# How much the order of the levels counts in how much alike they are.
+ORDERED = 0.5
 # Contexts that are remembered besides those of trials; each ask meets some dozens of new ones.
 CONTEXTS = 4096
 
@@ -91,38 +94,84 @@ class Encoder:
     groups: dict[str, int]
     numeric: dict[str, int]
     category: dict[str, int]
-    levels: int
+    values: tuple[int, ...]
+    """how many values each of the categories has"""
+    likeness: NDArray[np.float32]
+    """(levels, features): `likeness` of the levels"""
+    alike: float
+    priced: tuple[float, float] | None
+    """the least and the greatest logarithm of the cost, where that is a number of the model"""
 
     @staticmethod
-    def of(contexts: Iterable[Context], levels: int) -> Encoder:
+    def of(
+        contexts: Iterable[Context],
+        levels: Sequence[str],
+        priced: tuple[float, float] | None = None,
+    ) -> Encoder:
         groups: set[str] = set()
         domains: dict[str, Domain] = {}
-        for context in {context.kind: context for context in contexts}.values():
+        kinds = {context.kind: context for context in contexts}.values()
+        absent = len({context.groups for context in kinds}) > 1
+        for context in kinds:
             groups.update(context.groups)
             domains |= context.domains
         named = sorted(domains)
         category = [name for name in named if _is_category(domains[name])]
         numeric = [name for name in named if name not in category]
-        return Encoder(_columns(sorted(groups)), _columns(numeric), _columns(category), levels)
+        values = tuple(len(getattr(domains[name], "values", ())) for name in category)
+        features = likeness(levels)
+        # 1 / (1' S^-1 1): the greatest c for which S - c 1 1' has no negative eigenvalue. Where a
+        # group may be absent, that is one more level, alike to itself alone.
+        inverse = np.linalg.pinv((features @ features.T).astype(np.float64))
+        alike = 1 / float(inverse.sum() + absent)
+        columns = _columns(numeric), _columns(category)
+        return Encoder(_columns(sorted(groups)), *columns, values, features, alike, priced)
 
-    def rows(self, contexts: Sequence[Context], codes: Codes, trend: Floats) -> Rows:
-        """Rows of plans (n, groups), each in a context of its own or all in one; the contexts are
-        of one kind. A group or category that does not apply has a value of its own, a number the
-        middle of its range."""
-        n = len(codes)
-        one_hot = np.zeros((n, len(self.groups), self.levels + 1), dtype=np.float32)
+    def rows(self, contexts: Sequence[Context], codes: Codes, trend: Floats, cost: Floats) -> Rows:
+        """Rows of plans (n, groups) of these scalar costs, each in a context of its own or all in
+        one; the contexts are of one kind. A group or category that does not apply has a value of
+        its own, a number the middle of its range."""
+        n, width = len(codes), self.likeness.shape[1]
+        levels = np.zeros((n, len(self.groups), width + 1), dtype=np.float32)
         absent = np.ones(len(self.groups), dtype=bool)
         there = [i for i, group in enumerate(contexts[0].groups) if group in self.groups]
         columns = np.array([self.groups[contexts[0].groups[i]] for i in there], np.int64)
         absent[columns] = False
-        one_hot[np.arange(n)[:, None], columns[None], codes[:, there]] = 1.0
-        one_hot[:, absent, self.levels] = 1.0
+        levels[:, columns, :width] = self.likeness[codes[:, there]]
+        levels[:, absent, width] = 1.0
+        numeric = _settings(self.numeric, contexts, n, 0.5)
+        if self.priced is not None:
+            low, high = self.priced
+            place = np.clip((np.log(cost) - low) / (high - low), -0.5, 1.5)
+            numeric = np.concatenate([numeric, place[:, None]], axis=1)
+            trend = np.stack([trend[:, 0], place], axis=1)
         return Rows(
-            levels=one_hot.reshape(n, -1),
+            levels=levels.reshape(n, -1),
             trend=trend,
-            numeric=_settings(self.numeric, contexts, n, 0.5),
+            numeric=numeric,
             category=_settings(self.category, contexts, n, -1),
+            groups=len(self.groups),
+            alike=self.alike,
+            values=self.values,
         )
+
+
+def likeness(levels: Sequence[str]) -> NDArray[np.float32]:
+    """A vector of length 1 for each of the levels of a plan. The product of two says how much alike
+    they are, with their places l among the L levels in the order F, S, W, B, A:
+
+        S(l, l') = (1 - o) [l = l'] + o (1 - |l - l'| / (L - 1)),   o = ORDERED
+
+    the second part by a vector of signs (a thermometer). Two levels are alike in nothing."""
+    count = len(levels)
+    if count < 2:
+        return np.ones((1, 1), dtype=np.float32)
+    place = np.argsort(np.argsort([list(LEVELS).index(letter) for letter in levels]))
+    signs = np.where(place[:, None] > np.arange(count - 1)[None], 1.0, -1.0)
+    one_hot = np.sqrt(1 - ORDERED) * np.eye(count)
+    same = np.full((count, 1), np.sqrt(ORDERED / 2))
+    signs *= np.sqrt(ORDERED / (2 * (count - 1)))
+    return np.concatenate([one_hot, same, signs], axis=1).astype(np.float32)
 
 
 def _settings(columns: dict[str, int], contexts: Sequence[Context], n: int, absent: Any) -> Any:
@@ -148,8 +197,9 @@ class Atlas:
     _trials: dict[int, Known] = field(default_factory=dict)
 
     @property
-    def levels(self) -> int:
-        return len(self.space.plan.levels) if isinstance(self.space.plan, FreePlan) else 1
+    def levels(self) -> tuple[str, ...]:
+        """The levels of a free plan."""
+        return self.space.plan.levels if isinstance(self.space.plan, FreePlan) else ()
 
     def context(self, params: dict[str, Any], rng: random.Random | None = None) -> Context:
         """The context of these parameters. Those that apply and are not given are drawn with `rng`,

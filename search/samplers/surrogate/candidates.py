@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -21,12 +22,15 @@ from bitfront.search.samplers.surrogate.atlas import (
 from bitfront.search.samplers.surrogate.fronts import additive_front
 from bitfront.search.samplers.surrogate.model import Floats
 from bitfront.search.samplers.surrogate.objectives import Objectives
-from bitfront.spaces.space import FreePlan, Space, ends
+from bitfront.search.samplers.surrogate.within import Within
+from bitfront.spaces.space import FreePlan, SelectedPlan, Space, ends
 from bitfront.trainables.methods import METHODS
 
 CANDIDATES = 1000
 # Changes of two or three layers among the neighbours of a plan.
 DOUBLES = 16
+# How many changed settings are looked at where nothing else differs; and half as many random ones.
+SETTINGS = 96
 # Combinations of the least and greatest model parameters that are looked at for the ends.
 CORNERS = 64
 
@@ -42,12 +46,15 @@ class Candidates:
         space: Space,
         atlas: Atlas,
         objectives: Objectives,
+        within: Within,
         rng: np.random.Generator,
         draws: random.Random,
     ) -> None:
         self._space = space
         self._atlas = atlas
         self._objectives = objectives
+        self._within = within
+        self._limited = bool(within.limits)
         self._rng = rng
         self._random = draws
 
@@ -57,29 +64,54 @@ class Candidates:
     def end(self, dear: bool) -> list[tuple[Context, Codes]]:
         """Points at one end of the cost axis, the best first: the dearest or cheapest level in
         every layer of the dearest or cheapest model, all other parameters in the middle. Where a
-        limit forbids that, the nearest plan it allows."""
+        limit forbids that, the nearest plan it allows. Without a plan, settings that decide the
+        cost are at their ends too."""
         space = self._space
-        models = {k: ends(d) for k, d in space.overrides.items() if k.startswith("model.")}
         planned = [str(m) for m in space.method.values if METHODS.get(str(m)).levels != "F"]
         if not planned:
             return []  # every method of the space is full precision
+        weights = self._objectives.scalar.cost
         found: list[tuple[float, Context, Codes]] = []
-        for corner in itertools.islice(itertools.product(*models.values()), CORNERS):
-            drawn = dict(zip(models, corner, strict=True)) | {"method": planned[0]}
+        for drawn in self._corners(planned[0]):
             context = self._atlas.context(drawn)
-            price = context.deltas @ self._objectives.scalar.cost
-            codes = (price.argmax(1) if dear else price.argmin(1))[None]
-            for plan in self._repaired(context, codes):
-                cost = float(context.costs(plan[None])[0] @ self._objectives.scalar.cost)
+            price = context.deltas @ weights
+            plans = self._repaired(context, (price.argmax(1) if dear else price.argmin(1))[None])
+            if not len(plans):
+                plans = self._drawn_within(context, 16)
+            for plan in plans:
+                cost = float(context.costs(plan[None])[0] @ weights)
                 found.append((-cost if dear else cost, context, plan))
-        return [(context, plan) for _, context, plan in sorted(found, key=lambda f: f[0])]
+        ordered = sorted(found, key=lambda f: f[0])
+        if not isinstance(space.plan, FreePlan) and ordered and ordered[0][0] == ordered[-1][0]:
+            return []  # no end: every point costs the same
+        return [(context, plan) for _, context, plan in ordered]
+
+    def _corners(self, method: str) -> list[dict[str, Any]]:
+        """The settings that may decide the cost at their ends, in all combinations."""
+        space = self._space
+        models = {k: ends(d) for k, d in space.overrides.items() if k.startswith("model.")}
+        if not isinstance(space.plan, FreePlan):
+            domains = {f"{method}.{k}": d for k, d in space.method_params.get(method, {}).items()}
+            if isinstance(space.plan, SelectedPlan):
+                domains["plan.budget"] = space.plan.budget
+            models |= {k: ends(d) for k, d in domains.items() if d.size > 1}
+        corners = itertools.islice(itertools.product(*models.values()), CORNERS)
+        return [dict(zip(models, corner, strict=True)) | {"method": method} for corner in corners]
+
+    def _drawn_within(self, context: Context, count: int) -> Codes:
+        """Plans drawn uniformly from those that satisfy the limits; none without a plan."""
+        within = self._within.plans(context)
+        if within is None:
+            return np.zeros((0, len(context.groups)), np.int64)
+        return within.drawn(self._rng, count)
 
     def scattered(self, count: int) -> Iterator[tuple[Context, Codes]]:
         """Random points. The share of each level is drawn first, so that cheap and dear plans are
         as likely as those in between."""
         for _ in range(count):
             context = self._atlas.context({}, self._random)
-            for codes in self._repaired(context, self._random_plans(context, 1)):
+            plans = self._repaired(context, self._random_plans(context, 1))
+            for codes in plans if len(plans) else self._drawn_within(context, 1):
                 yield context, codes
 
     def _random_plans(self, context: Context, count: int) -> Codes:
@@ -98,16 +130,22 @@ class Candidates:
         blocks = []
         for context in contexts:
             made = [self._random_plans(context, max(4, share // 8))]
-            if context.groups:
-                plans = np.stack([mapped(k.context, k.codes, context, self._rng) for k in front])
-                made.append(plans)
-                made.append(self._additive(expected, context, plans))
-                made.append(self._changed(plans, len(context.levels), share // 2))
-                made.append(self._crossed(plans, share // 8))
+            if not context.groups:
+                blocks.append((context, self._repaired(context, made[0][:1])))
+                continue
+            plans = np.stack([mapped(k.context, k.codes, context, self._rng) for k in front])
+            additive = self._additive(expected, context, plans)
+            made.append(plans)
+            made.append(self._changed(plans, len(context.levels), share // 2))
+            made.append(self._crossed(plans, share // 8))
             codes = np.unique(np.concatenate(made), axis=0)
-            if len(codes) > share:
-                codes = codes[self._rng.choice(len(codes), share, replace=False)]
-            blocks.append((context, self._repaired(context, codes)))
+            room = max(share - len(additive), share // 4)
+            if len(codes) > room:
+                codes = codes[self._rng.choice(len(codes), room, replace=False)]
+            codes = self._repaired(context, np.unique(np.concatenate([additive, codes]), axis=0))
+            if self._limited:
+                codes = np.concatenate([codes, self._drawn_within(context, share // 8)])
+            blocks.append((context, codes))
         return blocks
 
     def _contexts(self, front: list[Known]) -> list[Context]:
@@ -117,7 +155,7 @@ class Candidates:
         if not on_front[0].domains and len(on_front) == 1:
             return on_front
         # Where the plan is fixed, candidates differ in nothing but their context.
-        wanted = 4 if isinstance(self._space.plan, FreePlan) else 24
+        wanted = 4 if isinstance(self._space.plan, FreePlan) else SETTINGS
         if len(on_front) > wanted:
             chosen = self._rng.choice(len(on_front), wanted, replace=False)
             on_front = [on_front[i] for i in sorted(chosen)]

@@ -4,7 +4,7 @@ is in `fronts.py`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,30 +23,43 @@ class Rows:
     """Points as the model sees them, one per row."""
 
     levels: NDArray[np.float32]
-    """(n, groups x levels) one-hot: the level of every group of the plan"""
+    """(n, groups x features): the level of every group of the plan as a vector of length 1; the
+    product of two of them says how much alike two levels are"""
     trend: Floats
     """(n, 2) in [0, 1]: the cost of the point, and the mean over its groups of the rank of its
-    level between the cheapest (0) and the dearest (1)"""
+    level between the cheapest (0) and the dearest (1); without a plan the logarithm of the cost"""
     numeric: Floats
     """(n, numeric parameters) in [0, 1]"""
     category: NDArray[np.int64]
-    """(n, categorical parameters)"""
+    """(n, categorical parameters); -1 where one does not apply"""
+    groups: int
+    """G, the groups of a plan"""
+    alike: float
+    """c, the greatest number for which the likeness of levels less c is a covariance: 1 / L where
+    L levels are alike in nothing"""
+    values: tuple[int, ...] = ()
+    """how many values each categorical parameter has"""
 
     def __len__(self) -> int:
         return len(self.trend)
 
     def take(self, index: NDArray[np.intp] | slice) -> Rows:
-        return Rows(
-            self.levels[index], self.trend[index], self.numeric[index], self.category[index]
+        return replace(
+            self,
+            levels=self.levels[index],
+            trend=self.trend[index],
+            numeric=self.numeric[index],
+            category=self.category[index],
         )
 
     @staticmethod
     def stack(parts: list[Rows]) -> Rows:
-        return Rows(
-            np.concatenate([p.levels for p in parts]),
-            np.concatenate([p.trend for p in parts]),
-            np.concatenate([p.numeric for p in parts]),
-            np.concatenate([p.category for p in parts]),
+        return replace(
+            parts[0],
+            levels=np.concatenate([p.levels for p in parts]),
+            trend=np.concatenate([p.trend for p in parts]),
+            numeric=np.concatenate([p.numeric for p in parts]),
+            category=np.concatenate([p.category for p in parts]),
         )
 
 
@@ -57,7 +70,7 @@ class _Relations:
     trend: Floats
     """2 t . t'"""
     differing: Floats
-    """h: how many groups of the plan differ"""
+    """h: how many groups of the plan differ, and by how much"""
     distance: list[Floats]
     """(u_i - u'_i)^2, an array per numeric parameter"""
     mismatches: Floats
@@ -111,12 +124,13 @@ class QualityModel:
 
     The quality, standardized, is a Gaussian process with the covariance
 
-        k(x, x') = 1 + 2 a_t t.t' + 4 a_l (1 - 1/L - h/G) + a_j exp(-h/r - s) + a_s exp(-s)
+        k(x, x') = 1 + 2 a_t t.t' + 4 a_l (1 - c - h/G) + a_j exp(-h/r - s) + a_s exp(-s)
         s(x, x') = sum_i (u_i - u'_i)^2 / (2 l_i^2) + q m
 
-    of two points x and x', where t is their place on the cost axis (`Rows.trend`), h the number of
-    the G groups of the plan in which they have different levels, L the number of levels of a group
-    in a row, u_i their numeric parameters and m the number of categorical parameters in which they
+    of two points x and x', where t is their place on the cost axis (`Rows.trend`), h the sum over
+    the G groups of the plan of how much their levels differ (0 to 1: `likeness` in `atlas.py`), c a
+    constant of the levels (`Rows.alike`), u_i their numeric parameters, the logarithm of the cost
+    among them where there is no plan, and m the number of categorical parameters in which they
     differ. The five terms: a constant; a linear trend; what each level of each layer contributes on
     its own, centred over the levels (an additive kernel: Duvenaud, Nickisch and Rasmussen, 2011,
     arXiv:1112.4394); all parameters jointly, decaying with the Hamming distance of the plans (the
@@ -136,8 +150,7 @@ class QualityModel:
         self, rows: Rows, quality: Floats, extra_noise: Floats, rng: np.random.Generator
     ) -> None:
         """`extra_noise` is the variance of a row beyond that of a finished trial."""
-        self._groups = round(float(rows.levels[0].sum()))
-        self._levels = rows.levels.shape[1] // max(1, self._groups)
+        self._groups, self._alike = rows.groups, rows.alike
         self._shift = float(quality.mean())
         self._scale = float(quality.std()) or 1.0
         self._rows = rows
@@ -153,7 +166,7 @@ class QualityModel:
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """mu and sigma of the quality without noise."""
-        cross = self._kernel(self._relations(rows, self._rows), self._scales)
+        cross = self._covariances(rows, self._rows)
         mean = cross[:, : len(self._weights)] @ self._weights
         solved = solve_triangular(self._factor, cross.T, lower=True, check_finite=False)
         own = self._own_variance(rows)
@@ -162,17 +175,16 @@ class QualityModel:
 
     def expected(self, rows: Rows) -> Floats:
         """mu alone, at a fraction of the cost."""
-        trained = self._rows.take(slice(0, len(self._weights)))
-        cross = self._kernel(self._relations(rows, trained), self._scales)
+        cross = self._covariances(rows, self._rows.take(slice(0, len(self._weights))))
         return np.asarray(cross @ self._weights) * self._scale + self._shift
 
     def believe(self, rows: Rows) -> None:
         """Add points that are being trained as if their expectation were their result, so that the
         next proposal differs from them. That changes no expectation: the weights stay, and the
         Cholesky factor gets the rows (B^T, chol(D - B^T B)), with B the solution of L B = k."""
-        cross = self._kernel(self._relations(self._rows, rows), self._scales)
+        cross = self._covariances(self._rows, rows)
         below = solve_triangular(self._factor, cross, lower=True, check_finite=False)
-        own = self._kernel(self._relations(rows, rows), self._scales) - below.T @ below
+        own = self._covariances(rows, rows) - below.T @ below
         corner = _cholesky(own, self._scales["noise"])
         right = np.zeros((len(self._factor), len(corner)))
         self._factor = np.block([[self._factor, right], [below.T, corner]])
@@ -180,10 +192,47 @@ class QualityModel:
 
     def _condition(self) -> tuple[Floats, Floats]:
         """The Cholesky factor of K + N, and (K + N)^-1 y."""
-        kernel = self._kernel(self._relations(self._rows, self._rows), self._scales)
+        kernel = self._covariances(self._rows, self._rows)
         factor = _cholesky(kernel, self._scales["noise"] + self._extra)
         half = solve_triangular(factor, self._y, lower=True, check_finite=False)
         return factor, solve_triangular(factor.T, half, check_finite=False)
+
+    def _covariances(self, a: Rows, b: Rows) -> Floats:
+        """k of all pairs at the fitted parameters. They are folded into the coordinates of the
+        points, so that s is one product of matrices instead of an array per parameter."""
+        scales = self._scales
+        differing = np.maximum(self._groups - (a.levels @ b.levels.T).astype(np.float64), 0.0)
+        kernel = (2 * scales["trend"]) * (a.trend @ b.trend.T)
+        constant = 1.0
+        if self._groups:
+            each = 4 * scales["layers"]
+            kernel -= differing * (each / self._groups)
+            constant += each * (1 - self._alike)
+        kernel += constant
+        differing *= -1 / scales["reach"]
+        if "settings" in scales.names:
+            left, right = self._placed(a), self._placed(b)
+            near = left @ right.T
+            near *= 2.0
+            near -= (left**2).sum(1)[:, None]
+            near -= (right**2).sum(1)[None]
+            np.minimum(near, 0.0, out=near)
+            differing += near
+            np.exp(near, out=near)
+            near *= scales["settings"]
+            kernel += near
+        np.exp(differing, out=differing)
+        differing *= scales["joint"]
+        kernel += differing
+        return kernel
+
+    def _placed(self, rows: Rows) -> Floats:
+        """Coordinates of the settings whose squared distance is s."""
+        lengths = [self._scales[f"length {i}"] for i in range(rows.numeric.shape[1])]
+        parts = [rows.numeric / (np.sqrt(2.0) * np.array(lengths))]
+        for column, count in zip(rows.category.T, rows.values, strict=True):
+            parts.append(np.sqrt(self._scales["mismatch"] / 2) * np.eye(count + 1)[column])
+        return np.concatenate(parts, axis=1)
 
     def _relations(self, a: Rows, b: Rows) -> _Relations:
         same = (a.levels @ b.levels.T).astype(np.float64)
@@ -208,7 +257,7 @@ class QualityModel:
         if self._groups:
             each = 4 * scales["layers"]
             kernel -= relations.differing * (each / self._groups)
-            constant += each * (1 - 1 / self._levels)
+            constant += each * (1 - self._alike)
         kernel += constant
         if "settings" in scales.names:
             settings = np.zeros(joint.shape)
@@ -229,7 +278,7 @@ class QualityModel:
         """k(x, x) of every row."""
         own = 1.0 + self._scales["joint"] + 2 * self._scales["trend"] * (rows.trend**2).sum(1)
         if self._groups:
-            own += 4 * self._scales["layers"] * (1 - 1 / self._levels)
+            own += 4 * self._scales["layers"] * (1 - self._alike)
         if "settings" in self._scales.names:
             own += self._scales["settings"]
         return np.asarray(own)

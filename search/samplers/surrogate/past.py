@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from optuna.trial import TrialState as OptunaState
 
+from bitfront.search.failing import OF_MACHINES
 from bitfront.search.samplers.surrogate.atlas import Atlas, Known
 from bitfront.search.samplers.surrogate.learning_curves import Extrapolation
 from bitfront.search.samplers.surrogate.model import Floats
@@ -17,6 +18,12 @@ from bitfront.search.samplers.surrogate.model import Floats
 # Learning curves that a stopped trial is compared with: those of the newest finished trials.
 CURVES = 1000
 NO_CURVE = np.zeros((0, 0))
+
+
+def blames_point(failure: str | None) -> bool:
+    """Whether a trial failed for a reason of its point: nan, out of memory, an error. What the
+    sampler proposed and the ledger turned down has no reason."""
+    return failure is not None and failure not in OF_MACHINES
 
 
 class Past:
@@ -41,6 +48,8 @@ class Past:
         self.points: list[Known] = []
         self.running: list[Known] = []
         """the points of the trials that run"""
+        self.failed: dict[int, Known] = {}
+        """by number, the points of the trials that failed for a reason of their point"""
 
     def update(self, trials: Sequence[Any], asked: int | None = None) -> None:
         """Take over what has changed; `trials` are all of the study, `asked` is the number of the
@@ -52,7 +61,10 @@ class Past:
             trial = trials[place]
             if trial.state in (OptunaState.COMPLETE, OptunaState.PRUNED):
                 ended.append(trial)
-            elif trial.state != OptunaState.FAIL:
+            elif trial.state == OptunaState.FAIL:
+                if blames_point(trial.user_attrs.get("result", {}).get("failure")):
+                    self.failed[trial.number] = self._atlas.known(trial)
+            else:
                 self._open.append(place)
                 if trial.state == OptunaState.RUNNING and trial.number != asked:
                     self.running.append(self._atlas.known(trial))
@@ -83,6 +95,14 @@ class Past:
         if not columns or any(c is None or None in c for c in columns):
             return NO_CURVE
         return np.array(columns, dtype=float)
+
+    def outcomes(self) -> tuple[list[Known], Floats]:
+        """The trials that succeeded or failed for a reason of their point, by number, with 1 or
+        0."""
+        ended = {int(n): (k, 1.0) for n, k in zip(self.numbers, self.points, strict=True)}
+        ended |= {n: (k, 0.0) for n, k in self.failed.items()}
+        told = [ended[n] for n in sorted(ended)]
+        return [known for known, _ in told], np.array([success for _, success in told])
 
     def qualities(self, weights: Floats) -> tuple[Floats, Floats]:
         """Scalar quality and extra noise variance of every trial. The quality of a stopped trial is

@@ -4,7 +4,9 @@ none."""
 import pytest
 
 from bitfront.cli import main
+from bitfront.search.cluster.remote.words import sent_files
 from bitfront.search.config.bounds import cost_bounds, reference_point
+from bitfront.search.config.cautions import cautions
 from bitfront.search.config.checks.device import networks
 from bitfront.search.config.errors import ConfigError
 from bitfront.search.config.load import load, load_text
@@ -121,3 +123,21 @@ def test_a_table_with_all_networks_is_cut_to_those_of_the_space(make_space, make
     assert set(space.device.networks) < set(device.networks)
     assert config.device.sha256 != device.digest
     assert isinstance(space.device, DeviceTable)
+
+
+def test_a_file_beside_the_yaml_is_found_and_sent_along(tiny_yaml, tables, tmp_path):
+    path = tmp_path / "mine" / "my.yaml"
+    made_device(*tables).write(path.parent / "tables" / "phone.json")
+    path.write_text(f"{tiny_yaml}limits: {{latency_ms: 50}}\ndevice: tables/phone.json\n")
+    _, space = load(path)
+    assert space.device is not None
+    assert set(sent_files(path, [])) == {"my.yaml", "tables/phone.json"}
+    put(tables)
+    path.write_text(f"{tiny_yaml}limits: {{latency_ms: 50}}\ndevice: made\n")
+    assert sent_files(path, []).keys() == {"my.yaml", "devices/made.json"}
+
+
+def test_times_of_other_kernels_are_warned_of(make_space, tables, monkeypatch):
+    put(tables, cpu=cpu_name())
+    monkeypatch.setattr("bitfront.search.config.cautions.KERNELS", 99)
+    assert any("other kernels" in text for text in cautions(*make_space("device=made")))

@@ -104,6 +104,9 @@ def rows_of(codes, levels=2, numeric=None, category=None):
         trend=np.stack([cheap, cheap], axis=1),
         numeric=np.zeros((n, 0)) if numeric is None else numeric,
         category=np.zeros((n, 0), dtype=np.int64) if category is None else category,
+        groups=codes.shape[1],
+        alike=1 / levels,
+        values=() if category is None else (2,) * category.shape[1],
     )
 
 

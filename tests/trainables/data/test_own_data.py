@@ -346,6 +346,21 @@ def test_a_metric_and_a_loss_of_their_own(settled):
     assert last["val_loss"] < 2
 
 
+@pytest.mark.parametrize(
+    ("most", "more", "outputs", "noted"),
+    [(3, "", 4, False), (1, "", 16, True), (1, ", 'outputs': 2", 2, False)],
+)
+def test_a_class_for_every_step_is_an_output_for_every_class(settled, most, more, outputs, noted):
+    body = (
+        f"y = torch.randint({most + 1}, (80, 16), generator=G)\n"
+        "loss = lambda outputs, targets: outputs.square().mean() + targets.sum()\n"
+        f"return {{'train': (torch.rand(80, 2, 16, generator=G), y), 'loss': loss{more}}}"
+    )
+    name = settled(body)
+    assert DATASETS.get(name).classes == outputs
+    assert noted == any("for a class per step" in note for note in look.looked_at(name).notes)
+
+
 def test_own_metrics_stand_beside_those_of_the_targets(settled):
     body = (
         "error = lambda outputs, targets: (outputs.argmax(1) != targets).float().mean()\n"

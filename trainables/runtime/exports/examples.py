@@ -57,8 +57,8 @@ def _validation(task: Task, count: int) -> Tensor:
     """The first examples of the validation part."""
     stored = stored_arrays(task.dataset, task.data_dir)
     if stored is None:  # examples that are read one by one
-        part = search_data(task)[1].first(count)
-        x, _ = next(iter(part.batches([torch.arange(len(part))])))
+        read = search_data(task)[1].first(count)
+        x, _ = next(iter(read.batches([torch.arange(len(read))])))
         return x if isinstance(x, Tensor) else torch.empty(0)
     arrays = {name: Arrays(*map(torch.from_numpy, pair)) for name, pair in stored.items()}
     part: Any = arrays.get("val")

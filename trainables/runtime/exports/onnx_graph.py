@@ -30,8 +30,8 @@ def graph_of(program: Any) -> Any:
 
     def signs(x: Any, threshold: Any) -> Any:
         one, other = op.Constant(value_float=1.0), op.Constant(value_float=-1.0)
-        asked: Any = op.GreaterOrEqual(x, threshold)
-        return op.Where(asked, one, other)
+        choose: Any = op.Where
+        return choose(op.GreaterOrEqual(x, threshold), one, other)
 
     def sums(y: Any) -> Any:
         low, high = op.Constant(value_float=-LARGEST_SUM), op.Constant(value_float=LARGEST_SUM)
