@@ -1,12 +1,16 @@
 """What the driver says about lost nodes, of a Ray that is made up."""
 
 import os
+import shutil
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 import ray
+from pyarrow.fs import LocalFileSystem
 from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
+from ray.train._internal.storage import _list_at_fs_path
 from ray.tune.experiment import Trial
 
 from bitfront.search.cluster import head, watcher
@@ -85,6 +89,20 @@ def test_a_driver_leaves_the_folder_of_its_job(tmp_path, monkeypatch):
         monkeypatch.chdir(place)
         head.leave_job_folder(tmp_path / "search")
         assert os.getcwd() == str(ends)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_ray_finds_its_storage_though_the_folder_of_the_job_vanished(leaves, tmp_path, monkeypatch):
+    """Where it does not, the end of a search whose node was replaced is Ray's traceback."""
+    job, search = tmp_path / "runtime_resources" / "pkg", tmp_path / "search"
+    for folder in (job, search / "ray"):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(job)
+    if leaves:
+        head.leave_job_folder(search)
+    shutil.rmtree(job)
+    with nullcontext() if leaves else pytest.raises(FileNotFoundError):
+        assert _list_at_fs_path(LocalFileSystem(), str(search)) == ["ray"]
 
 
 @pytest.mark.parametrize("error", [OutOfMemoryError("low on memory"), NodeDiedError("gone")])
