@@ -59,7 +59,8 @@ CLIMBS = 3
 CLIMBERS = 6
 # The factor of a candidate's standard deviation in its expected gain. The points of the front are
 # uncertain too, and mostly in the same way (the trend, the contributions of layers): the difference
-# between a candidate and the front is less uncertain than either.
+# between a candidate and the front is less uncertain than either. It is 1 where the model is no
+# better than the mean of the trials.
 OWN_SPREAD = 0.4
 
 
@@ -89,6 +90,7 @@ class FreeCostSampler(BaseSampler):
             random.Random(seed),
         )
         self._point: dict[str, Any] = {}
+        self._spread = OWN_SPREAD
 
     # What Optuna calls.
 
@@ -178,6 +180,8 @@ class FreeCostSampler(BaseSampler):
         rows, cost = self._rows(points), self._scalar_costs(points)
         trained = slice(0, len(useful))
         model = QualityModel(rows.take(trained), quality[useful], noise[useful], self._rng)
+        health = self._problem.memory["health"] = model.health()
+        self._spread = 1.0 if health.blind else OWN_SPREAD
         expected = model.expected(rows)
         # A stopped trial is not on the front, whatever quality is expected of it.
         may = np.concatenate([past.finished[useful], np.ones(len(past.running), bool)])
@@ -290,7 +294,7 @@ class FreeCostSampler(BaseSampler):
         mean, spread = model.predict(rows)
         weights = self._objectives.scalar.cost
         cost = np.concatenate([c.costs(codes) @ weights for c, codes in blocks])
-        gain = stairs.expected_improvement(cost, mean, OWN_SPREAD * spread)
+        gain = stairs.expected_improvement(cost, mean, self._spread * spread)
         if success is not None:
             gain *= success.chance(rows) ** CAUTION
         where = np.repeat(np.arange(len(blocks)), [len(codes) for _, codes in blocks])
