@@ -215,6 +215,7 @@ class Bench:
         else:
             _mangle_tensors(source, file, rng)
         yield ["mask", str(file), *rng.choice(([], ["--json"]))]
+        yield lambda: _called(file)
         if rng.random() < 0.1:
             yield ["figure", str(file), "--kind", "masks", "-o", str(self.case / "masks.png")]
         key = rng.choice(("task.loss.distill.teacher", "task.pretrain.checkpoint"))
@@ -306,6 +307,8 @@ def _make_packed(folder: Path) -> None:
         ("react", narrow, "ABWFBA", "body", {"scale": "learned"}),
         ("edge-popup", mlp, "WWWW", "all", {"rate": 0.5}),
         ("edge-popup", mlp, "WWWW", "all", {"rate": 0.99, "p": 0.5}),
+        ("bnn", narrow, "BBBBBB", "body", {"scale": "channel"}),
+        ("bnn", mlp, "BBBB", "all", {"scale": "layer"}),
     ]
     torch.manual_seed(0)
     for number, (method, model, plan, scope, params) in enumerate(cases):
@@ -422,6 +425,25 @@ def _status_lists_the_healthy(at: list[str]) -> tuple[int, str, str]:
         raise AssertionError(f"status does not list the healthy search: {out[:300]} {error[:300]}")
     _quiet(["status", "--json", *at])
     return code, out, error
+
+
+def _called(file: Path) -> tuple[int, str, str]:
+    """A network on packed bits, and the same one in torch."""
+    import torch
+
+    import bitfront as bf
+    from bitfront.trainables.errors import UserError
+    from bitfront.trainables.runtime.network import an_example
+
+    try:
+        network = bf.load(file)
+    except UserError as error:
+        return 2, "", str(error)
+    x = an_example(network.dataset, 3)
+    with torch.no_grad():
+        found, wanted = network(x), network.network(x)
+    assert torch.allclose(found, wanted, rtol=0, atol=0, equal_nan=True), "not the bits of torch"
+    return 0, "", ""
 
 
 def _page(home: Path) -> tuple[int, str, str]:

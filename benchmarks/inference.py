@@ -2,7 +2,9 @@
 where it is installed, onnxruntime; and how many random layers give the bits of torch.
 
     python -m benchmarks.inference                 # layers and networks, one and two threads
-    python -m benchmarks.inference --exact 1000    # random layers against torch
+    python -m benchmarks.inference --exact 1000    # random layers against torch, on every kernel
+    python -m benchmarks.inference --zoo           # every model, all layers B, against torch
+    NUMBA_CPU_NAME=generic python -m benchmarks.inference --exact 1000  # as on a CPU without AVX
 
 Calls are measured side by side in rounds of 5 ms each, medians, batch 1, packing included; torch
 with the faster of its two memory formats. One thread is measured with the clock of the process, two
@@ -23,8 +25,11 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
-from bitfront.trainables.runtime.layers import PackedLayer, misfit
-from bitfront.trainables.runtime.machine import cpu_name
+from bitfront.trainables.errors import UserError
+from bitfront.trainables.models import MODELS
+from bitfront.trainables.runtime.chains import PackedLayer
+from bitfront.trainables.runtime.layers import misfit
+from bitfront.trainables.runtime.machine import Kernel, cpu_name, has_lookup
 from bitfront.trainables.runtime.network import fast
 from bitfront.trainables.runtime.threads import using
 from bitfront.trainables.runtime.timing import milliseconds
@@ -131,51 +136,99 @@ def networks(threads: int, seconds: float) -> tuple[list[Row], list[str]]:
     return rows, bars
 
 
+def random_input(draw: random.Random, shape: list[int]) -> Tensor:
+    """Numbers, many of them zeros or no finite numbers at all, in any layout."""
+    x = torch.randn(shape)
+    for value in (0.0, -0.0, torch.inf, -torch.inf, torch.nan, -torch.nan):
+        if draw.random() < 0.2:
+            x[torch.rand_like(x) < 0.1] = value
+    layout = draw.choice(["plain", "last", "transposed", "every second", "one for all"])
+    if layout == "last" and x.dim() == 4:
+        return x.contiguous(memory_format=torch.channels_last)
+    if layout == "transposed" and x.dim() > 1:
+        return x.transpose(-1, -2).contiguous().transpose(-1, -2)
+    if layout == "every second":
+        return x.repeat_interleave(2, -1)[..., ::2]
+    return x[:1].expand(x.shape) if layout == "one for all" else x
+
+
 def random_layer(draw: random.Random) -> tuple[nn.Module, Tensor]:
-    """A binary layer that kernels take, and an input for it."""
-    if draw.random() < 0.25:
+    """A binary layer, and an input for it."""
+    layer: nn.Module
+    kind = draw.random()
+    if kind < 0.2:
         inputs = draw.randrange(8, 300)
-        layer: nn.Module = nn.Linear(inputs, draw.randrange(1, 200), draw.random() < 0.5)
-        x = torch.randn(*(draw.randrange(1, 9) for _ in range(draw.randrange(3))), inputs)
+        layer = nn.Linear(inputs, draw.randrange(1, 200), draw.random() < 0.5)
+        x = random_input(draw, [*(draw.randrange(1, 9) for _ in range(draw.randrange(3))), inputs])
     else:
+        dimensions = 1 if kind < 0.3 else 2
         groups = draw.choice([1, 1, 1, 2, 3, 4])
-        inputs = groups * draw.randrange(8, 130)
-        kernel = draw.randrange(1, 6), draw.randrange(1, 6)
-        dilation = draw.randrange(1, 4), draw.randrange(1, 4)
-        layer = nn.Conv2d(
-            inputs,
-            groups * draw.randrange(1, 140),
-            kernel,
-            (draw.randrange(1, 4), draw.randrange(1, 4)),
-            (draw.randrange(4), draw.randrange(4)),
-            dilation,
-            groups,
-            draw.random() < 0.5,
-        )
+        inputs = groups * draw.choice([draw.randrange(8, 130), 32, 64])
+        outputs = groups * draw.choice([draw.randrange(1, 140), 16, 64])
+
+        def each(*values: int) -> tuple[int, ...]:
+            return tuple(draw.randrange(*values) for _ in range(dimensions))
+
+        kernel, dilation = each(1, 6), each(1, 4)
+        rest = (each(4), dilation, groups, draw.random() < 0.5)
+        convolution = nn.Conv1d if dimensions == 1 else nn.Conv2d
+        layer = convolution(inputs, outputs, kernel, each(1, 4), *rest)
         size = [d * (k - 1) + draw.randrange(1, 12) for k, d in zip(kernel, dilation, strict=True)]
-        x = torch.randn(draw.randrange(1, 4), inputs, *size)
-        if draw.random() < 0.5:
-            x = x.contiguous(memory_format=torch.channels_last)
-        elif draw.random() < 0.3:
-            x = x.transpose(2, 3).contiguous().transpose(2, 3)
-    x = torch.where(torch.rand_like(x) < draw.choice([0.0, 0.2]), 0.0, x)
-    scale = draw.choice([None, torch.rand(1), torch.rand(shape_of(layer))])
-    made_binary(layer, scale, draw.random() < 0.5, draw.choice(["keep", "norm", "shift"]))
-    return layer, x
+        x = random_input(draw, [draw.choice([1, 2, 3, 17]), inputs, *size])
+    scale = draw.choice([None, torch.randn(1), torch.randn(shape_of(layer))])
+    treatment = draw.choice(["keep", "norm", "shift"])
+    made_binary(layer, scale, draw.random() < 0.5, treatment)
+    # A batch norm does not take an image without a batch.
+    single = treatment != "norm" and len(x) == 1 and draw.random() < 0.5
+    return layer, x[0] if single and not isinstance(layer, nn.Linear) else x
 
 
-def exact(count: int, seed: int) -> int:
-    """How many of `count` random layers give the bits of torch."""
+def exact(count: int, seed: int) -> dict[Kernel, int]:
+    """By kernel, how many of `count` random layers give the bits of torch, on one thread and on
+    two."""
     draw = random.Random(seed)
     torch.manual_seed(seed)
-    same = 0
+    same = {kernel: 0 for kernel in Kernel if kernel is not Kernel.LOOKUP or has_lookup()}
     for _ in range(count):
         layer, x = random_layer(draw)
         if misfit(layer) is not None:
             raise AssertionError(misfit(layer))
         with torch.inference_mode():
-            same += torch.equal(PackedLayer(layer)(x), layer(x))
+            wanted = layer(x)
+            for kernel in same:
+                made = PackedLayer(layer, kernel)
+                found = []
+                for threads in (1, 2):
+                    with using(threads):
+                        found.append(made(x))
+                # Zeros of either sign are different bits.
+                bits = [y.contiguous().view(torch.int32) for y in (wanted, *found)]
+                same[kernel] += all(torch.equal(bits[0], each) for each in bits[1:])
     return same
+
+
+# Of models that take other inputs than small images.
+SHAPES = {"resnet18": (3, 64, 64), "mlp": (64,)}
+
+
+def zoo(seed: int) -> list[Row]:
+    """Every model that builds by itself, all layers B: how much of it runs on kernels, and whether
+    other batches than those it was tried with give the outputs of torch too."""
+    torch.manual_seed(seed)
+    rows: list[Row] = []
+    for name in MODELS.names():
+        shape = SHAPES.get(name, (3, 32, 32))
+        try:
+            _, network = planned_network(name, {}, shape, "B", scale="channel")
+        except (UserError, RuntimeError, TypeError, ValueError) as error:
+            rows.append({"model": name, "runtime": f"not built: {str(error)[:60]}", "equal": None})
+            continue
+        made = fast(network.requires_grad_(False), torch.randn(2, *shape))
+        with torch.inference_mode():
+            xs = [torch.randn(batch, *shape) for batch in (1, 3)]
+            equal = all(torch.equal(made.network(x), network(x)) for x in xs)
+        rows.append({"model": name, "runtime": str(made), "equal": equal})
+    return rows
 
 
 def main() -> None:
@@ -183,11 +236,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--seconds", type=float, default=4.0, help="per layer and network")
     parser.add_argument("--exact", type=int, metavar="N", help="random layers, instead of times")
+    parser.add_argument("--zoo", action="store_true", help="models of ours, instead of times")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     if args.exact:
-        same = exact(args.exact, args.seed)
-        print(bar(f"of {args.exact} random layers, equal to torch", same, at_least=args.exact))
+        for kernel, same in exact(args.exact, args.seed).items():
+            what = f"of {args.exact} random layers, equal to torch on {kernel}"
+            print(bar(what, same, at_least=args.exact))
+        return
+    if args.zoo:
+        print(format_table(zoo(args.seed)))
         return
     print(cpu_name())
     rows, bars = [], []

@@ -147,7 +147,13 @@ class Browser:
         """Milliseconds and bytes of a refresh."""
         began = self.clock()
         news = self.ask(
-            "seen.data", {"search.value": self.name, "seen.data": self.seen, "tick.n_intervals": 1}
+            "seen.data",
+            {
+                "search.value": self.name,
+                "seen.data": self.seen,
+                "drawn.data": self.seen,
+                "tick.n_intervals": 1,
+            },
         )
         told = json.loads(news)["response"] if news else {}
         size = len(news)

@@ -134,8 +134,8 @@ def _measured(name: str) -> Row:
 def _word(responses: Any) -> str:
     if not responses.finite:
         return "not finite"
-    if responses.zero:
-        return "all 0"
+    if responses.hidden:
+        return "starts at 0"
     return "yes" if responses.differ else "no"
 
 
@@ -174,8 +174,12 @@ def page(rows: list[Row]) -> str:
     fine = [r for r in rows if not r.get("refused")]
     bad = [r for r in rows if r.get("refused")]
     head = COLUMNS[:-1]
-    good = [r for r in fine if r["outputs differ"] in ("yes", "all 0") and not int(r["degenerate"])]
-    zero = [r for r in fine if r["outputs differ"] == "all 0"]
+    good = [
+        r
+        for r in fine
+        if r["outputs differ"] in ("yes", "starts at 0") and not int(r["degenerate"])
+    ]
+    zero = [r for r in fine if r["outputs differ"] == "starts at 0"]
     dead = [r for r in fine if r["outputs differ, keep"] == "no"]
     some = [r for r in fine if int(r["degenerate, keep"])]
     lines = [
@@ -196,10 +200,10 @@ def page(rows: list[Row]) -> str:
         "a treatment.",
         "",
         f"**{len(fine)} of {len(rows)} networks take a plan ({_libraries(fine)}). With `norm`",
-        f"{len(good)} of them respond to the image in every binary layer and at the output (but",
-        f"{len(zero)} whose classifier starts at 0, so that outputs are 0 before training); with",
-        f"`keep` {len(some)} have layers that do not, and {len(dead)} give the same output for",
-        "every image.**",
+        f"{len(good)} of them respond to the image in every binary layer and at the output",
+        f"({len(zero)} of these have a classifier that starts at 0, and were measured with other",
+        f"weights in it); with `keep` {len(some)} have layers that do not, and {len(dead)}",
+        "give the same output for every image.**",
         "",
         "| " + " | ".join(head) + " |",
         "|" + "---|" * len(head),

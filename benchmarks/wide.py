@@ -171,11 +171,12 @@ class Simulation:
     def _push(self, at: float, trial: str, pace: float, rows: Any, done: int) -> None:
         heapq.heappush(self._events, (at, next(self._numbers), trial, pace, rows, done))
 
-    def run(self, ended: Callable[[Simulation], None]) -> None:
-        """Play the search to its end; `ended` is called after every trial."""
+    def run(self, ended: Callable[[Simulation], bool | None]) -> None:
+        """Play the search; `ended` is called after every trial, and says when to leave the rest."""
         for _ in range(self.slots):
             self._begin(0.0)
-        while self._events:
+        over: bool | None = False
+        while self._events and not over:
             at, _, trial, pace, rows, done = heapq.heappop(self._events)
             self.clock = max(self.clock, at)
             self.latest = max(self.latest, self.clock - at)
@@ -189,7 +190,7 @@ class Simulation:
             self._spend("end", partial(self.session.finish, trial, row), WAIT)
             self.ended += 1
             self._begin(at)
-            ended(self)
+            over = ended(self)
 
     def _epoch(self, trial: str, row: dict[str, Any]) -> bool:
         """Take the result of an epoch; whether early stopping ends the trial with it."""
@@ -236,9 +237,10 @@ class Marks:
         taken |= {f"server {k}": v for k, v in now.servers.items()}
         return taken | {"clock": now.clock, "idle": now.idle, "ended": now.ended, "n": now.asked}
 
-    def look(self, now: Simulation) -> None:
+    def look(self, now: Simulation) -> bool:
+        """Make a row if it is time for one; whether it was the last."""
         if now.ended not in self.sizes:
-            return
+            return False
         state = self._state()
         part = {k: v - self._before.get(k, 0.0) for k, v in state.items()}
         trials = part["ended"]
@@ -269,6 +271,7 @@ class Marks:
         self._before, now.latest, now.longest_flush = state, 0.0, 0.0
         self.rows.append(row)
         print(row, file=sys.stderr, flush=True)
+        return now.ended == max(self.sizes)
 
 
 @contextlib.contextmanager
@@ -296,7 +299,7 @@ def tracking_store(kind: str, folder: Path) -> Iterator[tuple[list[str], Servers
     from testbed.rig import free_port, listens, tracking_server, wait_for
 
     port = free_port()
-    with tracking_server(folder, port) as process:
+    with tracking_server(folder, port, sys.executable) as process:
         wait_for(lambda: listens(port), 120, "MLflow")
         yield [f"tracking.uri=http://127.0.0.1:{port}"], Servers([process.pid])
 
@@ -388,6 +391,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=None)
     args = parser.parse_args(argv)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    # The clock is virtual: that a server answers late on a busy machine does not count.
+    os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] = "600"
     with tempfile.TemporaryDirectory(prefix="wide") as folder:
         if args.profile:
             from benchmarks.overhead import _profiled

@@ -1,4 +1,5 @@
 from .api.binarizing import Binarized, binarize
+from .api.deploying import deploy
 from .api.networks import LoadedNetwork, cost, load, save
 from .api.opened import ExportedRecipe, OpenedSearch, TrainedRecipe, open
 from .api.searching import Search, run
@@ -17,6 +18,7 @@ __all__ = [
     "binarize",
     "cost",
     "datasets",
+    "deploy",
     "load",
     "methods",
     "models",

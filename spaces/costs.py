@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bitfront.trainables.cost import task_cost_table
-from bitfront.trainables.costs import COSTS
+from bitfront.trainables.costs import Cost
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.task import TrialSpec
 
@@ -21,8 +21,8 @@ class KnownCosts:
     """The costs of the points of one space, by name, `flops_pct` in percent of `full_flops`."""
 
     full_flops: float
-    own: Sequence[str]
-    """references to costs of the user's own"""
+    further: Sequence[Cost]
+    """those that are not counted of every network: of the user's own, and of a device table"""
     _found: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def of(self, spec: TrialSpec) -> dict[str, float]:
@@ -34,7 +34,7 @@ class KnownCosts:
             if len(self._found) >= MOST:
                 self._found.clear()
             costs = _in_percent_of(self.full_flops, costs_of(spec))
-            self._found[key] = costs | _own_costs_of(spec, self.own)
+            self._found[key] = costs | _further_costs_of(spec, self.further)
         return dict(self._found[key])
 
 
@@ -54,12 +54,11 @@ def costs_of(spec: TrialSpec) -> dict[str, float]:
     return table.costs(spec.plan, *parts)
 
 
-def _own_costs_of(spec: TrialSpec, own: Sequence[str]) -> dict[str, float]:
-    """The costs of the user's own of a trial, by name."""
-    if not own:
+def _further_costs_of(spec: TrialSpec, further: Sequence[Cost]) -> dict[str, float]:
+    """These costs of a trial, by name."""
+    if not further:
         return {}
     table = task_cost_table(spec.task)
     method = METHODS.get(spec.method)(dict(spec.params))
     parts = (spec.plan, *table.parts(spec.plan, method, spec.task.settled_activations))
-    costs = [COSTS.get(reference) for reference in own]
-    return {cost.name: sum(table.priced(cost, *parts)) for cost in costs}
+    return {cost.name: table.total(cost, *parts) for cost in further}

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from bitfront.trainables.parameters import Choice, Domain, Int, Value
+from bitfront.trainables.parameters import Choice, Domain, Float, Int, Value
 
 Draw = Callable[[str, Domain], Any]
 
@@ -17,6 +17,13 @@ def ends(domain: Domain) -> list[Value]:
     if isinstance(domain, Choice):
         return list(domain.values)
     return [domain.low, domain.high] if domain.low != domain.high else [domain.low]
+
+
+def every_value(domain: Domain) -> list[Any]:
+    """All values of a choice and of a range of whole numbers; both ends of a range of others."""
+    if isinstance(domain, Choice | Float):
+        return ends(domain)
+    return list(range(domain.low, domain.high + 1, domain.step))
 
 
 def random_value(domain: Domain, rng: random.Random) -> Value:

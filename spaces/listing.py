@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from bitfront.spaces.drawing import every_value
 from bitfront.spaces.space import SelectedPlan, Space, ends
 from bitfront.trainables.cost import CostTable, task_cost_table
 from bitfront.trainables.parameters import Choice, Domain, Float
@@ -51,7 +52,7 @@ def _walks(space: Space, seed: int) -> Iterator[Point]:
             counts: list[int] = counts,
             drawn: dict[str, Any] = drawn,
         ) -> Any:
-            values = _values(domain)
+            values = every_value(domain)
             place = len(counts)
             if place == len(path):
                 path.append(0)
@@ -66,12 +67,6 @@ def _walks(space: Space, seed: int) -> Iterator[Point]:
         if not path:
             return
         path[-1] += 1
-
-
-def _values(domain: Domain) -> list[Any]:
-    if isinstance(domain, Choice | Float):
-        return ends(domain)
-    return list(range(domain.low, domain.high + 1, domain.step))
 
 
 def _with_listed_budgets(space: Space, seed: int) -> Space | None:

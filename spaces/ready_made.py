@@ -17,6 +17,15 @@ def searches() -> dict[str, Path]:
     return {path.stem: path for path in sorted((HERE / "searches").glob("*.yaml"))}
 
 
+# Searches of version 0.1, and those that carry their rows today.
+FORMER = {
+    "pcpp-deit-cifar": "pcpp-deit-t-cifar10",
+    "pcpp-deit-cifar100": "pcpp-deit-t-cifar100",
+    "robust-rn34-cifar10-fast": "robust-rn34-cifar10",
+    "robust-rn34-rivals-full": "robust-rn34-rivals",
+}
+
+
 def search_file(text: str) -> Path:
     """The path of a search YAML: a file, or a ready-made search by its name."""
     known = searches()
@@ -25,6 +34,8 @@ def search_file(text: str) -> Path:
     path = Path(text)
     if path.suffix in (".yaml", ".yml") or os.path.exists(text):
         return path
+    if text in FORMER:
+        raise UserError(f"'{text}' is in '{FORMER[text]}' now", f"bitfront run {FORMER[text]}")
     raise UserError(
         f"'{text}' is neither a file nor a ready-made search, {did_you_mean(text, known)}"
     )

@@ -66,6 +66,10 @@ class Selecting:
             if SELECTORS.get(name).trained
         }
 
+    def waiting(self, selections: Mapping[str, Selection]) -> set[str]:
+        """The names of the selectors that must train a network and are not among these results."""
+        return {name for name in self.names if SELECTORS.get(name).trained} - set(selections)
+
     def plan(
         self,
         name: str,

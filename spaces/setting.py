@@ -53,6 +53,20 @@ def points(
     return [_point(space, {**where, PLAN_SEED: int(s)}, shared, seed) for s in ends(plan.seeds)]
 
 
+def selectors_of(space: Space, where: Mapping[str, Value], shared: Mapping[str, Value]) -> set[str]:
+    """The selectors without whose choice the points of a setting are not known."""
+    given = {**shared, **where}
+    method = given.get("method", space.method.values[0])
+    named = given.get("plan.selector")
+    if named is not None:
+        return {str(named)}
+    if not isinstance(space.plan, SelectedPlan) or METHODS.get(str(method)).levels == "F":
+        return set()
+    # All layers have one letter whatever their order is.
+    letters = str(given.get("plan", given.get("plan.all", "")))
+    return set() if len(set(letters)) == 1 else set(space.plan.using.names)
+
+
 def _point(
     space: Space, where: Mapping[str, Value], shared: Mapping[str, Value], seed: int
 ) -> Point:
@@ -131,7 +145,8 @@ def _selected(space: Space, given: Mapping[str, Value], seed: int) -> dict[str, 
     task = _task(space, given)
     table = task_cost_table(task)
     draw = seed if plan.seeds is None else int(ends(plan.seeds)[0])
-    for name in plan.using.names:
+    waiting = plan.using.waiting(plan.selections)
+    for name in sorted(plan.using.names, key=waiting.__contains__):
         for budget in ends(plan.budget):
             made = plan.using.plan(name, plan.selections, table, float(budget), plan.rule, draw)
             if _same_plan(task, made, str(letters)):

@@ -13,9 +13,11 @@ from functools import cached_property
 from typing import Any
 
 from bitfront.spaces.costs import KnownCosts, costs_of
-from bitfront.spaces.drawing import Draw, drawn_value, ends, middle, random_value
+from bitfront.spaces.drawing import Draw, drawn_value, ends, every_value, middle, random_value
 from bitfront.spaces.selecting import Selecting
 from bitfront.trainables.cost import CostTable, task_cost_table
+from bitfront.trainables.costs import COSTS, Cost, bound
+from bitfront.trainables.costs.devices import DeviceTable
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Choice, Domain, Value
 from bitfront.trainables.plan import check_plan, expand, with_real_inputs
@@ -178,25 +180,35 @@ class Space:
     start_plans: tuple[str, ...] = ()
     own_costs: tuple[str, ...] = ()
     """references to costs of the user's own"""
+    device: DeviceTable | None = None
+    """the times that costs which were measured are made of"""
 
     def selecting(self) -> list[Selecting]:
         """The selectors that run before the first trial."""
         plan = [self.plan.using] if isinstance(self.plan, SelectedPlan) else []
         return plan + ([self.start_from.using] if self.start_from is not None else [])
 
-    def settled(self, found: Callable[[SelectionSpec], Selection], seed: int) -> Space:
+    def waiting(self) -> set[str]:
+        """The names of the selectors that must train a network and have not."""
+        parts = [p for p in (self.plan, self.start_from) if isinstance(p, SelectedPlan | StartFrom)]
+        return {name for part in parts for name in part.using.waiting(part.selections)}
+
+    def settled(self, found: Callable[[SelectionSpec], Selection | None], seed: int) -> Space:
         """The space with the selections that `found` returns for the specs of its trained
-        selectors, and with the plans that the search begins with."""
+        selectors, and with the plans that the search begins with: none while `found` has None for a
+        selector that makes one of them."""
 
         def done(using: Selecting) -> dict[str, Selection]:
-            return {name: found(spec) for name, spec in using.specs(self, seed).items()}
+            made = {name: found(spec) for name, spec in using.specs(self, seed).items()}
+            return {name: selection for name, selection in made.items() if selection is not None}
 
         plan, start, plans = self.plan, self.start_from, list[str]()
         if isinstance(plan, SelectedPlan):
             plan = replace(plan, selections=done(plan.using))
         if start is not None:
             start, table = replace(start, selections=done(start.using)), task_cost_table(self.task)
-            made = itertools.product(start.using.names, start.budgets)
+            whole = start.selections.keys() == start.using.specs(self, seed).keys()
+            made = itertools.product(start.using.names, start.budgets) if whole else ()
             plans = [start.plan(name, table, budget, seed) for name, budget in made]
         begun = tuple(dict.fromkeys(plans))
         return replace(self, plan=plan, start_from=start, start_plans=begun)
@@ -228,7 +240,12 @@ class Space:
 
     @cached_property
     def _known_costs(self) -> KnownCosts:
-        return KnownCosts(self.full_flops, self.own_costs)
+        return KnownCosts(self.full_flops, self.further_costs())
+
+    def further_costs(self) -> list[Cost]:
+        """The costs that are not counted of every network: the user's own, and those of the
+        device."""
+        return [*map(COSTS.get, self.own_costs), *bound(self.device)]
 
     def full_costs(self) -> list[dict[str, float]]:
         """The costs in full precision of every task of `extreme_tasks`."""
@@ -279,6 +296,17 @@ class Space:
         for name, domain in self.overrides.items():
             if name.startswith("model.") or name == "activations":
                 tasks = [with_overrides(t, {name: v}) for t in tasks for v in ends(domain)]
+        return tasks
+
+    def networks(self, most: int) -> list[Task] | None:
+        """A task of every network that trials may have; None where there are more than `most`."""
+        tasks = [self.task]
+        for name, domain in self.overrides.items():
+            if name.startswith("model.") or name == "activations":
+                if len(tasks) * domain.size > most:
+                    return None
+                values = every_value(domain)
+                tasks = [with_overrides(t, {name: v}) for t in tasks for v in values]
         return tasks
 
     def pretraining_lengths(self) -> list[int]:

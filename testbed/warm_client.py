@@ -15,8 +15,10 @@ WORKER, SETUP = "default_worker.py", "setup_worker.py"
 SERVICES = ("dashboard/agent.py", "runtime_env/agent/main.py", "/log_monitor.py", "/monitor.py")
 # What `jupyter execute` does; the kernel is started with the Python of this process.
 NOTEBOOK = "from nbclient.cli import main; main()"
-# A dashboard without pages; the one with pages starts processes to which it passes files on.
+# A dashboard without pages; the one with pages starts processes to which it passes files on. Of
+# those it starts what answers bitfront: jobs, packages, logs (NodeHead knows the head among nodes).
 PAGELESS = ("dashboard/dashboard.py", "--disable-frontend")
+MODULES = "--modules-to-load=JobHead,NodeHead,StateHead"
 PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGABRT", "SIGALRM")
 
 
@@ -68,7 +70,10 @@ def wanted() -> tuple[str, list[str]] | None:
 def main() -> None:
     found = wanted()
     if found is None:
-        os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+        words = sys.argv[1:]
+        if any(word.endswith(PAGELESS[0]) for word in words) and "--minimal" not in words:
+            words.append(MODULES)
+        os.execv(sys.executable, [sys.executable, *words])
     kind, words = found
     folder = os.path.dirname(os.path.abspath(sys.argv[0]))
     signals = [getattr(signal, name) for name in PASSED_ON]
@@ -97,7 +102,8 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     status = os.waitstatus_to_exitcode(int(lines.readline() or 9))
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
+        if -status != signal.SIGKILL:  # which has no other way to end
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)
 

@@ -359,6 +359,7 @@ def main(folder: str) -> NoReturn:
         importlib.import_module(name)
     _import_what_waits()
     _copy_stores(folder)
+    importlib.import_module("testbed.stores").read_scripts_once()
     commands = Server(folder, "command", before)
     print("warm", flush=True)
     commands.serve()

@@ -4,10 +4,11 @@ conventions, with their equations, are in `costs`."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bitfront.trainables.costs import COSTS, Cost, KeptChannels, LayerTrace, PlannedLayer, summed
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from bitfront.trainables.methods.base import Method
     from bitfront.trainables.structure.counting import Counted
 
+
+# What of a layer makes its network another one, for costs that are looked up.
+IDENTIFYING = ("name", "kind", "macs", "elements", "weights", "channels", "inputs", "tied")
+# How many costs of layers a table remembers: pruning may leave a layer with any share of its
+# weights.
+MOST_KNOWN = 20_000
 
 # What pruning leaves of layers, by name: weights, or channels with the weights between them.
 Kept = Mapping[str, int | KeptChannels] | None
@@ -74,26 +81,42 @@ class CostTable:
         scale: str = "none",
         shifts: int = 0,
         kept: Kept = None,
+        further: Sequence[Cost] = (),
     ) -> list[LayerCost]:
         """One row per layer. `scale`: how many scales binary layers store; `shifts`: how many
         numbers per input channel layers with binary inputs store; `kept`: what pruning leaves of
-        layers, by name."""
-        counted = summed()
+        layers, by name; `further`: costs besides the registered ones."""
+        counted = [*summed(), *further]
         return [_row(layer, counted) for layer in self._planned(plan, scale, shifts, kept)]
 
     def _planned(self, plan: str, scale: str, shifts: int, kept: Kept) -> list[PlannedLayer]:
+        left = self._left(plan, kept)
+        return [
+            PlannedLayer(layer, letter, scale, shifts, weights, channels, self.identity)
+            for layer, (letter, weights, channels) in zip(self.layers, left, strict=True)
+        ]
+
+    def _left(self, plan: str, kept: Kept) -> list[tuple[str, int | None, int | None]]:
+        """(letter, weights, output channels) of every layer; None for weights and channels of which
+        nothing is removed."""
         check_plan(plan, self.plan_layers)
         letters = {layer.name: plan[i] for i, layer in enumerate(self.plan_layers)}
-        left = kept or {}
-        owners = [layer.tied or layer.name for layer in self.layers]
-        planned = []
-        for layer, owner in zip(self.layers, owners, strict=True):
-            each = left.get(owner)
+        found = []
+        for layer in self.layers:
+            owner = layer.tied or layer.name
+            each = kept.get(owner) if kept else None
             weights = each.weights if isinstance(each, KeptChannels) else each
             channels = each.channels if isinstance(each, KeptChannels) else None
-            letter = letters.get(owner, "F")
-            planned.append(PlannedLayer(layer, letter, scale, shifts, weights, channels))
-        return planned
+            found.append((letters.get(owner, "F"), weights, channels))
+        return found
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of the layers and their sizes: networks of one identity take the same time,
+        whatever they are called."""
+        layers = [[getattr(layer, key) for key in IDENTIFYING] for layer in self.layers]
+        text = json.dumps([layers, self.parameters, self.other_bytes])
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def priced(
         self,
@@ -106,6 +129,18 @@ class CostTable:
         """One cost of every layer, which need not be registered."""
         assert cost.of_layer is not None
         return [cost.of_layer(layer) for layer in self._planned(plan, scale, shifts, kept)]
+
+    def total(
+        self,
+        cost: Cost,
+        plan: str,
+        scale: str = "none",
+        shifts: int = 0,
+        kept: Kept = None,
+    ) -> float:
+        """One cost of the network, which need not be registered."""
+        rest = 0.0 if cost.of_rest is None else float(cost.of_rest(self))
+        return sum(self.priced(cost, plan, scale, shifts, kept)) + rest
 
     def parts(self, plan: str, method: Method, activations: str) -> tuple[str, int, Kept]:
         """(scale, shifts, kept) of a network with this plan, as `costs` and `priced` take them:
@@ -162,12 +197,31 @@ class CostTable:
         return self.totals(plan, scale, shifts, kept) | fixed
 
     def _sums(self, plan: str, scale: str, shifts: int, kept: Kept = None) -> dict[str, float]:
-        rows = self.rows(plan, scale, shifts, kept)
+        counted, known = summed(), self._known
+        layers = []
+        for place, (letter, weights, channels) in enumerate(self._left(plan, kept)):
+            key = (place, letter, scale, shifts, weights, channels)
+            if key not in known:
+                if len(known) >= MOST_KNOWN:
+                    known.clear()
+                known[key] = _costs(PlannedLayer(self.layers[place], *key[1:]), counted)
+            layers.append(known[key])
         sums = {}
-        for cost in summed():
+        for cost in counted:
             rest = 0.0 if cost.of_rest is None else cost.of_rest(self)
-            sums[cost.name] = float(sum(row.costs[cost.name] for row in rows)) + rest
+            sums[cost.name] = float(sum(costs[cost.name] for costs in layers)) + rest
         return sums
+
+    @cached_property
+    def _known(self) -> dict[tuple[Any, ...], Mapping[str, float]]:
+        """The costs of layers that were counted before. A search prices thousands of plans, in
+        which a layer has one of a few levels."""
+        return {}
+
+
+def _costs(planned: PlannedLayer, counted: Sequence[Cost]) -> dict[str, float]:
+    """The costs of a layer by name."""
+    return {cost.name: cost.of_layer(planned) for cost in counted if cost.of_layer}
 
 
 def _row(planned: PlannedLayer, counted: Sequence[Cost]) -> LayerCost:
@@ -180,7 +234,7 @@ def _row(planned: PlannedLayer, counted: Sequence[Cost]) -> LayerCost:
         weights=layer.weights,
         kept=planned.weights,
         macs=layer.macs,
-        costs={cost.name: cost.of_layer(planned) for cost in counted if cost.of_layer},
+        costs=_costs(planned, counted),
         role=layer.role,
     )
 

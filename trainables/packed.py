@@ -22,7 +22,7 @@ from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import CodeError, UserError, first_line, quoted
 from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixed
 from bitfront.trainables.layers.binary import BinaryLayer
-from bitfront.trainables.layers.inputs import SignInput, quantize_input
+from bitfront.trainables.layers.inputs import SignInput, by_channel, quantize_input
 from bitfront.trainables.layers.pruning import as_bitmap
 from bitfront.trainables.layers.sums import sum_first_fixed
 from bitfront.trainables.layers.treatments import treated
@@ -103,7 +103,7 @@ def _stored(network: Planned) -> dict[str, Tensor]:
     planned = {id(layer.latent) for layer in network.binary}
     ours = tuple(
         f"{name}.parametrizations."
-        for name, module in model.named_modules()
+        for name, module in model.named_modules(remove_duplicate=False)
         if parametrize.is_parametrized(module, "weight")
         and id(module.parametrizations.weight._parameters.get("original")) in planned
     )
@@ -367,6 +367,8 @@ def _input_quantizer(
     missing = [key for key in missing if not key.endswith("num_batches_tracked")]
     if missing or unexpected:
         raise KeyError(f"{name}: missing {missing}, unexpected {unexpected}")
+    if not by_channel(quantizer.eval(), module):
+        raise ValueError(f"{name}: its input's shifts are not one per channel")
     return quantizer
 
 

@@ -55,6 +55,8 @@ def inputs_for(
 ) -> Tensor | None:
     """The batch that is followed through the network: the example, or zeros of the shape; None
     where neither is given. `called`: the function that errors name."""
+    if not isinstance(model, nn.Module):
+        raise UserError(f"{called}: {type(model).__name__} is no network", "pass an nn.Module")
     if example is not None:
         if not isinstance(example, Tensor) or example.dim() < 2 or not len(example):
             what = f"a {type(example).__name__}"
@@ -63,7 +65,7 @@ def inputs_for(
         return example
     if shape is None:
         return None
-    extents = tuple(shape)
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
     if not all(type(side) is int and side > 0 for side in extents):
         raise UserError(f"{called}: {shape} is no shape of an input", "shape=(3, 32, 32)")
     return of_shape(model, extents)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from bitfront.api.binarizing import Binarized, handle_of
 from bitfront.api.by_value import importable
+from bitfront.api.deploying import Opened, targets_of
 from bitfront.api.finding import chosen_for, for_all, inputs_for
 from bitfront.search import kept_code
 from bitfront.trainables import packed
@@ -30,6 +31,7 @@ from bitfront.trainables.models.activations import replace_activations
 from bitfront.trainables.own_code import is_reference, look_in, parse, references_in, settle
 from bitfront.trainables.own_code.trusted import trusting
 from bitfront.trainables.plan import check_plan
+from bitfront.trainables.runtime.exports.deployment import Deployed
 from bitfront.trainables.runtime.network import Fast, an_example, fast
 from bitfront.trainables.settings import REPLACEMENTS
 from bitfront.trainables.structure.passing import passed
@@ -81,6 +83,19 @@ class LoadedNetwork(nn.Module):
         (channels, height, width) or an example of the shape that the network takes: resized and
         normalised as the training data were."""
         return _preprocessed(image, self.dataset, self.spec.task.normalize)
+
+    def deploy(
+        self,
+        examples: int = 100,
+        data_dir: str | os.PathLike[str] | None = None,
+        force: bool = False,
+        **files: str | os.PathLike[str],
+    ) -> list[Deployed]:
+        """Write the network as files that run elsewhere: `net.deploy(onnx="net.onnx")`, as
+        `bf.deploy` does."""
+        where = None if data_dir is None else os.fspath(data_dir)
+        opened = Opened.made(self.network, self.spec, self.notes, examples, where)
+        return opened.deploy(targets_of(files), force)
 
 
 RUNTIMES = ("auto", "torch")
@@ -169,9 +184,17 @@ def _write(handle: Binarized, name: str, path: Path, rest: str) -> int:
         }
     )
     spec = TrialSpec(
-        task=task, method=handle.method.name, params=handle.method.values, plan=handle.plan
+        task=task, method=_method_name(handle), params=handle.method.values, plan=handle.plan
     )
     return packed.save(handle, spec, path, {"saved": "bf.save"}, rest)
+
+
+def _method_name(handle: Binarized) -> str:
+    """The name of the method; of one of the user's own the reference, with the hash of its code."""
+    reference = getattr(handle.method, "reference", None)
+    if reference is None:
+        return handle.method.name
+    return str(reference) if parse(reference).digest else settle(reference)
 
 
 def _reads_back(path: Path) -> bool:

@@ -4,19 +4,29 @@ YAML, and runs as `bitfront run` runs it."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitfront.api.by_value import dataset_of, reference_to
 from bitfront.api.opened import OpenedSearch
 from bitfront.api.turns import take_turn
+from bitfront.search.config.checks.device import IN_PYTHON, levels
 from bitfront.search.config.load import load, load_data
 from bitfront.search.config.schema import SearchConfig, SearchSpec
 from bitfront.search.ledger.folder import home
+from bitfront.search.measuring import (
+    Measuring,
+    called,
+    different_networks,
+    measure_here,
+    table_of,
+)
 from bitfront.spaces.ready_made import search_file
 from bitfront.spaces.space import Space
-from bitfront.trainables.errors import UserError, did_you_mean
+from bitfront.trainables.costs import devices
+from bitfront.trainables.errors import UserError, did_you_mean, quoted
+from bitfront.trainables.runtime.machine import cpu_name
 from bitfront.trainables.task import Task
 from bitfront.trainables.text_files import dump_yaml
 
@@ -54,13 +64,19 @@ class Search:
         **more: Any,
     ) -> None:
         self.home = _home(home)
+        if not isinstance(objectives, Mapping | None):
+            raise UserError(
+                f"objectives: {type(objectives).__name__} says not what is better",
+                "objectives={'val_accuracy': 'max', 'flops': 'min'}",
+            )
         given = {"objectives": dict(objectives)} if objectives is not None else {}
         self._data: dict[str, Any] = {"name": name, "task": {}, "space": {}, "search": {}, **given}
         self._take(more)
         task, space = self._data["task"], self._data["space"]
         task["model"] = self._model(model)
         task["dataset"] = dataset_of(data, self.home)
-        listed = [methods] if isinstance(methods, str) or callable(methods) else list(methods)
+        single = isinstance(methods, str) or not isinstance(methods, Iterable)
+        listed = [methods] if single else list(methods)
         space.setdefault("method", [reference_to(m, "methods", self.home) for m in listed])
         space.setdefault("plan", _plan(plan, levels))
         if trials is not None:
@@ -91,7 +107,8 @@ class Search:
 
     def load(self) -> tuple[SearchConfig, Space]:
         """The checked configuration and the space; a UserError for what is wrong with it."""
-        return load_data(self._data, "bf.Search")
+        devices.look_in(self.home)
+        return load_data(self._data, IN_PYTHON)
 
     def validate(self) -> None:
         """Raise a UserError for what is wrong with the search; nothing is started."""
@@ -102,6 +119,22 @@ class Search:
         from bitfront.search.session.preview import preview_search
 
         return preview_search(*self.load(), timed=timed)
+
+    def bench(
+        self, seconds: float = 20.0, batch: int = 1, threads: int = 1, out: str | None = None
+    ) -> Path:
+        """Measure the networks of the search on this machine, write their device table and return
+        its file: `latency_ms` may be an objective or a limit then."""
+        from bitfront.trainables.runtime.planned import Subject
+
+        _, space = load_data(self._data, IN_PYTHON, timed=False)
+        tasks = different_networks(space, IN_PYTHON)
+        subjects = [(called(t.model.name, t.model.params), Subject.of(t)) for t in tasks]
+        table, path = table_of(cpu_name(), threads, batch, self.home, out)
+        work = Measuring(subjects, levels(space.plan), batch, threads, seconds)
+        _, found = measure_here(work, lambda _text: None)
+        table.with_networks(found).write(path)
+        return path
 
     def run(
         self,
@@ -140,6 +173,7 @@ def run(
         f"{short.get(key, key.replace('__', '.'))}={dump_yaml(value).strip()}"
         for key, value in changes.items()
     ]
+    devices.look_in(_home(home))
     config, space = load(search_file(os.fspath(search)), assignments, name)
     turn = take_turn(config, space, _home(home), address, quiet, rows=_listed(rows))
     return OpenedSearch(turn)
@@ -159,4 +193,6 @@ def _plan(plan: str | Mapping[str, Any], levels: str) -> Any:
     """`space.plan` as a YAML has it."""
     if isinstance(plan, Mapping):
         return dict(plan)
+    if plan.islower() and plan.isalpha() and plan not in GROUPS:
+        raise UserError(f"plan: {quoted(plan)} is no plan, {did_you_mean(plan, GROUPS)}")
     return {"per": plan, "levels": list(levels)} if plan in GROUPS else plan

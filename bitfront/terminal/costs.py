@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitfront.terminal.tables import filled, table
 from bitfront.trainables.cost import CostTable
-from bitfront.trainables.costs import summed
+from bitfront.trainables.costs import Cost, summed
+from bitfront.trainables.costs.devices import FOLDER, Agreement, DeviceTable
 
 if TYPE_CHECKING:
     from bitfront.trainables.runtime.bench import Bench
@@ -30,10 +32,13 @@ class PlannedNetwork:
     """numbers per input channel that layers with binary inputs store: norms, shifts"""
     kept: Mapping[str, int] | None
     """weights that pruning keeps, by layer; None where nothing is pruned"""
+    further: Sequence[Cost] = ()
+    """costs of a device table"""
 
     @property
     def rows(self) -> list[Any]:
-        return list(self.table.rows(self.plan, self.scale, self.stored, self.kept))
+        given = (self.plan, self.scale, self.stored, self.kept, self.further)
+        return list(self.table.rows(*given))
 
     @property
     def has_roles(self) -> bool:
@@ -42,12 +47,22 @@ class PlannedNetwork:
 
     @property
     def totals(self) -> dict[str, float]:
-        return self.table.totals(self.plan, self.scale, self.stored, self.kept)
+        given = (self.plan, self.scale, self.stored, self.kept)
+        return self.table.totals(*given) | self._further(*given)
 
     @property
     def full(self) -> dict[str, float]:
         """The totals in full precision."""
-        return self.table.totals("F" * len(self.plan), self.scale)
+        given = ("F" * len(self.plan), self.scale)
+        return self.table.totals(*given) | self._further(*given)
+
+    def _further(self, *given: Any) -> dict[str, float]:
+        return {cost.name: self.table.total(cost, *given) for cost in self.further}
+
+    @property
+    def counted(self) -> list[Cost]:
+        """All costs that are sums over the layers."""
+        return [*summed(), *self.further]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -70,10 +85,11 @@ def cost_text(network: PlannedNetwork) -> str:
     shown = "x".join(map(str, network.shape))
     pruned = [] if network.kept is None else ["weights kept"]
     roles = ["role"] if network.has_roles else []
-    headers = ["layer", *roles, "level", *pruned, "MACs", "flops", "% of FP", "bytes"]
+    more = [cost.name for cost in network.further]
+    headers = ["layer", *roles, "level", *pruned, "MACs", "flops", "% of FP", "bytes", *more]
     totals_rows = [
-        [c, f"{totals[c]:,.0f}", f"{full[c]:,.0f}", f"{100 * totals[c] / full[c]:.2f}"]
-        for c in (cost.name for cost in summed())
+        [c, _number(totals[c]), _number(full[c]), f"{100 * totals[c] / full[c]:.2f}"]
+        for c in (cost.name for cost in network.counted)
     ]
     return "\n".join(
         [
@@ -84,6 +100,7 @@ def cost_text(network: PlannedNetwork) -> str:
             *_pruning(network),
             "",
             *(filled(f"{cost.name}: {cost.doc}") for cost in summed()),
+            *(filled(f"{cost.name}: {cost.label}; {cost.doc}") for cost in network.further),
         ]
     )
 
@@ -100,9 +117,15 @@ def _layer_rows(network: PlannedNetwork) -> list[list[str]]:
             f"{row.costs['flops']:,.0f}",
             f"{100 * row.costs['flops'] / full:.4f}",
             f"{row.costs['bytes']:,}",
+            *(f"{row.costs[cost.name]:.4f}" for cost in network.further),
         ]
         for row in network.rows
     ]
+
+
+def _number(value: float) -> str:
+    """A count, or milliseconds."""
+    return f"{value:,.0f}" if float(value).is_integer() or value >= 1000 else f"{value:.4g}"
 
 
 def _classes(network: PlannedNetwork) -> str:
@@ -144,3 +167,38 @@ def bench_text(bench: Bench) -> str:
     ]
     made = table(["runtime", "ms", "times full precision"], rows)
     return "\n".join([filled(head), made, *map(filled, notes)])
+
+
+def device_text(device: DeviceTable, path: Path, what: str) -> str:
+    """Networks of a device table that were just measured: uniform plans, how far sums over layers
+    are from other plans, and what to do with the table."""
+    lines = [filled(device.describe())]
+    for times in device.networks.values():
+        count = len(times.layers)
+        full = times.whole["F" * count]
+        rows = []
+        for level in times.levels:
+            found = times.whole.get(level * count)
+            if found is not None:
+                summed_up = times.rest + sum(layer[level] for layer in times.layers.values())
+                rows.append([level, f"{found:.4g}", f"{full / found:.2f}", f"{summed_up:.4g}"])
+        head = f"{times.model}: {count} layers, the rest takes {times.rest:.3g} ms"
+        lines += ["", filled(head)]
+        lines.append(table(["all layers", "ms", "times F", "sum over layers"], rows))
+        lines.append(filled(_agreement(times.agreement)))
+    name = device.name if path.parent.name == FOLDER else str(path)
+    lines += ["", f"wrote {path}"]
+    if what.endswith((".yaml", ".yml")):
+        lines.append(f"objectives: {{latency_ms: min}} in {what} is of this machine now")
+    else:
+        lines.append(f"layer by layer: bitfront cost {what} --plan B --device {name}")
+    return "\n".join(lines)
+
+
+def _agreement(found: Agreement) -> str:
+    """How far sums over layers are from plans that were measured whole."""
+    rank = "" if found.rank is None else f", rank correlation {found.rank:.3f}"
+    return (
+        f"{found.plans} other random plans, measured whole: sums over layers are off by "
+        f"{found.error_pct:.1f} % on average{rank}"
+    )

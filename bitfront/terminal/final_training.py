@@ -1,12 +1,18 @@
-"""The result of a final training as a table and a sentence. The training itself is in
-`bitfront.search.recipes`."""
+"""The result of a final training as a table and a sentence, and the files it is deployed as. The
+training itself is in `bitfront.search.recipes`."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from bitfront.search.recipes.final_training import FinalResult
 from bitfront.search.recipes.recipe import Recipe
 from bitfront.terminal.next_commands import after_training
 from bitfront.terminal.tables import count, filled, several, short, table
+
+if TYPE_CHECKING:
+    from bitfront.trainables.runtime.exports.deployment import Deployed
+    from bitfront.trainables.runtime.exports.examples import Examples
 
 
 def result_text(recipe: Recipe, result: FinalResult) -> str:
@@ -38,3 +44,22 @@ def result_text(recipe: Recipe, result: FinalResult) -> str:
         f"{result.train_examples} examples{known}"
     )
     return "\n".join(["", table(heads, rows), "", filled(sentence), "", after_training(result)])
+
+
+def examples_text(examples: Examples, dataset: str) -> str:
+    """On what deployed files are compared with torch."""
+    where = f" of {dataset}" if not examples.why else f" ({examples.why})"
+    return filled(f"compared with torch on {len(examples.x)} {examples.what}{where}")
+
+
+def deployed_text(made: Deployed) -> str:
+    """A file that was written, and how its outputs compare with those of torch."""
+    head = f"{made.path}: {count(made.bytes)} bytes, {made.about}"
+    if made.unchecked:
+        return "\n".join([filled(head), filled(f"  not compared: {made.unchecked}")])
+    same = f"  same predictions, largest difference of an output {made.difference:.3g}"
+    if made.undecided:
+        same += (
+            f"; {made.undecided} of {made.examples} classes are decided by rounding, in torch too"
+        )
+    return "\n".join([filled(head), filled(same)])

@@ -36,11 +36,16 @@ def after_search(results: Results) -> str:
         (f"bitfront ui {name}", "all runs in MLflow"),
         (f"bitfront dashboard {name}", "look around in a browser"),
     ]
-    commands = [
-        *([(f"bitfront front {name}{back}", "its front")] if submitted else look),
+    point = [
         (f"bitfront export {name} --budget {budget}{back}", "a point as recipe.yaml"),
         (f"{after_export('recipe.yaml')}", "final training"),
     ]
+    commands = [
+        *([(f"bitfront front {name}{back}", "its front")] if submitted else look),
+        *(point if results.front else []),
+    ]
+    if not results.front and results.failures():
+        commands.insert(0, (all_failures(name), "why trials failed"))
     if results.state_without_driver == "interrupted":
         commands.insert(0, (resume(name), "continue where it stopped"))
     elif not results.space_exhausted:
@@ -53,7 +58,11 @@ def _a_budget(results: Results) -> str:
     costs = sorted(entry.costs[results.cost_name] for entry in results.front)
     if results.in_percent or not costs:
         return "40%"
-    return f"{results.cost_name}={math.ceil(costs[len(costs) // 2])}"
+    middle = costs[len(costs) // 2]
+    if middle >= 100 or middle <= 0:
+        return f"{results.cost_name}={math.ceil(middle)}"
+    step = 10.0 ** (math.floor(math.log10(middle)) - 1)  # two digits, rounded up
+    return f"{results.cost_name}={math.ceil(middle / step) * step:.3g}"
 
 
 def after_export(recipe: str | os.PathLike[str]) -> str:
@@ -62,13 +71,15 @@ def after_export(recipe: str | os.PathLike[str]) -> str:
 
 
 def after_training(result: FinalResult) -> str:
-    """How a packed checkpoint is used in Python."""
+    """How a packed checkpoint is used in Python, and elsewhere."""
+    file = result.seeds[0].checkpoint
     lines = [
         "import bitfront as bf",
-        f'net = bf.load("{result.seeds[0].checkpoint}")',
+        f'net = bf.load("{file}")',
         "logits = net(net.preprocess(image))",
     ]
-    return "\n".join(["Next, in Python:", *(f"  {line}" for line in lines)])
+    python = "\n".join(["Next, in Python:", *(f"  {line}" for line in lines)])
+    return f"{python}\nor elsewhere:\n  bitfront deploy {file} --onnx"
 
 
 def after_submit(name: str, address: str) -> str:

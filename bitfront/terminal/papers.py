@@ -38,7 +38,9 @@ The command beside a row runs that row with its seeds and shows it. First say wh
 `export BITFRONT_DATA=DIR` (`bitfront datasets` lists them, and how they are got). A search that has
 not been run here may want days of a GPU: `bitfront preview NAME` says what its rows cost, and
 `--set resources.gpus=1` gives each trial one. Times are of the processor, of one core; a
-pretraining that trials share is part of the first one.
+pretraining that trials share is part of the first one. With the same versions, threads
+(`resources.cpus`) and kind of processor a row comes out the same to the last digit; elsewhere sums
+are rounded otherwise, and it differs as another seed does.
 """
 
 
@@ -240,7 +242,7 @@ def order_text(comparison: PaperComparison, name: str) -> str:
         return ""
     text = (
         f"{pairs.count - len(wrong)} of {pairs.count} pairs of rows come as printed, "
-        f"{pairs.clear} of them by more than two standard errors"
+        f"{pairs.clear} of them by more than chance between seeds"
     )
     clear = [each for each in wrong if each.clear]
     unclear = len(wrong) - len(clear)
@@ -248,7 +250,7 @@ def order_text(comparison: PaperComparison, name: str) -> str:
         listed = (f"{e.higher} above {e.lower} by {metric.number(e.difference)}" for e in clear)
         text += "; the other way round: " + ", ".join(listed)
     if unclear:
-        text += f"; the other way round within two standard errors: {unclear}"
+        text += f"; the other way round, which may be chance: {unclear}"
     return text
 
 

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.figure_data import MEASURED_HEAD
 from bitfront.search.results.results import Results
 from bitfront.search.results.settings import columns, in_a_line, settings_of, varying
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.next_commands import after_search, all_failures
 from bitfront.terminal.plans import FORMS, by_stage, letters
 from bitfront.terminal.tables import count, measured, several, short
+from bitfront.trainables.costs import measured as measured_costs
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.own_code import shown
 
@@ -100,10 +102,15 @@ def _numbers(results: Results) -> list[Column]:
     if "flops" in wanted:
         wanted = wanted - {"flops"} | {"flops_pct"}
     droppable = {"bytes": 0, "flops": 1, "flops_pct": 2}
+    wanted |= {cost.name for cost in measured_costs() if all(cost.name in e.costs for e in entries)}
     for name in ("flops_pct", "flops", "bytes", *sorted(wanted - set(droppable))):
         cells = _costs([e.costs[name] for e in entries], name)
         optional = None if name in wanted else droppable.get(name)
         found.append(Column(COST_HEADS.get(name, name), cells, optional))
+    latency = results.measured_ms
+    if any(e.id in latency for e in entries):
+        cells = [f"{latency[e.id]:.4g}" if e.id in latency else "-" for e in entries]
+        found.append(Column(MEASURED_HEAD, cells))
     return found
 
 
@@ -186,6 +193,11 @@ def _meanings(results: Results, wide: bool) -> list[str]:
     told = [f"flops %: of the {network}, {count(results.full_flops)} flops (MixBin convention)"]
     if "sure" in shown:
         told.append("sure: % probability that no other point is better and no dearer")
+    if MEASURED_HEAD in shown and results.benched is not None:
+        told.append(
+            f"{MEASURED_HEAD}: per call of the packed network (random weights), "
+            f"{results.benched.describe()}"
+        )
     quality = results.config.quality
     if any(e.seeds > 1 for e in results.front):
         told.append(

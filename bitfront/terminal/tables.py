@@ -54,7 +54,10 @@ def percent(fraction: float | None, digits: int = 1) -> str:
 
 
 def count(value: float) -> str:
-    """A count as text: `12,345` in full, from a million on with three digits, `4.56 M`."""
+    """A count as text: `12,345` in full, from a million on with three digits, `4.56 M`; a small
+    number that is not whole, such as milliseconds, with four digits."""
+    if value < 1000 and not float(value).is_integer():
+        return f"{value:.4g}"
     for limit, suffix in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
         if value >= limit:
             return f"{value / limit:.3g} {suffix}"

@@ -79,7 +79,7 @@ def _tell(name: str, job: str, address: str, begun: Begun | None) -> None:
     """Print what became of a driver that was sent to a head."""
     if begun is not None and begun.state == "refused":
         print("\n".join(begun.lines), file=sys.stderr)
-        print(f"search '{name}' did not begin (job {job})", file=sys.stderr)
+        print(f"search '{name}' did not begin at {address} (job {job})", file=sys.stderr)
         return
     for line in begun.lines if begun is not None else ():
         if line.startswith("warning: "):

@@ -23,6 +23,7 @@ from bitfront.spaces.space import Space
 from bitfront.terminal.next_commands import new_search
 from bitfront.terminal.status_line import StatusLine
 from bitfront.terminal.tables import filled
+from bitfront.trainables.costs import devices
 from bitfront.trainables.own_code import references_in
 from bitfront.trainables.text_files import whole_path
 from bitfront.verbs.options import QUICKSTART
@@ -34,6 +35,7 @@ def search_of(args: Namespace) -> tuple[SearchConfig, Space]:
     assignments = list(args.set or [])
     if args.data_dir:
         assignments.append(f"task.data_dir={whole_path(args.data_dir)}")
+    devices.look_in(home_for(args.name, args.home))
     if args.trials is not None:
         assignments.append(f"search.trials={args.trials}")
     config, space = load(search_file(args.search or QUICKSTART), assignments, args.name)

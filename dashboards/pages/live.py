@@ -100,6 +100,7 @@ def _layout(source: Source, chosen: str | None, tick: float) -> Any:
         children=[
             dcc.Interval(id="tick", interval=1000 * tick),
             dcc.Store(id="seen"),
+            dcc.Store(id="drawn"),
             dcc.Store(id="chosen"),
             dcc.Store(id="dark"),
             dcc.Store(id="dark-colours", data=DARK),

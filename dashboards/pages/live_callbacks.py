@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from dash import Dash
 
 TICK_SECONDS = 2.0
+# After so many ticks without an answer the page asks again for what it has not drawn.
+PATIENCE = 3
 SLOT_NUMBERS = range(SLOTS)
 
 
@@ -58,17 +60,34 @@ def _on_tick(app: Dash, source: Source) -> None:
         Input("tick", "n_intervals"),
         Input("search", "value"),
         State("seen", "data"),
+        State("drawn", "data"),
         State("search", "options"),
     )
-    def ticked(_: int, name: str | None, seen: Any, listed: Any) -> Any:
+    def ticked(tick: int | None, name: str | None, seen: Any, drawn: Any, listed: Any) -> Any:
         now = search_options(source)
         chosen = name or (now[0]["value"] if now else None)
-        new = {"search": chosen, "version": source.version(chosen) if chosen else ""}
+        version = source.version(chosen) if chosen else ""
+        new = news(chosen, version, tick or 0, seen, drawn)
         return (
-            no_update if new == seen else new,
+            no_update if new is None else new,
             no_update if now == listed else now,
             no_update if chosen == name else chosen,
         )
+
+
+def news(
+    search: str | None, version: str, tick: int, seen: Any, drawn: Any
+) -> dict[str, Any] | None:
+    """What the page is to draw: the search, if it has changed since `seen`, or `seen` again where
+    it was never `drawn`. Dash does not repeat a request whose answer was lost, or dropped because
+    a tick overtook it; the page would stay empty until the next trial ends. Each time it waits
+    twice as long, for a server that is slow rather than deaf."""
+    new = {"search": search, "version": version, "tick": tick, "tries": 0}
+    if seen is None or any(new[key] != seen[key] for key in ("search", "version")):
+        return new
+    if drawn == seen or tick - seen["tick"] < PATIENCE * 2 ** seen["tries"]:
+        return None
+    return {**new, "tries": seen["tries"] + 1}
 
 
 def _on_change(app: Dash, source: Source) -> None:
@@ -83,6 +102,7 @@ def _on_change(app: Dash, source: Source) -> None:
         Output("tab", "options"),
         Output("rows", "children"),
         Output("updated", "children"),
+        Output("drawn", "data"),
         *(Output(f"slot-{i}", "hidden") for i in SLOT_NUMBERS),
         *(Output(f"json-{i}", "data") for i in SLOT_NUMBERS),
         Input("seen", "data"),
@@ -95,7 +115,7 @@ def _on_change(app: Dash, source: Source) -> None:
         name = (seen or {}).get("search")
         view = source.look(name) if name else "No search has been run here yet: bitfront run"
         if isinstance(view, str):
-            empty = [[], [], options(TABS), [], ""]
+            empty = [[], [], options(TABS), [], "", seen]
             return [view, [], *empty, *([True] * SLOTS), *([no_update] * SLOTS)]
         known = [m for m in methods if m in view.methods]
         left = filtered(view, known, states)
@@ -110,6 +130,7 @@ def _on_change(app: Dash, source: Source) -> None:
             options(tabs_of(view)),
             trial_rows(left) if tab == "trials" else [],
             f"ledger read at {time.strftime('%H:%M:%S')}",
+            seen,
             *(i >= len(json) for i in SLOT_NUMBERS),
             *(json[i] if i < len(json) else no_update for i in SLOT_NUMBERS),
         ]

@@ -29,6 +29,7 @@ from bitfront.dashboards.pages.pieces import (
 )
 from bitfront.dashboards.pages.tiles import tiles
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.figure_data import MEASURED_HEAD
 from bitfront.search.results.importance import importances
 from bitfront.search.results.view import SearchView
 
@@ -180,7 +181,9 @@ def _front_table(view: SearchView) -> str:
     shown = [key for key in view.front[:MOST_ROWS] if key in view.point_of]
     settings = list(dict.fromkeys(name for key in shown for name in view.by_id[key].settings))
     heads = ["trial", "method", *settings]
-    heads += [view.quality.short, view.cost.name, "seeds", "sure %", "plan"]
+    timed = any(MEASURED_HEAD in view.point_of[key].extra for key in shown)
+    heads += [view.quality.short, view.cost.name, *([MEASURED_HEAD] if timed else [])]
+    heads += ["seeds", "sure %", "plan"]
     rows = []
     for key in shown:
         trial, point = view.by_id[key], view.point_of[key]
@@ -192,6 +195,7 @@ def _front_table(view: SearchView) -> str:
                 *(trial.settings.get(name, "-") for name in settings),
                 measured(view, point),
                 view.cost.text(cost),
+                *([point.extra.get(MEASURED_HEAD, "-")] if timed else []),
                 point.extra.get("seeds", "1"),
                 point.extra.get("sure %", "-"),
                 trial.plan,
@@ -203,6 +207,8 @@ def _front_table(view: SearchView) -> str:
     notes = []
     if any(view.point_of[key].seeds > 1 for key in shown):
         notes.append(f"{view.quality.short}: mean over a point's seeds, ± their standard deviation")
+    if timed:
+        notes.append(f"{MEASURED_HEAD}: {view.measured_on}")
     if view.cost.name == "flops_pct" and view.full_flops:
         notes.append(
             "flops_pct: of the dearest network of the search in full precision, "

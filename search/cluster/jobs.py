@@ -297,6 +297,8 @@ def _ended(info: dict[str, Any] | None, lines: list[str]) -> Begun:
     code = info.get("driver_exit_code")
     if code is None:  # the process that watched the job is gone
         code = 0 if info["status"] == "SUCCEEDED" else 1
+    if code < 0:  # a signal has ended it: as a shell says so
+        code = 128 - code
     if PASSED in lines or code == 0:
         return Begun("ended", code, lines)
     errors = [n for n, line in enumerate(lines) if line.startswith("error: ")]

@@ -8,7 +8,6 @@ import contextlib
 import gc
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import ray
@@ -34,6 +33,7 @@ from bitfront.trainables.data import PartName, stored_arrays
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import discard
 from bitfront.trainables.own_code import Bundle, bundle, references_in, unpack
+from bitfront.trainables.worker.request import Request
 from bitfront.trainables.worker.worker import Worker
 
 # How long deleting on other nodes may take: a node without an idle worker starts one.
@@ -94,7 +94,7 @@ def run_trials(session: Session, address: str | None = None) -> None:
                 tune.with_parameters(
                     Worker, lent=_lent(session.config), code=_code(session.config)
                 ),
-                partial(_request, resources),
+                _request(resources),
             ),
             tune_config=tune.TuneConfig(
                 search_alg=searcher,
@@ -202,6 +202,8 @@ def with_code(code: Bundle, function: Callable[..., Any], *args: Any) -> Any:
     return function(*args)
 
 
-def _request(resources: ResourceSpec, config: dict[str, Any]) -> tune.PlacementGroupFactory:
+def _request(resources: ResourceSpec) -> Request:
     """The resources Ray reserves for a trial."""
-    return tune.PlacementGroupFactory([needs(resources, config["gpus"])])
+    always, on_gpus = needs(resources, 0.0), needs(resources, 1.0)
+    beside = {k: v for k, v in on_gpus.items() if k != "GPU" and k not in always}
+    return Request(always, beside)

@@ -19,17 +19,18 @@ from bitfront.spaces.space import (
     ends,
 )
 from bitfront.trainables.cost import CostTable, task_cost_table
-from bitfront.trainables.costs import COSTS as COST_REGISTRY
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.parameters import Float, Value
 from bitfront.trainables.selectors import SELECTORS
-from bitfront.trainables.task import TrialSpec
+from bitfront.trainables.task import Task, TrialSpec
 
 # Parameters of methods that change what a network costs.
 PRICED = ("scale", "rate", "p", "init", "layers")
 # Steps between the ends of an exponent at which costs are computed.
 EXPONENTS = 20
+# So many networks of a space can be in a device table.
+MOST_NETWORKS = 64
 # The dearest full-precision network itself should count, so the reference point lies beyond it.
 REFERENCE_FACTOR = 1.1
 
@@ -95,26 +96,33 @@ def _selected_extremes(plan: SelectedPlan, table: CostTable) -> list[str]:
 def cost_bounds(space: Space) -> dict[str, tuple[float, float]]:
     """Least and greatest reachable value of every cost."""
     totals = [space.costs(spec) for spec in extreme_specs(space)]
-    found = {cost: (min(t[cost] for t in totals), max(t[cost] for t in totals)) for cost in COSTS}
-    return found | own_bounds(space)
+    counted = [cost for cost in COSTS if cost in totals[0]]
+    found = {cost: (min(t[cost] for t in totals), max(t[cost] for t in totals)) for cost in counted}
+    return found | further_bounds(space)
 
 
-def own_bounds(space: Space) -> dict[str, tuple[float, float]]:
-    """Bounds of the costs of the user's own, which may grow when a layer changes to a lower level:
-    every layer at its cheapest, and every layer at its dearest."""
+def further_bounds(space: Space) -> dict[str, tuple[float, float]]:
+    """Bounds of the costs of the user's own and of a device, which may grow when a layer changes to
+    a lower level: every layer at its cheapest, and every layer at its dearest."""
     letters = {"F", *_letters(space.plan)}
     found: dict[str, tuple[float, float]] = {}
-    for text in space.own_costs:
-        cost = COST_REGISTRY.get(text)
+    for cost in space.further_costs():
         lows, highs = [], []
-        for task in space.extreme_tasks():
+        for task in _networks(space):
             table = task_cost_table(task)
             n = len(table.plan_layers)
             levels = [table.priced(cost, letter * n) for letter in sorted(letters)]
-            lows.append(sum(map(min, zip(*levels, strict=True))))
-            highs.append(sum(map(max, zip(*levels, strict=True))))
+            rest = 0.0 if cost.of_rest is None else cost.of_rest(table)
+            lows.append(rest + sum(map(min, zip(*levels, strict=True))))
+            highs.append(rest + sum(map(max, zip(*levels, strict=True))))
         found[cost.name] = (min(lows), max(highs))
     return found
+
+
+def _networks(space: Space) -> list[Task]:
+    """The networks among which costs of a device are least and greatest: all of them, since a wider
+    one may be faster."""
+    return space.extreme_tasks() if space.device is None else space.networks(MOST_NETWORKS) or []
 
 
 def _letters(plan: PlanSpace) -> str:
@@ -129,6 +137,8 @@ def check_limits(config: SearchConfig, space: Space) -> None:
     """Raise for a limit that no point of the space can satisfy."""
     bounds = cost_bounds(space)
     for cost, limit in config.limits.items():
+        if cost not in bounds:  # of a device table that is not made yet
+            continue
         low, high = bounds[cost]
         if limit.max is not None and low > limit.max:
             raise KeyProblem(
@@ -164,13 +174,13 @@ def reference_point(config: SearchConfig, space: Space) -> list[float]:
     level, for a cost 1.1 times that of the dearest full-precision network."""
     info, kind = DATASETS.get(config.task.dataset), config.kind
     metrics = [metric.name for metric in kind.metrics]
-    full, own = space.full_costs(), own_bounds(space)
+    full, further = space.full_costs(), further_bounds(space)
     point = []
     for name in config.objectives:
         if name in metrics:
             point.append(kind.chance(name, info))
         else:
-            dearest = max([costs[name] for costs in full] + [own.get(name, (0.0, 0.0))[1]])
+            dearest = max([costs[name] for costs in full] + [further.get(name, (0.0, 0.0))[1]])
             point.append(REFERENCE_FACTOR * dearest)
     return point
 

@@ -8,12 +8,27 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.spaces.space import FreePlan, Space
 from bitfront.trainables.data import DATASETS, dataset_title, missing_test, train_examples
 from bitfront.trainables.data.own.look import looked_at
+from bitfront.trainables.runtime.machine import KERNELS, cpu_name, has_kernels
 
 
 def cautions(config: SearchConfig, space: Space) -> list[str]:
     """A sentence for each thing that the user may not have meant."""
     found = [*_data(config), *_test_part(config), *_subset(config), *_one_level(space)]
-    return [*found, *_rows(config, space)]
+    return [*found, *_rows(config, space), *_device(space)]
+
+
+def _device(space: Space) -> list[str]:
+    """Times of this machine that were measured with other versions than those there are now."""
+    device = space.device
+    if device is None or device.cpu != cpu_name():
+        return []
+    kernels = KERNELS if has_kernels() else 0
+    if all(times.kernels == kernels for times in device.networks.values()):
+        return []
+    return [
+        f"device table {device.name} was measured with other kernels than there are now: "
+        "bitfront bench measures again"
+    ]
 
 
 def _test_part(config: SearchConfig) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from bitfront.search import kept_code, named
+from bitfront.search.config.checks.device import with_device
 from bitfront.search.config.checks.paper import check_rows
 from bitfront.search.config.checks.search import check_config
 from bitfront.search.config.checks.space import check_space
@@ -27,6 +28,7 @@ from bitfront.search.config.space import named_methods, read_space
 from bitfront.search.urls import know, with_secrets
 from bitfront.spaces.space import Space
 from bitfront.trainables import own_code
+from bitfront.trainables.costs import devices
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import did_you_mean
 from bitfront.trainables.methods import METHODS
@@ -41,19 +43,22 @@ _SHORT = {
     ("task", "pretrain"): "a number of epochs or a file",
     ("task", "loss", "distill"): "a name",
     ("search", "early_stopping"): "true or false",
+    ("device",): "a name",
 }
 
 
 def load(
-    path: Path, assignments: Sequence[str] = (), name: str | None = None
+    path: Path, assignments: Sequence[str] = (), name: str | None = None, timed: bool = True
 ) -> tuple[SearchConfig, Space]:
     """The search of a YAML file, with `key=value` assignments applied and, if given, another
-    name."""
+    name. `timed`: with its device table, if it needs one; without, costs that were measured are
+    not known."""
     source = read(path)
     source.data.setdefault("name", path.stem)
     kept_code.look(path.absolute().parent)  # where it is that of a search
     own_code.look_in(path.absolute().parent)
-    return _loaded(source, assignments, name)
+    devices.look_in(path.absolute().parent)
+    return _loaded(source, assignments, name, timed=timed)
 
 
 def load_text(
@@ -70,22 +75,28 @@ def load_text(
     return _loaded(source, assignments, name, stored)
 
 
-def load_data(data: Mapping[str, Any], called: str) -> tuple[SearchConfig, Space]:
+def load_data(
+    data: Mapping[str, Any], called: str, timed: bool = True
+) -> tuple[SearchConfig, Space]:
     """The search of data as a YAML has them; messages name them `called`."""
     source = parse(dump_yaml(dict(data)), called)
     source.lines.clear()  # nobody has seen that text
-    return _loaded(source, (), None)
+    return _loaded(source, (), None, timed=timed)
 
 
 def _loaded(
-    source: Source, assignments: Sequence[str], name: str | None, stored: bool = False
+    source: Source,
+    assignments: Sequence[str],
+    name: str | None,
+    stored: bool = False,
+    timed: bool = True,
 ) -> tuple[SearchConfig, Space]:
     override(source, assignments)
     check_format(source.data.get("bitfront_search"), SEARCH_FORMAT, f"{source.name}: the search")
     if name is not None:
         source.data["name"] = name
         source.overridden[("name",)] = "--name"
-    _expand_short_limits(source.data)
+    _expand_short(source.data)
     know(source.data)
     source.data["storage"] = _place(source.data.get("storage"), named.given("storage"))
     try:
@@ -114,6 +125,9 @@ def _loaded(
     check_data(config.task, problems)
     _refuse(problems, source)
     assert space is not None
+    if timed:
+        config, space = with_device(config, space, source.name, problems)
+        _refuse(problems, source)
     check_space(config, space, problems)
     _refuse(problems, source)
     # Who changes the space of a ready-made search makes no mistake in its rows: see `cautions`.
@@ -182,8 +196,11 @@ def _place(given: Any, known: str | None) -> Any:
     return with_secrets(given, known) if isinstance(given, str) else given
 
 
-def _expand_short_limits(data: dict[str, Any]) -> None:
-    """Write a limit that is a bare number as the maximum it is short for."""
+def _expand_short(data: dict[str, Any]) -> None:
+    """Write a limit that is a bare number as the maximum it is short for, and the name of a device
+    table as its section."""
+    if isinstance(data.get("device"), str):
+        data["device"] = {"table": data["device"]}
     limits = data.get("limits")
     if isinstance(limits, dict):
         for key, limit in limits.items():

@@ -86,6 +86,9 @@ class SearchSpec(Strict):
     """stop trials that rank low; `early_stopping: true` takes the defaults"""
     start_from: StartSpec | None = None
     """plans of a selector that are tried before any other point"""
+    bench: bool = False
+    """measure the points of the front when the search ends, on the machine that drives it: the
+    packed networks of their plans, with random weights, which take as long as trained ones"""
 
     @field_validator("sampler")
     @classmethod
@@ -256,6 +259,15 @@ class PaperSpec(Strict):
         return "" if found is None else found.link
 
 
+class DeviceSpec(Strict):
+    """The device table that `latency_ms` is of."""
+
+    table: str
+    """its name in `devices/` of the home, or a file; `bitfront bench` makes it"""
+    sha256: str | None = None
+    """of its times of the networks of the space, which the folder of the search keeps too"""
+
+
 class SearchConfig(Strict):
     """A space + objectives + a budget of trials."""
 
@@ -277,6 +289,9 @@ class SearchConfig(Strict):
     the cost `cycles`"""
     limits: dict[str, Limit] = Field(default_factory=dict)
     """costs a trial must satisfy, checked before it is trained"""
+    device: DeviceSpec | None = None
+    """the machine of `latency_ms`; default: this one, where `bitfront bench` measured the networks
+    of the space"""
     search: SearchSpec = Field(default_factory=SearchSpec)
     """how the space is explored"""
     resources: ResourceSpec = Field(default_factory=ResourceSpec)

@@ -24,6 +24,7 @@ _SHORT_FOR = {
     "schedule": "shape",
     "pretrain": "checkpoint",
     "distill": "kind",
+    "device": "table",
 }
 
 

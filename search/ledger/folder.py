@@ -34,7 +34,7 @@ DEFAULT_HOME = "bitfront-runs"
 LEDGER = "BITFRONT_LEDGER"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 # Other files and folders of a home: no search may have one of these names.
-HOME_FILES = ("code", "data", "mlartifacts", "mlflow.db", "pretrained", "selections")
+HOME_FILES = ("code", "data", "devices", "mlartifacts", "mlflow.db", "pretrained", "selections")
 
 # Files that a search with trials writes into its folder when a turn ends, and after it.
 RESULTS = ("front.csv", "front.html", "report.html", "delivered", "finals.jsonl", "exhausted")

@@ -96,7 +96,7 @@ class Ledger:
         for trial in self.study.get_trials(deepcopy=False):
             self._remember(trial)
         self._check_percentages()
-        settled = [row.note.as_json() for row in rows.settled]
+        settled = rows.notes(self.noted(ROWS) or [])
         if settled and settled != self.noted(ROWS):
             self.note(ROWS, settled)
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import json
 import secrets
+import sqlite3
 import time
 import warnings
 from collections.abc import Container, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import optuna
@@ -22,7 +24,6 @@ from optuna.exceptions import OptunaError, StorageInternalError
 from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import event
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from bitfront.search.ledger.disks import network_disk
@@ -185,8 +186,11 @@ def open_storage(url: str) -> BaseStorage:
         return optuna.storages.InMemoryStorage()
     url = with_driver(url)
     options: dict[str, Any] = {}
+    path = sqlite_path(url)
     if url.startswith("sqlite"):
         options = {"connect_args": {"timeout": 60}}
+        if path is not None:
+            options["connect_args"]["factory"] = _connection(path)
     else:
         # A server that was restarted has closed the connections kept for later.
         options = {"pool_pre_ping": True}
@@ -205,17 +209,21 @@ def open_storage(url: str) -> BaseStorage:
                     f"the ledger cannot be opened: {reason}", hint_for(reason)
                 ) from None
             time.sleep(0.1)
-    path = sqlite_path(url)
-    if path is not None:
-        # A write-ahead journal lets many read while one writes, but needs memory shared by all of
-        # them, which a network disk does not have.
-        there = network_disk(path.parent) is not None
-        journal, synchronous = ("DELETE", "FULL") if there else ("WAL", "NORMAL")
-
-        @event.listens_for(storage.engine, "connect")
-        def set_pragmas(connection: Any, _record: Any) -> None:
-            connection.execute(f"PRAGMA journal_mode={journal}")
-            connection.execute(f"PRAGMA synchronous={synchronous}")
-
-        storage.engine.dispose()
     return optuna.storages.get_storage(storage)
+
+
+def _connection(path: Path) -> type[sqlite3.Connection]:
+    """The connections to a SQLite file, also the first one: its tables are made without waiting for
+    the disk after each of them."""
+    # A write-ahead journal lets many read while one writes, but needs memory shared by all of them,
+    # which a network disk does not have.
+    there = network_disk(path.parent) is not None
+    journal, synchronous = ("DELETE", "FULL") if there else ("WAL", "NORMAL")
+
+    class Connection(sqlite3.Connection):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            self.execute(f"PRAGMA journal_mode={journal}")
+            self.execute(f"PRAGMA synchronous={synchronous}")
+
+    return Connection

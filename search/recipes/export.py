@@ -3,13 +3,13 @@ is in recipe.py."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import time
 from pathlib import Path
 from typing import Any
 
 from bitfront.search import kept_code
+from bitfront.search.benched import MEASURED
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.environment import version_of
 from bitfront.search.ledger.states import TrialState
@@ -32,6 +32,8 @@ def recipe_of(results: Results, entry: Entry, epochs: int | None, seeds: list[in
     task = entry.spec.task.model_copy(update={"data_dir": None})
     quality = results.config.quality.name
     expected = {quality: entry.metrics[quality], **entry.costs, "seeds": entry.seeds}
+    if entry.id in results.measured_ms:
+        expected[MEASURED] = results.measured_ms[entry.id]
     if entry.own_spread is not None:
         expected[f"{quality}_std"] = entry.own_spread
     return Recipe(
@@ -54,18 +56,9 @@ def _code(results: Results, entry: Entry) -> dict[str, str]:
     """Where the code of the user's own is that the network of a trial needs, by reference. It is
     not run."""
     wanted = references_in(entry.spec.model_dump(mode="json"))
-    found = _places(wanted)
+    found = places.origins(wanted)
     kept_code.look(results.folder.path)
-    return dict.fromkeys(wanted, "") | _places(wanted) | found
-
-
-def _places(references: list[str]) -> dict[str, str]:
-    """The files of those references that are found now."""
-    found: dict[str, str] = {}
-    for text in references:
-        with contextlib.suppress(UserError):
-            found |= places.origins([text])
-    return found
+    return dict.fromkeys(wanted, "") | places.origins(wanted) | found
 
 
 def may_save(recipe: Recipe, path: Path) -> bool:

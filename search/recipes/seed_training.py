@@ -253,5 +253,5 @@ def _tested(kind: Kind, last: dict[str, float], part: str) -> dict[str, float]:
     metrics = {f"{part}_{m.bare}": last[m.name] for m in kind.metrics if m.name in last}
     drawn = {m: last.get(f"{m.name}_mean") for m in kind.metrics}
     on_train = f"train_{kind.quality.bare}"
-    metrics |= {on_train: last[on_train]} if on_train in last else {}
+    metrics |= {name: last[name] for name in (on_train, f"{on_train}_mean") if name in last}
     return metrics | {f"{part}_{m.bare}_draws": v for m, v in drawn.items() if v is not None}

@@ -3,12 +3,18 @@ What they look like is decided in `dashboards`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.results.labels import OWN_SHARE, metric_label
 from bitfront.search.results.points import FrontPoint, Labels
 from bitfront.search.results.results import Results
 from bitfront.search.results.settings import settings_of, shown_settings
 from bitfront.trainables import own_code
+from bitfront.trainables.errors import UserError, did_you_mean
+
+# The heading of the measured latency.
+MEASURED_HEAD = "measured ms"
 
 
 def front_points(results: Results) -> list[FrontPoint]:
@@ -18,6 +24,7 @@ def front_points(results: Results) -> list[FrontPoint]:
     in_percent = results.in_percent
     shown = {cost, *(["flops_pct"] if in_percent else [])}
     shown |= {OWN_SHARE} if results.one_network else set()
+    latency = results.measured_ms
     # Spreads are known of the metric that is optimized; a figure may show another one.
     spread_known = quality.name == results.config.quality.name
     return [
@@ -32,6 +39,7 @@ def front_points(results: Results) -> list[FrontPoint]:
             extra={
                 **{name: _plain(value) for name, value in e.costs.items() if name not in shown},
                 **_certainty(e, confidence.get(e.id, e.confidence)),
+                **({MEASURED_HEAD: f"{latency[e.id]:.4g}"} if e.id in latency else {}),
             },
             settings=settings_of(e),
             drawn=shown_settings({k: v for k, v in e.drawn.items() if k != "method"}),
@@ -78,4 +86,29 @@ def budgets(results: Results) -> list[tuple[str, float]]:
             continue
         value = limit.max if name == shown else 100 * limit.max / results.full_flops
         found.append((f"limit: {name} {limit.max:g}", value))
+    return found
+
+
+def seen_by(results: Results, cost: str) -> Results:
+    """The same trials with the front of quality and this cost, whatever the search optimized; a
+    UserError where the trials do not have it."""
+    if not results.entries:
+        return results
+    known = list(results.entries[0].costs)
+    if any(cost not in entry.costs for entry in results.entries):
+        raise UserError(
+            f"trials of '{results.config.name}' have no cost {cost}, {did_you_mean(cost, known)}"
+        )
+    quality = results.config.quality
+    objectives = {quality.name: results.config.objectives[quality.name], cost: "min"}
+    config = results.config.model_copy(update={"objectives": objectives})
+    entries = [
+        replace(e, values=e.values and [e.metrics[quality.name], e.costs[cost]])
+        for e in results.entries
+    ]
+    place = list(results.config.objectives).index(quality.name)
+    worst = 1.1 * max(entry.costs[cost] for entry in entries)
+    reference = [results.reference[place], worst]
+    found = Results.from_entries(results.folder, config, entries, reference)
+    found.networks, found.environment = results.networks, results.environment
     return found

@@ -120,6 +120,7 @@ def _view(
         environment=results.environment,
         commands=commands(results),
         full_flops=results.full_flops if results.entries else None,
+        measured_on=results.benched.describe() if results.benched is not None else "",
     )
 
 
@@ -139,13 +140,16 @@ def commands(results: Results) -> list[tuple[str, str]]:
     """(command, what it does): those that repeat the search and those that continue from it."""
     name = results.config.name
     again = [(f"bitfront resume {name}", "continue where it stopped")]
+    point = [
+        (f"bitfront export {name} --budget 40%", "a point of the front as recipe.yaml"),
+        ("bitfront train recipe.yaml", "final training, packed checkpoint"),
+    ]
     return [
         (f"bitfront run search.yaml --name {name}", "the same search again, elsewhere"),
         *(again if results.state == "interrupted" else []),
         (f"bitfront front {name} --plot", "the front in the terminal"),
         (f"bitfront ui {name}", "its runs in MLflow"),
-        (f"bitfront export {name} --budget 40%", "a point of the front as recipe.yaml"),
-        ("bitfront train recipe.yaml", "final training, packed checkpoint"),
+        *(point if results.front else []),
     ]
 
 

@@ -7,8 +7,10 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
+from bitfront.search import benched
 from bitfront.search.config.known import is_cost, metrics_of
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.failing import Pattern, patterns
@@ -150,6 +152,16 @@ class Results:
         found.rows, found.model = self.rows, self.model
         return found
 
+    @cached_property
+    def benched(self) -> benched.Benched | None:
+        """The points of the front as measured when the search ended; None where they were not."""
+        return benched.read(self.folder)
+
+    @property
+    def measured_ms(self) -> dict[str, float]:
+        """The measured latency by trial, of those that have one."""
+        return {} if self.benched is None else self.benched.milliseconds
+
     @property
     def front_values(self) -> list[list[float]]:
         """The objectives of every point of the front."""
@@ -244,8 +256,12 @@ class Results:
             "hypervolume_share": self.hypervolume_share,
             "full_flops": self.full_flops if self.entries else None,
             "seed_noise": self.seed_noise,
-            "points": [point_json(entry) for entry in self.front],
+            "points": [self._point_json(entry) for entry in self.front],
         }
+
+    def _point_json(self, entry: Entry) -> dict[str, Any]:
+        found = self.measured_ms.get(entry.id)
+        return point_json(entry) | ({} if found is None else {benched.MEASURED: found})
 
     def status_json(self) -> dict[str, Any]:
         """The search as `bitfront status --json` prints it."""

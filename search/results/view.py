@@ -159,6 +159,8 @@ class SearchView:
     """(command, what it does): those that repeat the search or continue from it"""
     full_flops: float | None = None
     """of the dearest full-precision network, the reference of percentages; None without trials"""
+    measured_on: str = ""
+    """the machine and conditions of measured latencies"""
     all_methods: Sequence[str] = ()
     """the methods of the whole search, where this view has only some of its trials"""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bitfront.search import homes, kept_code, submission
+from bitfront.search import benched, homes, kept_code, submission
 from bitfront.search.cluster import head
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.disks import network_disk
@@ -27,7 +27,7 @@ from bitfront.search.session.preparation import (
 )
 from bitfront.search.session.preview import quick_estimate
 from bitfront.search.session.progress import Line, Progress
-from bitfront.search.session.rows import settle_rows
+from bitfront.search.session.rows import selectors_of_rows, settle_rows
 from bitfront.search.session.selection import settle, start_points
 from bitfront.search.session.session import Session
 from bitfront.search.session.warm_start import carried_points
@@ -35,6 +35,7 @@ from bitfront.search.tracking.notes import SMALL_FRONT, note_of
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import redacted
 from bitfront.spaces.space import Space
+from bitfront.trainables.costs.devices import KEPT
 from bitfront.trainables.files import write_atomically
 from bitfront.trainables.own_code import references_in
 from bitfront.trainables.training.pretraining import check_checkpoint
@@ -98,6 +99,8 @@ def launch(
             with writing(folder.path):
                 folder.note_sender()
                 kept_code.keep(folder.path, references_in(config.open_data()))
+                if space.device is not None:
+                    space.device.write(folder.path / KEPT)
                 write_atomically(folder.config_file, config.dump())
                 (folder.path / "exhausted").unlink(missing_ok=True)
             head.leave_job_folder(folder.path)
@@ -150,7 +153,9 @@ def _drive(
     tracker = None
     if config.tracking.enabled:
         tracker = Tracker(config, folder.identity, folder.path.parent, shown.pictures)
-    space = settle(config, space, folder, address, line.say, line, shown.pictures)
+    # A warm start is kept for later turns with all points that the search begins with.
+    wanted = None if warm_start is not None else selectors_of_rows(config, space, chosen)
+    space = settle(config, space, folder, address, line.say, line, shown.pictures, wanted)
     first = start_points(space)
     if warm_start is not None:
         first += carried_points(warm_start, space)
@@ -168,6 +173,8 @@ def _drive(
         if session.ended < session.budget or session.ledger.interrupted():
             _run_trials(session, address, line)
         complete = session.complete
+        if complete and config.search.bench and not _known_times(session, ended_before):
+            _bench(session, line)
     except KeyboardInterrupt:
         _tell_lost(folder, shown)
         complete = False
@@ -190,6 +197,26 @@ def _drive(
     return complete
 
 
+def _known_times(session: Session, ended_before: int) -> bool:
+    """Whether the points of the front were measured, and are still the same."""
+    found = benched.read(session.folder)
+    return found is not None and session.ended == ended_before
+
+
+def _bench(session: Session, line: Line) -> None:
+    """Measure the points of the front, and tell MLflow. What cannot be measured is reported and
+    does not end the turn."""
+    try:
+        front = Results.of(session.folder).front
+        device = session.ledger.space.device
+        benched.bench_front(front, session.folder, device, line.wait)
+    except Exception as error:
+        line.say(f"the front was not measured: {type(error).__name__}: {error}")
+        return
+    if session.tracker is not None:
+        session.tracker.front(session.front_metrics())
+
+
 def _announce(session: Session, line: Line) -> None:
     config = session.config
     done = f"{session.ended} trials done, " if session.ended else ""
@@ -200,6 +227,9 @@ def _announce(session: Session, line: Line) -> None:
         line.say(f"{of_rows} of them are rows of the paper, which come first")
     for text in starting_point(session.ledger.space):
         line.say(text)
+    device = session.ledger.space.device
+    if device is not None:
+        line.say(f"latency_ms of device table {device.name}: {device.describe()}")
 
 
 def _run_trials(session: Session, address: str | None, line: Line) -> None:

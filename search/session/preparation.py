@@ -46,6 +46,8 @@ MAY_CHANGE = (
     "task.pretrain.checkpoint",
     "task.loss.distill.teacher",
     "paper",
+    "device.table",
+    "search.bench",
 )
 
 

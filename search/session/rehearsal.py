@@ -195,6 +195,8 @@ class Curves:
             found[f"train_{quality.bare}"] = last[quality.name]
         if spec.params.get("mean_samples"):
             found[f"{quality.name}_mean"] = last[quality.name]
+            if spec.task.measure_train != "never":
+                found[f"train_{quality.bare}_mean"] = last[quality.name]
         return found
 
     def _epochs(self, epochs: int) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 from bitfront.search.config.bounds import violations
 from bitfront.search.config.schema import PaperRow, PaperSpec, SearchConfig
 from bitfront.search.ledger.entry import point_of
-from bitfront.spaces.setting import SettingProblem, points
+from bitfront.spaces.setting import SettingProblem, points, selectors_of
 from bitfront.spaces.space import Space
 from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.parameters import Value
@@ -105,18 +105,44 @@ class Rows:
     def __post_init__(self) -> None:
         object.__setattr__(self, "ids", frozenset(each.id for each in self.trainings))
 
+    def notes(self, before: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """What the ledger is to keep of the rows; `before` is what it had, of which a turn that
+        runs some rows alone leaves those that it does not know."""
+        found = [row.note.as_json() for row in self.settled]
+        if not self.alone:
+            return found
+        known = {row.note.key for row in self.settled}
+        return found + [dict(note) for note in before if _key(note["where"]) not in known]
+
     def left(self, known: Collection[str]) -> list[Training]:
         """The trainings that are not among these trials."""
         return [each for each in self.trainings if each.id not in known]
 
 
+def selectors_of_rows(
+    config: SearchConfig, space: Space, chosen: Collection[str] | None
+) -> set[str] | None:
+    """The selectors that the rows with these labels wait for; None: all of the search."""
+    paper = config.paper
+    if paper is None or chosen is None:
+        return None
+    rows = [row for row in paper.rows if row.label in chosen]
+    return set().union(*(selectors_of(space, row.where, paper.where) for row in rows))
+
+
 def settle_rows(config: SearchConfig, space: Space, chosen: Collection[str] | None = None) -> Rows:
     """The rows of a search whose selectors have run. `chosen` are the labels of those that are run
-    alone; else all of them come before the other trials."""
+    alone, and rows that wait for other selectors are left out; else all of them come before the
+    other trials."""
     paper = config.paper
     if paper is None:
         return Rows()
-    settled = [_settled(config, space, row) for row in paper.rows]
+    waiting = set() if chosen is None else space.waiting()
+    settled = [
+        _settled(config, space, row)
+        for row in paper.rows
+        if not waiting & selectors_of(space, row.where, paper.where)
+    ]
     running = [row for row in settled if chosen is None or row.label in chosen]
     seeds = paper.seeds if chosen is None else max(1, paper.seeds)
     return Rows(settled, _trainings(config, running, seeds), alone=chosen is not None)

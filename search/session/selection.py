@@ -4,7 +4,7 @@ for all searches of a home. The algorithms are in `trainables/selectors`."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,14 +46,17 @@ def settle(
     note: Note,
     line: Line | None = None,
     pictures: Pictures = NO_PICTURES,
+    wanted: Collection[str] | None = None,
 ) -> Space:
     """The space with the results of all its selectors, which are written into the search's folder
-    too. Selectors without a stored result run on Ray first; `line` shows their progress."""
+    too. Selectors without a stored result run on Ray first, or those of them that are `wanted`;
+    `line` shows their progress."""
     specs = needed(config, space)
     if not specs:
         return space.settled(select, config.search.seed)
     kept = selections_folder(folder.path.parent)
-    missing = [spec for spec in specs if stored(spec, kept) is None]
+    lacking = [spec for spec in specs if stored(spec, kept) is None]
+    missing = [spec for spec in lacking if wanted is None or spec.selector in wanted]
     if missing:
         for text in intentions(missing):
             note(text)
@@ -61,16 +64,10 @@ def settle(
             store(made, kept)
     done = {spec.fingerprint(): stored(spec, kept) for spec in specs}
     for selection in done.values():
-        assert selection is not None
-        note(selection.summary())
-        write_selection(selection, folder.path, pictures)
-
-    def found(spec: SelectionSpec) -> Selection:
-        selection = done[spec.fingerprint()]
-        assert selection is not None
-        return selection
-
-    return space.settled(found, config.search.seed)
+        if selection is not None:
+            note(selection.summary())
+            write_selection(selection, folder.path, pictures)
+    return space.settled(lambda spec: done[spec.fingerprint()], config.search.seed)
 
 
 def start_points(space: Space) -> list[dict[str, Any]]:

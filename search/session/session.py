@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bitfront.search import benched
 from bitfront.search.cluster.board import Board
 from bitfront.search.cluster.resources import packed_share
 from bitfront.search.config.schema import SearchConfig
@@ -293,10 +294,13 @@ class Session:
         over its seeds, and their number."""
         name = self.config.quality.name
         place = list(self.config.objectives).index(name)
+        found = benched.read(self.folder) if self.config.search.bench else None
+        latency = {} if found is None else found.milliseconds
         return {
             key: {
                 f"{FRONT}{name}": values[place],
                 f"{FRONT}seeds": self._seeds[self.ledger.entries[key].point],
+                **({FRONT + benched.MEASURED: latency[key]} if key in latency else {}),
             }
             for key, values in self.front.items
         }

@@ -52,7 +52,7 @@ def note_of(
         f"the table (`{config.quality.name}` is of one trial). Percentages are of the dearest "
         "network of the search in full precision.",
         "",
-        *next_lines(config.name),
+        *(next_lines(config.name) if front else []),
     ]
     return "\n".join(lines)
 

@@ -9,8 +9,9 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from testbed.rig.namespaces import _ip, mounts_work, namespaces_work
 from testbed.rig.nodes import ROOT
@@ -29,11 +30,14 @@ def machines_work() -> bool:
 class Machine:
     """One machine; `folder` has its disk. Its first process waits until the machine is ended."""
 
+    own: ClassVar[Sequence[str]] = OWN
+    home: ClassVar[str] = HOME
+
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
-        for place in OWN:
+        for place in self.own:
             (folder / place[1:]).mkdir(parents=True)
-        (folder / HOME[1:]).mkdir()
+        (folder / self.home[1:]).mkdir()
         os.chmod(folder / "tmp", 0o1777)
         self._process = subprocess.Popen(
             [*UNSHARE, "--mount-proc", "bash", "-c", self._script()],
@@ -50,16 +54,30 @@ class Machine:
     def _script(self) -> str:
         """Mount the folders of its own. What python needs and lies below them stays visible."""
         lines = [f"hostname {self.name}"]
-        for path in sorted(_needed()):
+        for path in sorted(_needed(self.seen())):
             there = shlex.quote(f"{self.folder}{path}")
             make = f"mkdir -p {there}" if path.is_dir() else f"install -D /dev/null {there}"
             lines.append(f"{make} && mount --rbind {shlex.quote(str(path))} {there}")
-        lines += [f"mount --rbind {shlex.quote(f'{self.folder}{p}')} {p}" for p in OWN]
+        lines += self.prepare()
+        lines += [f"mount --rbind {shlex.quote(f'{self.folder}{p}')} {p}" for p in self.own]
         return " && ".join([*lines, "echo ready", "read -r"])
+
+    def seen(self) -> Sequence[str]:
+        """Paths below its own folders where it sees what others see."""
+        return ()
+
+    def prepare(self) -> list[str]:
+        """Shell commands on it before its folders hide where they are kept."""
+        return []
+
+    @property
+    def group(self) -> int:
+        """The group of processes with which it ends."""
+        return self._process.pid
 
     def inside(self) -> list[str]:
         """The words before a command that is run on this machine."""
-        spaces = ["--net", "--mount", "--pid", "--uts", f"--wdns={HOME}"]
+        spaces = ["--net", "--mount", "--pid", "--uts", f"--wdns={self.home}"]
         return ["nsenter", f"--target={self.pid}", *spaces]
 
     def call(self, *words: str, env: dict[str, str] | None = None) -> str:
@@ -72,13 +90,13 @@ class Machine:
 
     def kill(self) -> None:
         """Cut its power."""
-        os.killpg(self._process.pid, signal.SIGKILL)
+        os.killpg(self.group, signal.SIGKILL)
         self._process.communicate()
 
 
-def _needed() -> set[Path]:
-    """The paths below the machines' own folders that this python needs to run."""
-    places = [sys.prefix, sys.base_prefix, sys.executable, str(ROOT), *sys.path]
+def _needed(seen: Sequence[str]) -> set[Path]:
+    """The paths below the machines' own folders that this python needs to run, and others."""
+    places = [sys.prefix, sys.base_prefix, sys.executable, str(ROOT), *sys.path, *seen]
     found = {Path(p) for place in places if place for p in (place, os.path.realpath(place))}
     below = {p for p in found if p.exists() and any(Path(own) in p.parents for own in OWN)}
     return {p for p in below if not below & set(p.parents)}
@@ -88,8 +106,8 @@ class Network:
     """A network of machines: a bridge, at which this machine has an address too, for the servers
     and users outside of the cluster."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, kind: type[Machine] = Machine) -> None:
+        self.folder, self.kind = folder, kind
         self.name = f"bf{secrets.token_hex(2)}"
         self.subnet = f"10.{66 + secrets.randbelow(100)}.{secrets.randbelow(250)}"
         self.machines: dict[int, Machine] = {}
@@ -105,9 +123,10 @@ class Network:
     def host(self, number: int) -> str:
         return f"{self.subnet}.{number + 2}"
 
-    def start(self, number: int) -> Machine:
+    def start(self, number: int, name: str | None = None) -> Machine:
         """A new machine, connected to the network."""
-        machine = Machine(self.folder / f"machine{number}", f"machine{number}")
+        name = name or f"machine{number}"
+        machine = self.kind(self.folder / name, name)
         self.machines[number] = machine
         card, there = f"{self.name}c{number}", ["nsenter", f"--target={machine.pid}", "--net"]
         peer = ("peer", "name", "eth0", "netns", str(machine.pid))

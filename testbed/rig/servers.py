@@ -23,9 +23,12 @@ POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 
 
 @contextmanager
-def tracking_server(folder: Path, port: int) -> Iterator[subprocess.Popen[Any]]:
-    """A real MLflow server on loopback, over SQLite."""
-    process = start_tracking_server(folder, port)
+def tracking_server(
+    folder: Path, port: int, python: str | None = None
+) -> Iterator[subprocess.Popen[Any]]:
+    """A real MLflow server on loopback, over SQLite. It is forked where no `python` is given: then
+    it is no child of the process that is returned."""
+    process = start_tracking_server(folder, port, python=python)
     try:
         yield process
     finally:
@@ -33,9 +36,10 @@ def tracking_server(folder: Path, port: int) -> Iterator[subprocess.Popen[Any]]:
 
 
 def start_tracking_server(
-    folder: Path, port: int, host: str = "127.0.0.1"
+    folder: Path, port: int, host: str = "127.0.0.1", python: str | None = None
 ) -> subprocess.Popen[Any]:
-    command = [warm.python(), "-m", "mlflow", "server", "--host", host, "--port", str(port)]
+    python = python or warm.python()
+    command = [python, "-m", "mlflow", "server", "--host", host, "--port", str(port)]
     command += ["--backend-store-uri", f"sqlite:///{folder / 'server.db'}", "--workers", "1"]
     command += ["--artifacts-destination", str(folder / "artifacts")]
     # Without MLflow's job runners, a dozen processes that are not used here.

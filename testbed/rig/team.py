@@ -5,20 +5,21 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from testbed import warm
-from testbed.rig.machines import HOME, Network
+from testbed.rig.machines import HOME, Machine, Network
 from testbed.rig.nodes import Cluster
 from testbed.rig.processes import end, free_port, listens, wait_for
 from testbed.rig.servers import ObjectStore, Postgres, start_tracking_server
 
 DASHBOARD = 8265
+# Seconds a command may take where others want the same cores.
+PATIENCE = 240.0
 # A machine that does not answer for some seconds is dead; Ray waits half a minute by default.
 IMPATIENT = {
     "RAY_health_check_initial_delay_ms": "2000",
@@ -28,12 +29,20 @@ IMPATIENT = {
 }
 
 
+class WarmMachine(Machine):
+    """A machine whose Python is forked."""
+
+    def seen(self) -> Sequence[str]:
+        return (str(warm.commands()),)
+
+
 class TeamCluster(Cluster):
     """A Ray cluster of which every node is a machine of its own. No trial runs on its head."""
 
     def __init__(self, network: Network, folder: Path, settings: dict[str, str]) -> None:
-        there = {"HOME": HOME, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-        super().__init__(folder, 0, there | settings, network.inside, network.host)
+        there = {"HOME": HOME, "PATH": warm.environment()["PATH"]}
+        host = network.host
+        super().__init__(folder, 0, there | settings, network.inside, host, warm.python())
         self.network = network
         self.port = 6379
 
@@ -88,7 +97,7 @@ class Person:
         """Start a bitfront command."""
         return Command(self, words)
 
-    def call(self, *words: str, code: int = 0, seconds: float = 120) -> str:
+    def call(self, *words: str, code: int = 0, seconds: float = PATIENCE) -> str:
         """Run a bitfront command to its end, expect an exit code, return what it printed."""
         return self.start(*words).said(code, seconds)
 
@@ -103,7 +112,7 @@ class Command:
         self.line, self._began = f"{person.name}$ bitfront {' '.join(words)}", time.monotonic()
         self._process = warm.start(words, person.folder, person.env)
 
-    def said(self, code: int = 0, seconds: float = 120) -> str:
+    def said(self, code: int = 0, seconds: float = PATIENCE) -> str:
         """Wait for its end, expect an exit code, return what it printed."""
         said, _ = self._process.communicate(seconds)
         if os.environ.get("BITFRONT_ALOUD"):
@@ -131,7 +140,6 @@ class Team:
         self.cluster = TeamCluster(network, folder / "ray", self.objects.env | IMPATIENT)
         stack.callback(self.cluster.stop)
         self.cluster.begin_head()
-        warm.commands()  # imports while the head starts
         self.cluster.wait(0)
         for node in (1, 2):
             self.cluster.begin_node(node)
@@ -158,5 +166,5 @@ class Team:
 def team(folder: Path) -> Iterator[Team]:
     """A head and two nodes, PostgreSQL, MLflow and an object store."""
     with ExitStack() as stack:
-        network = stack.enter_context(Network(folder))
+        network = stack.enter_context(Network(folder, WarmMachine))
         yield Team(folder, network, stack)

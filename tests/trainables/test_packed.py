@@ -186,6 +186,10 @@ def test_a_foreign_safetensors_file_is_a_user_error(tmp_path: Path, metadata) ->
         lambda metadata, tensors: tensors.update(
             {key: t[:1] for key, t in tensors.items() if not key.endswith(".bits") and t.dim()}
         ),
+        lambda metadata, tensors: tensors.update({"layers.1.weight.scale": torch.ones(3)}),
+        lambda metadata, tensors: tensors.update(
+            {"layers.1.input_quantizer.shift": torch.ones(2, 21)}
+        ),
     ],
 )
 def test_content_that_cannot_be_is_a_user_error_though_its_checksum_is_right(

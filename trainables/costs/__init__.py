@@ -8,8 +8,10 @@ from bitfront.trainables.costs.base import (
     KeptChannels,
     LayerTrace,
     PlannedLayer,
+    bound,
     cost_labels,
     cost_names,
+    measured,
     summed,
 )
 
@@ -19,7 +21,9 @@ __all__ = [
     "KeptChannels",
     "LayerTrace",
     "PlannedLayer",
+    "bound",
     "cost_labels",
     "cost_names",
+    "measured",
     "summed",
 ]

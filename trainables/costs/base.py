@@ -11,6 +11,7 @@ from bitfront.trainables.registry import Registry
 
 if TYPE_CHECKING:
     from bitfront.trainables.cost import CostTable
+    from bitfront.trainables.costs.devices import DeviceTable
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class PlannedLayer:
     """A traced layer at a level of a plan. `scale`: how many scales a binary layer keeps; `shifts`:
     how many numbers per input channel layers with binary inputs keep; `kept`: the weights that
     pruning leaves, None where the layer is not pruned; `channels`: the output channels that are
-    left, None where all are."""
+    left, None where all are; `network`: the identity of its network, for costs that are looked
+    up."""
 
     layer: LayerTrace
     letter: str
@@ -52,6 +54,7 @@ class PlannedLayer:
     shifts: int = 0
     kept: int | None = None
     channels: int | None = None
+    network: str = ""
 
     @property
     def level(self) -> Level:
@@ -82,7 +85,8 @@ class Cost:
     """A cost of a planned network: the sum of `of_layer` over its layers, plus `of_rest` of the
     whole network. A cost without `of_layer` is the same for every plan. `percent_of` names the cost
     that this one states as a percentage; which full-precision network is 100 % is decided by the
-    caller (`spaces.space`)."""
+    caller (`spaces.space`). A cost that was measured on a machine has neither: `on` makes one of a
+    device table that has both, and only where there is a table the cost is known."""
 
     name: str
     label: str
@@ -90,6 +94,7 @@ class Cost:
     of_layer: Callable[[PlannedLayer], float] | None = None
     of_rest: Callable[[CostTable], float] | None = None
     percent_of: str | None = None
+    on: Callable[[DeviceTable], Cost] | None = None
     place: int = 100
     """its position in listings, in ascending order"""
 
@@ -114,3 +119,13 @@ def cost_labels() -> dict[str, str]:
 def summed() -> list[Cost]:
     """The costs that are sums over layers, in the order of listings."""
     return [cost for cost in _in_place() if cost.of_layer is not None]
+
+
+def measured() -> list[Cost]:
+    """The costs that are known where there is a device table only."""
+    return [cost for cost in _in_place() if cost.on is not None]
+
+
+def bound(device: DeviceTable | None) -> list[Cost]:
+    """The same of this device, ready to be counted; none without one."""
+    return [] if device is None else [cost.on(device) for cost in measured() if cost.on]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from bitfront.trainables.data.own.declaration import Declared, base_of, is_settl
 from bitfront.trainables.data.parts import Arrays, TaskRow
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code import is_reference
+from bitfront.trainables.own_code.entry_points import reference_of
 from bitfront.trainables.registry import Registry
 from bitfront.trainables.text_files import whole_path
 
@@ -35,6 +36,11 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 def _complete(_data_dir: Path) -> str | None:
     """None, for nothing is missing: the check of datasets whose parts are not separate files."""
     return None
+
+
+def _no_names(_data_dir: Path) -> Sequence[str]:
+    """The names of classes that have none but their numbers."""
+    return ()
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,8 @@ class DatasetInfo:
     own: Declared | None = None
     # Whether examples are integers, such as token numbers, and reach the network as they are.
     integers: bool = False
+    # (data directory) -> the names of the classes in the order of labels; empty: not known.
+    name_classes: Callable[[Path], Sequence[str]] = _no_names
 
     def is_there(self, data_dir: Path | str | None) -> bool:
         """Whether the dataset is in `data_dir`, judged by its folder alone."""
@@ -115,11 +123,25 @@ class Datasets(Registry[DatasetInfo]):
         self.references: Family | None = None
 
     def get(self, name: str) -> DatasetInfo:
-        family = self._family(name)
+        family, name = self._family(name), self.named(name)
         return super().get(name) if family is None else family.info(name)
+
+    def reference(self, name: str) -> str | None:
+        """The reference that an installed package declares under this name, which may carry
+        arguments; None for all others."""
+        base = base_of(name)
+        if ":" in base or base in self.find() or base in self._aliases:
+            return None
+        return reference_of(self.kind, base)
+
+    def named(self, name: str) -> str:
+        """The name itself, or with the reference that a package declares in its place."""
+        reference = self.reference(name)
+        return name if reference is None else reference + name.removeprefix(base_of(name))
 
     def _family(self, name: str) -> Family | None:
         self.find()
+        name = self.named(name)
         if ":" not in name:
             return None
         family = self.families.get(name.partition(":")[0])
@@ -136,7 +158,7 @@ class Datasets(Registry[DatasetInfo]):
 
     def settle(self, name: str, data_dir: Path | str | None) -> str:
         """The name as a search stores it: complete, so that it means the same on other machines."""
-        family = self._family(name)
+        family, name = self._family(name), self.named(name)
         return name if family is None else family.settle(name, data_dir)
 
 
@@ -235,6 +257,17 @@ def _load(name: str, part: PartName, data_dir: Path | str | None, normalize: str
         return Arrays(x, y) if info.tasks == 1 else TaskRow(x, y, info.tasks, info.tasks)
     # A part that is not held in one array normalises when it reads, by its own `info`.
     return replace(stored, info=info)
+
+
+def class_names(name: str, data_dir: Path | str | None = None) -> list[str]:
+    """The names of the classes of a dataset in the order of labels, where they are known here."""
+    info = DATASETS.get(name)
+    where = _known_dir(info, data_dir) or Path()
+    try:
+        names = list(info.name_classes(where))
+    except OSError:  # they are names of folders, which are not here
+        return []
+    return names if len(names) == info.classes else []
 
 
 # A function that returns training examples (x, y) which another process has read from disk.

@@ -71,6 +71,7 @@ DATASETS.add(
         read_train=partial(_read, _digits, 359, False),
         read_test=partial(_read, _digits, 359, True),
         embedded=True,
+        name_classes=lambda _data_dir: "0123456789",
     ),
 )
 DATASETS.add(

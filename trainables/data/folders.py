@@ -173,6 +173,9 @@ def _info(
         read_train=partial(_read, name, folder, flat, True, last=last),
         read_test=partial(_read, name, folder, flat, False, last=last),
         folder=folder if flat else f"{folder}/train",
+        name_classes=lambda where: class_names(
+            where / (folder if flat else f"{folder}/train"), last
+        ),
         **(declared | more),
     )
 

@@ -95,6 +95,7 @@ def _declare(
     std: tuple[float, ...],
     source: str,
     augmentation: str = "none",
+    names: str = "",
 ) -> None:
     command = f"import torchvision; torchvision.datasets.{class_name}('DIR', download=True)"
     info = DatasetInfo(
@@ -112,6 +113,7 @@ def _declare(
         augmentation=augmentation,
         folder=folder,
         find_test=partial(_find_test, folder),
+        name_classes=lambda _data_dir: names.split(),
     )
     DATASETS.add(name, info)
 
@@ -126,6 +128,7 @@ _declare(
     mean=(0.1307,),
     std=(0.3081,),
     source="Handwritten digits, 28x28 grey (LeCun et al., 1998).",
+    names="0 1 2 3 4 5 6 7 8 9",
 )
 _declare(
     "fashion-mnist",
@@ -137,6 +140,7 @@ _declare(
     mean=(0.2860,),
     std=(0.3530,),
     source="Pictures of clothes, 28x28 grey (Xiao et al., 2017).",
+    names="t-shirt trouser pullover dress coat sandal shirt sneaker bag ankle-boot",
 )
 _declare(
     "cifar10",
@@ -149,6 +153,7 @@ _declare(
     std=(0.2470, 0.2435, 0.2616),
     source="Photographs of ten kinds of things, 32x32 colour (Krizhevsky, 2009).",
     augmentation="crop-flip",
+    names="airplane automobile bird cat deer dog frog horse ship truck",
 )
 _declare(
     "cifar100",

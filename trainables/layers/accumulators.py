@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from types import MethodType
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -22,13 +23,16 @@ class Accumulator(nn.Module):
         self.slope = slope
         self.penalized = penalized
         self.excess: Tensor | None = None
+        self.counting = True
+        """whether evaluation counts overflows; tracing a network for export cannot"""
         self.overflows = self.sums = 0
 
     def forward(self, z: Tensor, scale: Tensor | None) -> Tensor:
         limit = 2.0 ** (self.bits - 1)
         if not self.training:
-            self.overflows += int((z.abs() >= limit).sum())
-            self.sums += z.numel()
+            if self.counting:
+                self.overflows += int((z.abs() >= limit).sum())
+                self.sums += z.numel()
         elif self.penalized:
             self.excess = (z.abs() - limit).clamp_min(0).mean()
         y: Tensor = CyclicActivation.apply(z, self.bits, self.slope)
@@ -53,26 +57,32 @@ def accumulate(layer: nn.Module, accumulator: Accumulator, scaling: nn.Module) -
         found: Tensor | None = scaling.output_scales(latent)  # type: ignore[operator]
         return found
 
-    layer.forward = _accumulating(layer, accumulator, scales)
-
-
-def _accumulating(
-    layer: nn.Module, accumulator: Accumulator, scales: Callable[[], Tensor | None]
-) -> Callable[..., Tensor]:
-    shape = (1, -1, *(1,) * dimensions(layer)) if is_convolution(layer) else (-1,)
-
     def forward(x: Tensor, output_size: list[int] | None = None) -> Tensor:
         weight: Tensor = layer.weight  # type: ignore[assignment]
-        bias: Tensor | None = layer.bias  # type: ignore[assignment]
-        z = product(layer, x, weight, None, output_size)
-        s = scales()
-        y: Tensor = accumulator(z, s if s is None else s.view(shape))
-        return y if bias is None else y + bias.view(shape)
+        return _accumulated(
+            layer, product(layer, x, weight, None, output_size), accumulator, scales()
+        )
 
-    return forward
+    layer.forward = forward
 
 
 def accumulate_fixed(layer: nn.Module, accumulator: Accumulator, scale: Tensor | None) -> None:
     """Put an accumulator with a fixed scale between the layer's sums and its bias, in place, for a
     network that is only evaluated."""
-    layer.forward = _accumulating(layer, accumulator, lambda: scale)
+    layer.add_module("accumulator", accumulator)
+    layer.register_buffer("accumulator_scale", scale, persistent=False)
+    # A bound method, which a deep copy of the network binds to the copied layer.
+    layer.forward = MethodType(_fixed_forward, layer)
+
+
+def _fixed_forward(layer: Any, x: Tensor, output_size: list[int] | None = None) -> Tensor:
+    z = product(layer, x, layer.weight, None, output_size)
+    return _accumulated(layer, z, layer.accumulator, layer.accumulator_scale)
+
+
+def _accumulated(layer: Any, z: Tensor, accumulator: Accumulator, scale: Tensor | None) -> Tensor:
+    """The output of a layer from its sums."""
+    shape = (1, -1, *(1,) * dimensions(layer)) if is_convolution(layer) else (-1,)
+    y: Tensor = accumulator(z, scale if scale is None else scale.view(shape))
+    bias: Tensor | None = layer.bias
+    return y if bias is None else y + bias.view(shape)

@@ -44,6 +44,19 @@ class SignInput(nn.Module):
         return sign(x if self.shift is None else x - self.shift)
 
 
+@torch.no_grad()
+def by_channel(quantizer: nn.Module, layer: nn.Module) -> bool:
+    """Whether the quantizer of this layer's inputs treats every channel by itself, and all of its
+    numbers alike."""
+    shape = per_channel(layer, inputs=True)
+    x = torch.zeros(shape if len(shape) > 1 else (1, *shape))
+    try:
+        signs: Tensor = quantizer(x)
+    except RuntimeError:  # shapes that do not meet
+        return False
+    return signs.shape == x.shape
+
+
 class _QuantizedAgain:
     """Saved-tensor hooks around the forward pass of one layer: autograd stores its float input
     instead of the quantized one and quantizes it again in the backward pass. The layer before

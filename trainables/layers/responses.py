@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from bitfront.trainables.layers.binary import BinaryLayer
@@ -18,6 +19,8 @@ from bitfront.trainables.training.norms import batch_statistics
 # The smallest share of signs that must differ between examples, and the smallest difference of
 # outputs relative to the largest output: below there is only rounding.
 LEAST_SPREAD, LEAST_DIFFERENCE = 0.01, 1e-6
+# The deviation of the values that parameters which start at 0 are tried with.
+WAKING = 0.1
 
 
 @dataclass(frozen=True)
@@ -40,18 +43,20 @@ class Response:
 @dataclass(frozen=True)
 class Responses:
     """How a network responds: its layers with binary inputs, in the order of their calls, and
-    whether outputs are finite and differ between examples. `zero`: all outputs are 0, as those of a
-    network whose classifier starts at 0."""
+    whether outputs are finite and differ between examples. `hidden`: they do not, but only because
+    of parameters that start at 0, such as the weight of a classifier or a scale: with other values
+    of these, which training will give them, they differ."""
 
     layers: tuple[Response, ...]
     finite: bool
     differ: bool
-    zero: bool = False
+    hidden: bool = False
 
     @property
     def constant(self) -> bool:
-        """Whether the output is the same for all examples, and not because it starts at 0."""
-        return self.finite and not self.differ and not self.zero
+        """Whether the output is the same for all examples, whatever parameters that start at 0
+        become."""
+        return self.finite and not self.differ and not self.hidden
 
     @property
     def degenerate(self) -> list[str]:
@@ -64,12 +69,46 @@ def respond(model: nn.Module, binary: Iterable[BinaryLayer], x: Tensor) -> Respo
     norms use the statistics of the batch, since fresh ones have none, and shifts of inputs start
     from it; weights and inputs are those of evaluation. Statistics are left as they were."""
     layers = [layer for layer in binary if layer.level in BINARY_INPUTS]
-    with _noted(layers, len(x)) as seen, batch_statistics(model), starting_shifts(model):
-        out = _first_tensor(model(x)).float().flatten(1)
-    finite = bool(out.isfinite().all())
-    spread = (out.amax(0) - out.amin(0)).max()
-    differ = finite and bool(spread > LEAST_DIFFERENCE * out.abs().max())
-    return Responses(tuple(_responses(seen)), finite, differ, zero=not bool(out.any()))
+    with _noted(layers, len(x)) as seen:
+        out = _output(model, x)
+    finite, hidden = bool(out.isfinite().all()), False
+    differ = finite and _differs(out)
+    if finite and not differ:
+        with _woken(model) as any_woken:
+            hidden = any_woken and _differs(_output(model, x))
+    return Responses(tuple(_responses(seen)), finite, differ, hidden)
+
+
+def _output(model: nn.Module, x: Tensor) -> Tensor:
+    """A row of outputs per example."""
+    with batch_statistics(model), starting_shifts(model):
+        return _first_tensor(model(x)).float().flatten(1)
+
+
+def _differs(out: Tensor) -> bool:
+    """Whether outputs are not the same for all examples."""
+    return bool((out.amax(0) - out.amin(0)).max() > LEAST_DIFFERENCE * out.abs().max())
+
+
+@contextmanager
+def _woken(model: nn.Module) -> Iterator[bool]:
+    """Inside, parameters that are 0 have small random values, those of biases excepted, which hide
+    nothing; gives whether there are any."""
+    asleep = [
+        parameter
+        for name, parameter in model.named_parameters()
+        if not name.endswith("bias") and parameter.is_floating_point() and not parameter.any()
+    ]
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in asleep:
+            made = torch.randn(parameter.shape, generator=generator) * WAKING
+            parameter.copy_(made)
+        try:
+            yield bool(asleep)
+        finally:
+            for parameter in asleep:
+                parameter.zero_()
 
 
 @dataclass

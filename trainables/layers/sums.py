@@ -14,6 +14,7 @@ from bitfront.trainables.structure.kinds import (
     as_stored,
     dimensions,
     groups_of,
+    outputs_of,
     per_channel,
     product,
 )
@@ -41,6 +42,8 @@ def _forward(layer: Any, x: Tensor, *size: Any) -> Tensor:
 
 def sum_first_fixed(layer: nn.Module, scale: Tensor | None) -> None:
     """The same for a network that is only evaluated, whose weight is its signs."""
+    if scale is not None and scale.numel() not in (1, outputs_of(layer)):
+        raise ValueError(f"{scale.numel()} scales for {outputs_of(layer)} outputs")
     layer.register_buffer("output_scale", scale, persistent=False)
     layer.forward = MethodType(_fixed_forward, layer)
 
@@ -57,7 +60,12 @@ def scaled_sums(
     output_size: list[int] | None = None,
 ) -> Tensor:
     """scale * sums + bias, where the layer computes the sums with `signs`, in torch's layout."""
-    y = product(layer, x, signs, None, output_size)
+    return scaled(layer, product(layer, x, signs, None, output_size), scale)
+
+
+def scaled(layer: nn.Module, sums: Tensor, scale: Tensor | None) -> Tensor:
+    """scale * sums + bias."""
+    y = sums
     # Without the dimension of the batch, which a single example does not have.
     shape = per_channel(layer, inputs=False)[-dimensions(layer) - 1 :]
     if scale is not None:

@@ -45,6 +45,10 @@ class ModelInfo:
         """The declaration of a parameter; None where there is none of that name."""
         return self.params.get(name)
 
+    def make(self, shape: Shape, classes: int, given: dict[str, Any]) -> nn.Module:
+        """A freshly initialised network."""
+        return self.build(shape=shape, classes=classes, **self.resolve(given))
+
 
 # For models named `LIBRARY/name`: a function per library that declares any of its networks.
 LIBRARIES: dict[str, Callable[[str], ModelInfo]] = {}
@@ -93,5 +97,4 @@ MODELS = ModelRegistry("model", package=__package__)
 
 def build_model(name: str, params: dict[str, Any], shape: Shape, classes: int) -> nn.Module:
     """A freshly initialised network for inputs of `shape` (channels first)."""
-    info = MODELS.get(name)
-    return info.build(shape=shape, classes=classes, **info.resolve(params))
+    return MODELS.get(name).make(shape, classes, params)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import nn
 
 from bitfront.trainables.data import DATASETS
@@ -14,6 +13,7 @@ from bitfront.trainables.models.activations import with_activations
 from bitfront.trainables.models.base import Shape, build_model
 from bitfront.trainables.models.own import counted_own, takes_integers
 from bitfront.trainables.own_code import is_reference
+from bitfront.trainables.structure.meta import on_meta
 
 
 def suited(dataset: str, name: str, params: dict[str, Any]) -> str:
@@ -47,7 +47,7 @@ def unreal_model(
     if is_reference(name):
         return counted_own(name, params, shape, classes, activations).model
     try:
-        with torch.device("meta"):
+        with on_meta():
             model = build_model(name, params, shape, classes)
             return with_activations(model, activations, shape, name)
     except (RuntimeError, OverflowError) as error:  # more weights than can be counted

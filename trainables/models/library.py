@@ -73,6 +73,8 @@ def _build_timm(
         )
     except (TypeError, AssertionError, ArithmeticError) as error:
         raise UserError(_no_fit(called, size, error)) from None
+    if not drop_path:  # some have another default of their own
+        surgery.keep_all_paths(model)
     patch = surgery.patch_size(model)
     if any(side % p for side, p in zip(size, patch, strict=True)):
         raise UserError(

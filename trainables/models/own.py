@@ -23,6 +23,7 @@ from bitfront.trainables.own_code.loading import blamed, origin
 from bitfront.trainables.own_code.signatures import summary
 from bitfront.trainables.parameters import Anything, Param
 from bitfront.trainables.structure.counting import Counted, count
+from bitfront.trainables.structure.meta import on_meta
 from bitfront.trainables.structure.passing import blank, has_names
 
 # Arguments that are filled from the data unless they are given; those that often mean something
@@ -58,6 +59,10 @@ class OwnModel(ModelInfo):
 
     def param(self, name: str) -> Param | None:
         return Param("", Anything()) if self.open else self.params.get(name)
+
+    def make(self, shape: Shape, classes: int, given: dict[str, Any]) -> nn.Module:
+        # As a dict, since the user's arguments may be called `shape` or `classes` too.
+        return self.build(shape, classes, self.resolve(given))
 
 
 @MODELS.adopts
@@ -114,17 +119,21 @@ def _what(found: Any) -> str:
 
 
 def _build(
-    shape: Shape, classes: int, found: Callable[..., Any], reference: str, **values: Any
+    shape: Shape,
+    classes: int,
+    values: dict[str, Any],
+    found: Callable[..., Any],
+    reference: str,
 ) -> nn.Module:
     info = cast(OwnModel, MODELS.get(reference))
     arguments = _filled(info, values, shape, classes)
     missing = [name for name in info.required if name not in arguments]
     label = shown(reference)
     if missing:
-        raise MissingArgumentError(
-            f"{label} needs {', '.join(missing)}, which is not given",
-            f"model: {{name: {label}, {missing[0]}: ...}}, or space: model.{missing[0]}: [...]",
-        )
+        how = f"model: {{name: {label}, {missing[0]}: ...}}, or space: model.{missing[0]}: [...]"
+        if "name" in missing:
+            how = "the key name is that of the network: name a function that gives it and calls it"
+        raise MissingArgumentError(f"{label} needs {', '.join(missing)}, which is not given", how)
     written = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     call = f"{label.rpartition(':')[2]}({written})"
     try:
@@ -143,10 +152,20 @@ def _build(
             "name the class, or a function that returns the network before torch.jit.script",
         )
     network = without_compilation(network)
-    if any(is_lazy(p) for p in (*network.parameters(), *network.buffers())):
+    if torch.get_default_device().type != "meta" and any(p.is_meta for p in _tensors(network)):
+        raise UserError(
+            f"{origin(reference).path}: {call} has tensors on the meta device, without values",
+            "give them values where the network is made: leave out device='meta'",
+        )
+    if any(is_lazy(p) for p in _tensors(network)):
         with blamed(reference, f"{label} fails on {_sized(shape)}"):
             _call_once(network, shape)
     return network
+
+
+def _tensors(network: nn.Module) -> list[Tensor]:
+    """The parameters and buffers of a network."""
+    return [*network.parameters(), *network.buffers()]
 
 
 def _call_once(network: nn.Module, shape: Shape) -> None:
@@ -202,9 +221,9 @@ def counted_own(
                 raise
             integers = True
     try:
-        with torch.device("meta"):
+        with on_meta():
             network = _made(name, params, shape, classes, activations)
-        tensors = (*network.parameters(), *network.buffers())
+        tensors = _tensors(network)
         if all(tensor.is_meta for tensor in tensors) and tensors:
             return _passed(network, name, params, shape, classes, integers, axes)
     except Exception:  # whatever it is, the CPU shows it too
@@ -258,6 +277,11 @@ def _passed(
     place = f"{origin(name).path}: {label}"
     _check_output(counted.output, 1, classes, axes, place)
     _check_output(trained, 2, classes, axes, f"{place} in training")
+    if not trained.requires_grad and any(p.requires_grad for p in network.parameters()):
+        raise UserError(
+            f"{place} in training returns an output without a gradient: no weight would change",
+            "leave out torch.no_grad(), torch.inference_mode(), .detach() and .data in forward",
+        )
     return counted
 
 
@@ -265,7 +289,7 @@ def _run(network: nn.Module, x: Tensor, training: bool) -> Any:
     was_training = network.training
     network.train(training)
     try:
-        with torch.no_grad():
+        with torch.set_grad_enabled(training):
             return network(x)
     finally:
         network.train(was_training)
@@ -309,6 +333,10 @@ def hint_for(error: UserError) -> str | None:
         )
     if any(word in error.message for word in ("NVIDIA", "CUDA", "cuda")):
         return "leave out .cuda() and .to('cuda'): trials move the network to where they run"
+    if "same dtype" in error.message or "same datatype" in error.message:
+        return "examples are float32, as layers are: leave out .double(), .half() and the like"
+    if "BatchedTensor" in error.message:
+        return "layers inside torch.vmap cannot be followed: call them with the whole batch"
     return None
 
 

@@ -32,6 +32,15 @@ def repeat_grey(model: nn.Module, called: str, channels: int) -> None:
     model.register_forward_pre_hook(repeat)
 
 
+def keep_all_paths(model: nn.Module) -> None:
+    """Make no block of a network of timm be skipped in training."""
+    from timm.layers import DropPath
+
+    for module in model.modules():
+        if isinstance(module, DropPath):
+            module.drop_prob = 0.0
+
+
 def without_compilation(model: nn.Module) -> nn.Module:
     """The network that `torch.compile` was given, its parts likewise: compiled code would be made
     anew for every change of a layer, and knows nothing of it otherwise."""

@@ -11,14 +11,14 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import CodeType, ModuleType
 from typing import Any
 
 from bitfront.trainables.errors import UserError, did_you_mean, first_line
 from bitfront.trainables.own_code import places, trusted
 from bitfront.trainables.own_code.reference import DIGITS, MODULE, Reference, parse, shown
-from bitfront.trainables.own_code.sources import Source
+from bitfront.trainables.own_code.sources import Source, is_installed
 
 # The loaded objects by reference and hash.
 _objects: dict[tuple[str, str, str], Any] = {}
@@ -86,6 +86,9 @@ def _loaded(reference: Reference, source: Source) -> Any:
             missing = error.__cause__.name
             hint = f"install {missing} beside bitfront, or put its file beside {source.path.name}"
             raise UserError(error.message, hint) from error
+        if "attempted relative import" in error.message:
+            hint = _relative_hint(reference, source.path)
+            raise UserError(error.message, hint) from error
         whole = None if reference.is_pickle else f"to see all of it: python {source.path}"
         raise UserError(error.message, error.hint or whole) from error
     found: Any = module
@@ -96,6 +99,16 @@ def _loaded(reference: Reference, source: Source) -> Any:
             raise UserError(f"{source.path} has no '{reference.name}', {hint}")
         found = getattr(found, part)
     return found
+
+
+def _relative_hint(reference: Reference, path: Path) -> str:
+    """How code with relative imports is named: as a module of its package."""
+    parts, above = [path.stem], path.parent
+    while (above / "__init__.py").is_file():
+        parts, above = [above.name, *parts], above.parent
+    if len(parts) == 1:
+        return f"import the files beside {path.name} without the dot, or put them into a package"
+    return f"name it as a module of its package: {'.'.join(parts)}:{reference.name}"
 
 
 def _module(reference: Reference, source: Source) -> ModuleType:
@@ -134,6 +147,19 @@ class _Content(importlib.machinery.SourceFileLoader):
         return code
 
 
+def _stands(name: str) -> bool:
+    """Whether a module of this name that is installed, or bitfront itself, is loaded. A file of the
+    user's own that is called like it, such as `torch.py`, does not take its place: everything else
+    in this process uses it."""
+    if name in (*sys.builtin_module_names, __name__.partition(".")[0]):
+        return True
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if file is None:
+        return False
+    path = Path(file).resolve()
+    return is_installed(path.parents[1] if path.stem == "__init__" else path.parent)
+
+
 class Modules(importlib.abc.MetaPathFinder):
     """Finds the modules of one source by their usual names. Other files of its folder are not
     found, since they are not part of the hash that was trusted; where the user wrote the reference
@@ -147,7 +173,9 @@ class Modules(importlib.abc.MetaPathFinder):
         for file in source.files:
             parts = PurePosixPath(file).with_suffix("").parts
             parts = parts[:-1] if parts[-1] == "__init__" else parts
-            if file.endswith(MODULE) and parts and not self._is_shadow(reference, file):
+            if not parts or _stands(parts[0]):
+                continue
+            if file.endswith(MODULE) and not self._is_shadow(reference, file):
                 self.files[".".join(parts)] = file
             for depth in range(1, len(parts)):
                 self.folders[".".join(parts[:depth])] = "/".join(parts[:depth])

@@ -4,6 +4,7 @@ where Python finds them."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -65,13 +66,20 @@ def find(reference: Reference) -> Source:
         )
     looked = [*dict.fromkeys((*map(str, _folders), os.getcwd()))]
     hint = f"looked in {', '.join(looked[:4])}"
+    if not reference.is_file:
+        package = reference.source.partition(".")[0]
+        hint += f" and where Python finds modules: install {package} if it is a package"
     raise CodeError(f"{reference.source}: no such {_kind(reference)}", hint)
 
 
 def origins(references: Iterable[str]) -> dict[str, str]:
     """The files of these references by reference, for a recipe or packed file that is read
-    elsewhere."""
-    return {text: str(find(parse(text)).path) for text in references}
+    elsewhere; without those that have changed since, or are gone."""
+    found = {}
+    for text in references:
+        with contextlib.suppress(UserError):
+            found[text] = str(find(parse(text)).path)
+    return found
 
 
 def edited(text: str, beside: Iterable[Path] = ()) -> tuple[Source, Path, str] | None:

@@ -54,7 +54,7 @@ def read_source(reference: Reference, path: Path) -> Source:
     root = path.parent
     if not reference.is_file:
         root = path.parents[reference.source.count(".") + (path.name == "__init__.py")]
-    installed = _is_installed(root)
+    installed = is_installed(root)
     files: dict[str, bytes] = {}
     size = 0
     waiting = [path, *_packages_above(path, root)]
@@ -99,7 +99,7 @@ def _found_by_hooks(name: str) -> importlib.machinery.ModuleSpec | None:
         return None
 
 
-def _is_installed(root: Path) -> bool:
+def is_installed(root: Path) -> bool:
     """Whether a folder is one of those that this Python installs packages into. A folder that is
     only called so is not: whatever is in it would be trusted."""
     places = {sysconfig.get_paths()[key] for key in ("purelib", "platlib", "stdlib")}

@@ -1,11 +1,14 @@
 """Layers behind a binary one that its kernel computes along with it: batch norm, activation and the
-sum with a shortcut. The network is traced by torch.fx; where that fails, its binary layers are
-replaced one by one (`network`)."""
+sum with a shortcut; and those behind one in full precision, as a step of their own between kernels.
+The network is traced by torch.fx, and its kernels are joined to chains (`joining`); where that
+fails, its binary layers are replaced one by one (`network`)."""
 
 from __future__ import annotations
 
+import io
 import operator
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from typing import Any
 
 import torch
@@ -13,10 +16,13 @@ from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
 from bitfront.trainables.models.activations import BinReLU, RPReLU
+from bitfront.trainables.runtime.chains import PackedLayer
+from bitfront.trainables.runtime.joining import joined
 from bitfront.trainables.runtime.kernels.outputs import Operation
-from bitfront.trainables.runtime.layers import PackedLayer, Program
+from bitfront.trainables.runtime.layers import Finished, Floats, Program
 
 NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
+NOTHING = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d)
 SUMS = (operator.add, operator.iadd, torch.add)
 
 
@@ -58,36 +64,41 @@ FUSED: dict[type[nn.Module], Callable[[Program, Any], None]] = {
     nn.ReLU6: _hardtanh,
     nn.PReLU: lambda program, module: program.add(Operation.PRELU, module.weight),
     RPReLU: _rprelu,
-    nn.Identity: lambda _program, _module: None,
-    nn.Dropout: lambda _program, _module: None,
 }
 
 
 @torch.no_grad()
 def fused(network: nn.Module, example: Tensor) -> fx.GraphModule:
-    """The network, whose binary layers are `PackedLayer`s, with what follows them fused. Raises
-    whatever torch.fx raises for a network it cannot trace."""
+    """The network, whose binary layers are `PackedLayer`s, with what follows them fused, in chains.
+    Raises whatever torch.fx raises for a network it cannot trace."""
     traced = fx.GraphModule(network, _Tracer().trace(network))
-    ShapeProp(traced).propagate(example)
+    with redirect_stderr(io.StringIO()):  # it prints what it raises
+        ShapeProp(traced).propagate(example)
     modules = dict(traced.named_modules())
+    for node in list(traced.graph.nodes):
+        if node.op == "call_module" and type(modules[str(node.target)]) in NOTHING:
+            node.replace_all_uses_with(node.args[0])
+            traced.graph.erase_node(node)
     for node in list(traced.graph.nodes):
         layer = modules.get(str(node.target)) if node.op == "call_module" else None
         if isinstance(layer, PackedLayer) and len(_callers(traced, node.target)) == 1:
             _fuse(traced, node, layer, modules)
+    for number, node in enumerate(list(traced.graph.nodes)):
+        if node.op == "call_module" and type(modules.get(str(node.target))) in NORMS:
+            _replace(traced, node, f"floats{number}", modules)
     traced.graph.eliminate_dead_code()
-    traced.recompile()
-    return traced
+    return joined(traced)
 
 
 def _callers(traced: fx.GraphModule, target: Any) -> list[fx.Node]:
     return [node for node in traced.graph.nodes if node.target == target]
 
 
-def _fuse(
-    traced: fx.GraphModule, node: fx.Node, layer: PackedLayer, modules: dict[str, nn.Module]
-) -> None:
-    """Add to the layer's program what follows it, as far as it goes; the layer is called in place
-    of the last of these."""
+def _follow(
+    node: fx.Node, layer: Finished, modules: dict[str, nn.Module]
+) -> tuple[fx.Node, fx.Node | None]:
+    """Add to the layer's program what follows it, as far as it goes: the last node of that, and the
+    one that brings a shortcut."""
     last, residual = node, None
     while len(last.users) == 1:
         (after,) = last.users
@@ -95,21 +106,52 @@ def _fuse(
         if module is not None and type(module) in FUSED and _fits(module, layer, last):
             FUSED[type(module)](layer.program, module)
         elif residual is None and _is_sum(after, last):
-            residual = next(arg for arg in after.args if arg is not last)
+            residual = next(arg for arg in after.all_input_nodes if arg is not last)
             layer.program.add(Operation.RESIDUAL)
         else:
             break
         last = after
-    if last is node:
+    return last, residual
+
+
+def _fuse(
+    traced: fx.GraphModule, node: fx.Node, layer: PackedLayer, modules: dict[str, nn.Module]
+) -> None:
+    """Call the layer, with all that follows it, in place of the last of these."""
+    last, residual = _follow(node, layer, modules)
+    if last is not node:
+        _call(traced, last, str(node.target), node.args[0], residual)
+
+
+def _replace(
+    traced: fx.GraphModule, node: fx.Node, name: str, modules: dict[str, nn.Module]
+) -> None:
+    """Compute a batch norm of images whose channels come last, and what follows it, as `Floats`."""
+    (before,) = node.all_input_nodes
+    meta = before.meta.get("tensor_meta")
+    if meta is None or meta.memory_format is not torch.channels_last or node.kwargs:
         return
-    layer.ready()
+    norm: Any = modules[str(node.target)]
+    layer = Floats(norm.num_features, len(meta.shape))
+    if meta.dtype is not torch.float32 or not _fits(norm, layer, before):
+        return
+    _norm(layer.program, norm)
+    last, residual = _follow(node, layer, modules)
+    traced.add_submodule(name, layer)
+    modules[name] = layer
+    _call(traced, last, name, before, residual)
+
+
+def _call(
+    traced: fx.GraphModule, last: fx.Node, name: str, source: Any, residual: fx.Node | None
+) -> None:
     with traced.graph.inserting_before(last):
-        again = traced.graph.call_module(str(node.target), (node.args[0], residual))
+        again = traced.graph.call_module(name, (source, residual))
     again.meta = dict(last.meta)
     last.replace_all_uses_with(again)
 
 
-def _fits(module: nn.Module, layer: PackedLayer, before: fx.Node) -> bool:
+def _fits(module: nn.Module, layer: Finished, before: fx.Node) -> bool:
     """Whether a module treats the channels of the layer as the kernel would."""
     if isinstance(module, NORMS):
         whole = module.num_features == layer.channels and module.running_var is not None

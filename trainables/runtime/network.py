@@ -100,8 +100,8 @@ def _same(made: nn.Module, example: Tensor, wanted: Tensor) -> bool:
 
 def _made(network: nn.Module, kernels: list[str], example: Tensor, fuse: bool) -> nn.Module | None:
     """A copy of the network with kernels, fused or not; None where it cannot be fused."""
+    from bitfront.trainables.runtime.chains import PackedLayer
     from bitfront.trainables.runtime.fusion import fused
-    from bitfront.trainables.runtime.layers import PackedLayer
 
     made = copy.deepcopy(network)
     for name in kernels:

@@ -1,24 +1,54 @@
-"""Parts of one layer on several threads. Kernels release Python's lock; the threads are Python's,
-since those of Numba abort the process where two layers run at once (numba#8563)."""
+"""Jobs on several threads. They are those of torch, which wait for work anyway: threads of our own
+would have to share the cores with them. Those of Numba abort the process where two jobs run at once
+(numba#8563). Where torch has others than OpenMP's, Python's are used."""
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import torch
 
-# So many parts at least for each thread that takes part.
-FEWEST_PARTS = 8
-
 
 def threads() -> int:
-    """How many threads a layer may use: as many as torch does."""
+    """How many threads a job may use: as many as torch does."""
     return torch.get_num_threads()
+
+
+# The process that has threads of OpenMP: one that is forked of it would wait for them for ever.
+_FIRST_PROCESS = os.getpid()
+
+
+@cache
+def _openmp() -> Any:
+    """The function with which torch starts a parallel region, of the OpenMP that it uses itself;
+    None where there is none."""
+    folder = Path(torch.__file__).parent / "lib"
+    for name in ("libtorch_cpu.so", "libtorch_cpu.dylib"):
+        try:
+            start = ctypes.CDLL(str(folder / name)).GOMP_parallel
+        except (OSError, AttributeError):
+            continue
+        start.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+        start.restype = None
+        return start
+    return None
+
+
+@cache
+def yields() -> int:
+    """The address of the C function that lets another thread run; 0 where there is none."""
+    try:
+        function = ctypes.CDLL(None).sched_yield
+    except (OSError, AttributeError, TypeError):
+        return 0
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 @cache
@@ -26,19 +56,28 @@ def _pool(_process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(max_workers=max(1, (os.cpu_count() or 1) - 1))
 
 
-def in_parts(count: int, work: Callable[[int, int], object]) -> None:
-    """Call work(begin, end) for parts of range(count), one of them in this thread."""
-    shares = max(1, min(threads(), count // FEWEST_PARTS))
-    if shares == 1:
-        work(0, count)
+def run(job: Any) -> None:
+    """Run a job (`jobs.Job`) to its end."""
+    made = job.function
+    if job.threads == 1:
+        made.ctypes(job.place)
         return
-    bounds = [count * share // shares for share in range(shares + 1)]
-    # A forked process has none of the threads.
+    job.counters[:] = 0
+    start = _openmp()
+    if start is not None and os.getpid() == _FIRST_PROCESS:
+        start(made.address, job.place, job.threads, 0)
+    else:
+        _run_on_pythons(made.ctypes, job)
+
+
+def _run_on_pythons(call: Any, job: Any) -> None:
+    """The same on threads of Python. One that wakes up late finds less to do, or nothing."""
     pool = _pool(os.getpid())
-    others = [pool.submit(work, a, b) for a, b in pairwise(bounds[1:])]
-    work(0, bounds[1])
+    others = [pool.submit(call, job.place) for _ in range(job.threads - 1)]
+    call(job.place)
     for other in others:
-        other.result()
+        if not other.cancel():
+            other.result()
 
 
 @contextmanager

@@ -46,3 +46,11 @@ def thresholds(layer: nn.Module) -> NDArray[np.float32]:
     found = _floats(high.clamp(max=_LAST))
     found[high > _LAST] = torch.nan
     return found.numpy()
+
+
+def places(found: NDArray[np.float32]) -> NDArray[np.int32]:
+    """The places of thresholds in the order of floats, as kernels compare them. Of the zeros, the
+    negative one comes first; only NaNs reach what no number does."""
+    bits = np.where(found == 0, np.float32(-0.0), found).astype(np.float32).view(np.int32)
+    ascending = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    return np.where(np.isnan(found), _LAST + 1, ascending).astype(np.int32)

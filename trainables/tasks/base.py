@@ -47,6 +47,7 @@ class Kind(ABC):
         return (
             replace(q, name=f"train_{q.bare}", label=f"{q.label} on the training part"),
             replace(q, name=f"{q.name}_mean", label=drawn),
+            replace(q, name=f"train_{q.bare}_mean", label=f"{drawn} on the training part"),
             *(replace(m, name=f"test_{m.bare}", label=f"test {m.label}") for m in self.metrics),
             replace(q, name=f"test_{q.bare}_draws", label=f"test {drawn}"),
         )

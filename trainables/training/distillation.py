@@ -26,6 +26,7 @@ from bitfront.trainables.models.building import unreal_model
 from bitfront.trainables.models.surgery import attentions
 from bitfront.trainables.own_code import is_reference
 from bitfront.trainables.settings import DistillSpec, ModelSpec
+from bitfront.trainables.structure.meta import on_meta
 from bitfront.trainables.structure.passing import blank
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.text_files import MOST_YAML_BYTES, load_yaml, read_text
@@ -330,7 +331,7 @@ def _teacher_on_meta(task: Task) -> nn.Module:
     if is_reference(task.model.name):
         model = _build(task)
     else:
-        with torch.device("meta"):
+        with on_meta():
             model = full_precision_model(task, weights)
     fit = match(dict(model.state_dict()), weights, str(path))
     if fit.missing or fit.other_shape:

@@ -88,13 +88,16 @@ def _hard(run: Run) -> dict[str, float]:
     return run.kind.evaluate(run.model, run.validation) | _on_training_part(run)
 
 
-def _on_training_part(run: Run) -> dict[str, float]:
-    """The quality on all training examples, where the task measures it now."""
+def _on_training_part(
+    run: Run, model: nn.Module | None = None, suffix: str = ""
+) -> dict[str, float]:
+    """The quality on all training examples, where the task measures it now; that of `model` with
+    this suffix of its name in place of the network's own."""
     wanted = run.spec.task.measure_train
     if wanted == "never" or (wanted == "end" and not run.done):
         return {}
-    reached = run.kind.on_training_part(run.model, run.train)
-    return {} if reached is None else {f"train_{run.kind.quality.bare}": reached}
+    reached = run.kind.on_training_part(run.model if model is None else model, run.train)
+    return {} if reached is None else {f"train_{run.kind.quality.bare}{suffix}": reached}
 
 
 def _quality_as_trained(run: Run, part: Part) -> float:
@@ -104,8 +107,8 @@ def _quality_as_trained(run: Run, part: Part) -> float:
 
 def _mean_quality(run: Run) -> dict[str, float]:
     """The quality of the mean prediction over draws of the weights (`_mean`), that of each task in
-    continual learning too, where the method draws weights: after the last epoch, and every so many
-    epochs where it says so."""
+    continual learning and that on the training part too, where the method draws weights: after the
+    last epoch, and every so many epochs where it says so."""
     every = run.method.mean_every
     if not run.done and not (every and run.epochs_done % every == 0):
         return {}
@@ -114,7 +117,8 @@ def _mean_quality(run: Run) -> dict[str, float]:
         return {}
     measured = run.kind.evaluate(mean, run.validation)
     quality = run.kind.quality.name
-    return {f"{name}_mean": v for name, v in measured.items() if name.startswith(quality)}
+    found = {f"{name}_mean": v for name, v in measured.items() if name.startswith(quality)}
+    return found | _on_training_part(run, mean, "_mean")
 
 
 def _robustness(run: Run) -> dict[str, float]:

@@ -26,10 +26,10 @@ def options(parser: ArgumentParser) -> None:
 
 def action(args: Namespace) -> int:
     data_dir = args.data_dir or os.environ.get("BITFRONT_DATA")
-    if ":" in args.pattern:
+    if ":" in args.pattern or DATASETS.reference(args.pattern) is not None:
         return _show_own(args.pattern, data_dir, args.json)
     found = [_described(name, data_dir) for name in DATASETS.names(args.pattern)]
-    others = declared_names("dataset", args.pattern)
+    others = declared_names(DATASETS, args.pattern)
     if args.json:
         terminal.show_json([*found, *others])
         return 0
@@ -45,7 +45,9 @@ def action(args: Namespace) -> int:
         for d in found
     ]
     headers = ["dataset", "shape", "classes", "train", "test", "here"]
-    terminal.show(terminal.described_table(headers, rows, [d["source"] for d in found], "what"))
+    if rows or not others:
+        sources = [d["source"] for d in found]
+        terminal.show(terminal.described_table(headers, rows, sources, "what"))
     if others:
         terminal.show(declared_text(others))
     if not all(d["available"] for d in found):

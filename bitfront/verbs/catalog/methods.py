@@ -17,14 +17,17 @@ def options(parser: ArgumentParser) -> None:
 
 def action(args: Namespace) -> int:
     found = [METHODS.get(name).describe() for name in METHODS.names(args.pattern)]
-    others = declared_names("method", args.pattern)
+    others = declared_names(METHODS, args.pattern)
     if args.json:
         terminal.show_json([*found, *others])
         return 0
     rows = [
         [m["name"], "".join(m["levels"]), m["doc"], terminal.defaults(m["params"])] for m in found
     ]
-    terminal.show(terminal.table(["method", "levels", "what", "parameters"], rows, prose=(2, 3)))
+    if rows or not others:
+        terminal.show(
+            terminal.table(["method", "levels", "what", "parameters"], rows, prose=(2, 3))
+        )
     if others:
         terminal.show(declared_text(others))
     if args.pattern != "*":

@@ -25,12 +25,13 @@ def action(args: Namespace) -> int:
         }
         for name in MODELS.names(args.pattern)
     ]
-    others = declared_names("model", args.pattern)
+    others = declared_names(MODELS, args.pattern)
     if args.json:
         terminal.show_json([*found, *others])
         return 0
     rows = [[m["name"], terminal.defaults(m["params"]), m["doc"]] for m in found]
-    terminal.show(terminal.table(["model", "parameters", "what"], rows, prose=(1, 2)))
+    if rows or not others:
+        terminal.show(terminal.table(["model", "parameters", "what"], rows, prose=(1, 2)))
     if others:
         terminal.show(declared_text(others))
     return 0

@@ -17,12 +17,13 @@ def options(parser: ArgumentParser) -> None:
 
 def action(args: Namespace) -> int:
     found = [SELECTORS.get(name).describe() for name in SELECTORS.names(args.pattern)]
-    others = declared_names("selector", args.pattern)
+    others = declared_names(SELECTORS, args.pattern)
     if args.json:
         terminal.show_json([*found, *others])
         return 0
     rows = [[s["name"], "yes" if s["trained"] else "no", s["doc"]] for s in found]
-    terminal.show(terminal.table(["selector", "trains", "what"], rows, prose=(2,)))
+    if rows or not others:
+        terminal.show(terminal.table(["selector", "trains", "what"], rows, prose=(2,)))
     if others:
         terminal.show(declared_text(others))
     terminal.show("\nall parameters and ranges: bitfront selectors --json")

@@ -8,7 +8,7 @@ from argparse import ArgumentParser, Namespace
 from bitfront.dashboards.figures.front.table import front_csv
 from bitfront.dashboards.figures.front.text import front_text
 from bitfront.search.garbage import ending_soon
-from bitfront.search.results.figure_data import figure_labels, front_points
+from bitfront.search.results.figure_data import figure_labels, front_points, seen_by
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.summary import front_summary
 from bitfront.verbs import options as shared
@@ -21,6 +21,11 @@ def options(parser: ArgumentParser) -> None:
     shared.json_output(form)
     shared.search_name(parser)
     parser.add_argument("--plot", action="store_true", help="with a scatter of all trials")
+    parser.add_argument(
+        "--x",
+        metavar="COST",
+        help="the front of quality and this cost, e.g. latency_ms, whatever the search optimized",
+    )
     parser.add_argument("--wide", action="store_true", help="whole plans and all columns")
     form.add_argument(
         "--csv",
@@ -36,6 +41,7 @@ def action(args: Namespace) -> int:
     if args.address is not None:
         return on_head(args, [args.search])
     results = results_of(args, args.search)
+    results = results if args.x is None else seen_by(results, args.x)
     if args.json:
         terminal.show_json(results.as_json())
     elif args.csv:

@@ -16,6 +16,7 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import config_to_continue
 from bitfront.terminal.next_commands import new_search
 from bitfront.terminal.status_line import StatusLine
+from bitfront.trainables.costs import devices
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.own_code import is_reference, received, references_in
@@ -51,6 +52,7 @@ def resumed(
     from bitfront.verbs.launch import launch
 
     kept_code.look(folder.path)
+    devices.look_in(folder.path.parent)
     for name in named_methods(config.space):
         if not is_reference(name) and name not in METHODS:
             raise UserError(

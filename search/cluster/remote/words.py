@@ -12,9 +12,11 @@ from itertools import pairwise
 from pathlib import Path
 
 from bitfront.search.config.source import override, read
+from bitfront.search.ledger.folder import home
 from bitfront.search.urls import has_secret, know, redacted, sqlite_path
 from bitfront.spaces.ready_made import search_file
 from bitfront.trainables import own_code
+from bitfront.trainables.costs import devices
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code.bundles import files_named
 from bitfront.trainables.text_files import whole_path
@@ -94,7 +96,26 @@ def sent_files(file: Path, words: Sequence[str]) -> dict[str, bytes]:
     own_code.look_in(file.absolute().parent)
     source = read(file)
     override(source, [word for before, word in pairwise(words) if before == "--set"])
-    return {**files_named(source.data), file.name: file.read_bytes()}
+    sent = {**files_named(source.data), file.name: file.read_bytes()}
+    device = source.data.get("device")
+    if device is not None:
+        name = device.get("table") if isinstance(device, dict) else device
+        sent |= _device_table(str(name), file.absolute().parent)
+    return sent
+
+
+def _device_table(text: str, beside: Path) -> dict[str, bytes]:
+    """The device table that a search names, by the path at which it is looked for; nothing where it
+    is not here: the head may have it."""
+    devices.look_in(home())
+    devices.look_in(beside)
+    if Path(text).is_absolute() or ".." in Path(text).parts:
+        return {}
+    try:
+        content = devices.named(text)
+    except UserError:
+        return {}
+    return {str(devices.file_of(text, Path())): content.text().encode()}
 
 
 def secret_free(words: list[str]) -> list[str]:

@@ -31,6 +31,7 @@ MOST_PARAMETERS = 300_000_000
 NAMED = 3
 
 _HINT = "task.activations: norm makes the sign of an input mean above or below its average"
+_AFTER = "look at what the network computes of the output of its last layer"
 
 
 def unresponsive(space: Space, read: bool = True) -> str | None:
@@ -47,7 +48,7 @@ def unresponsive(space: Space, read: bool = True) -> str | None:
         raise UserError(
             f"{name}: with all binary layers that the plan allows, its output is the same for "
             f"every example: {_reason(responses)}",
-            hint,
+            hint if responses.degenerate else _AFTER,
         )
     if not responses.finite and not spec.task.declared:
         return f"{name}: its output has NaN or infinite numbers before any training"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from bitfront.search.config.bounds import check_limits, extreme_specs, own_bounds
+from bitfront.search.config.bounds import check_limits, extreme_specs, further_bounds
 from bitfront.search.config.errors import KeyProblem, Problems, without_key
 from bitfront.search.config.known import adds_layer_costs
 from bitfront.search.config.mistakes import first_mistake
@@ -57,7 +57,7 @@ def check_space(config: SearchConfig, space: Space, problems: Problems) -> None:
     before = len(problems)
     for index, cost in enumerate(space.own_costs):
         with problems.at("costs", index):
-            own_bounds(replace(space, own_costs=(cost,)))
+            further_bounds(replace(space, own_costs=(cost,), device=None))
     with problems.at(*PLAN):
         extreme_specs(space)
     if len(problems) > before:

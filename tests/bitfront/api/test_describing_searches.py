@@ -76,6 +76,9 @@ def test_a_search_is_the_same_as_its_yaml():
         ({"levels": "FX"}, "X"),
         ({"model": nn.Linear(2, 2)}, "pass the class"),
         ({"methods": [3]}, "neither a name nor a class"),
+        ({"methods": None}, "neither a name nor a class"),
+        ({"objectives": ["val_accuracy"]}, "'val_accuracy': 'max'"),
+        ({"plan": "layr"}, "did you mean 'layer'"),
     ],
 )
 def test_a_mistake_is_the_error_that_a_yaml_gives(change, message):

@@ -21,6 +21,7 @@ from bitfront.terminal.own_data import data_text
 from bitfront.trainables import packed
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import DATASETS, Arrays, Batches, in_order
+from bitfront.trainables.own_code import parse
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.training import Training, search_data
 
@@ -454,6 +455,12 @@ def test_a_method_of_ones_own_is_for_a_loop_of_ones_own(nets, monkeypatch, tmp_p
     model(signals()[0][:4]).sum().backward()
     assert model.a.parametrizations.weight.original.grad.abs().sum() > 0
 
+    bf.save(model, tmp_path / "net.safetensors")
+    loaded = bf.load(tmp_path / "net.safetensors")
+    assert parse(loaded.spec.method).name == "Triangle"
+    assert parse(loaded.spec.method).digest
+    assert torch.equal(loaded(signals()[0]), model(signals()[0]))
+
 
 class OptimizedModule(nn.Module):
     """What torch.compile returns, as far as we know it."""
@@ -469,6 +476,8 @@ class OptimizedModule(nn.Module):
         (lambda nets: bf.binarize(OptimizedModule(nets.Waves())), "compiled already"),
         (lambda nets: bf.Search({"width": 3}, "digits"), "a dict names the network"),
         (lambda nets: bf.Search(partial(nets.Waves), "digits"), r"functools\.partial has no name"),
+        (lambda nets: bf.cost(nets.Waves, "B", 6), "cost: type is no network"),
+        (lambda nets: bf.cost(nets.Waves(), "B", 6), "inputs of shape 6 do not fit"),
         (lambda nets: bf.binarize(nets.Waves(), "BBB"), "one letter for each of: a, b"),
     ],
 )

@@ -12,9 +12,11 @@ import pytest
 
 from bitfront.cli import build_parser, main
 from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.results.reader import commands
 from bitfront.search.results.results import Results
 from bitfront.search.session.session import Session
 from bitfront.search.tracking import server
+from bitfront.spaces.ready_made import FORMER, searches
 from bitfront.terminal.final_training import result_text
 from bitfront.terminal.progress import Progress
 from bitfront.terminal.status import STATUS_HEADERS, status_row
@@ -64,7 +66,13 @@ def test_every_failed_trial_can_be_looked_at(tiny, capsys):
     results = Results.of(folder)
     show_end(results, complete=True)
     command = f"bitfront status {config.name} --failures"
-    assert command in capsys.readouterr().out
+    end, further = capsys.readouterr().out.split("Next:")
+    assert command in end
+    # There is no point to export and to train.
+    assert command in further
+    assert "export" not in further
+    assert "recipe.yaml" not in further
+    assert not any("export" in told for told, _ in commands(results))
     assert main(["status", config.name]) == 0
     shown = capsys.readouterr().out
     assert "KeyError: 4" in shown
@@ -75,6 +83,13 @@ def test_every_failed_trial_can_be_looked_at(tiny, capsys):
     assert main(["status", config.name, "--json"]) == 0
     (first, *_) = json.loads(capsys.readouterr().out)["failed"]
     assert (first["reason"], first["message"]) == ("error", "KeyError: 0")
+
+
+@pytest.mark.parametrize(("former", "now"), FORMER.items())
+def test_the_former_name_of_a_ready_made_search_leads_to_the_new_one(former, now, capsys):
+    assert now in searches()
+    assert main(["run", former]) == 2
+    assert f"'{former}' is in '{now}' now" in capsys.readouterr().err
 
 
 def test_the_front_says_that_repeats_move_points(tiny):

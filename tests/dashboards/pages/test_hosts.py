@@ -78,7 +78,11 @@ TICK = {
         {"id": "tick", "property": "n_intervals", "value": 1},
         {"id": "search", "property": "value"},
     ],
-    "state": [{"id": "seen", "property": "data"}, {"id": "search", "property": "options"}],
+    "state": [
+        {"id": "seen", "property": "data"},
+        {"id": "drawn", "property": "data"},
+        {"id": "search", "property": "options"},
+    ],
     "changedPropIds": ["tick.n_intervals"],
 }
 

@@ -7,6 +7,7 @@ import pytest
 
 from bitfront import cli
 from bitfront.dashboards.pages.live import live_app
+from bitfront.dashboards.pages.live_callbacks import PATIENCE, news
 from bitfront.dashboards.pages.live_figures import TABS, filtered, live_front, tab_figures, tabs_of
 from bitfront.dashboards.pages.server import HomeSource
 from bitfront.search.config.load import load_text
@@ -107,6 +108,19 @@ def test_a_version_changes_with_the_ledger_and_with_nothing_else(source, session
     entry = end(session, "complete")
     assert source.version("tiny") != first
     assert source.look("tiny").by_id[entry.id].state == "complete"
+
+
+def test_what_was_sent_and_never_drawn_is_sent_again_less_and_less_often():
+    seen = news("tiny", "1", 1, None, None)
+    assert news("tiny", "1", 90, seen, seen) is None
+    assert news("tiny", "2", 2, seen, seen)["version"] == "2"
+    sent, ticks = seen, []
+    for tick in range(2, 40):
+        again = news("tiny", "1", tick, sent, None)
+        if again is not None:
+            sent = again
+            ticks.append(tick)
+    assert ticks == [1 + PATIENCE, 1 + 3 * PATIENCE, 1 + 7 * PATIENCE]
 
 
 def test_what_cannot_be_read_is_a_sentence(source, tmp_path):

@@ -1,5 +1,6 @@
 """What fits on a cluster, decided on paper and then by a real Ray with logical GPUs."""
 
+import pickletools
 import sys
 import threading
 from collections import defaultdict
@@ -274,3 +275,20 @@ def test_auto_means_none_where_there_are_no_gpus(make_space, tmp_path):
     session.settle_gpus(Cluster((CPUS,)).has_gpus)
     assert session.gpus == 0.0
     assert needs(config.resources, session.gpus) == {"CPU": 1.0}
+
+
+def test_a_worker_imports_no_module_of_searches():
+    """Else it reads Optuna and a database's library before its first trial, for half a second."""
+    from ray import cloudpickle, tune
+
+    from bitfront.search.cluster import tuner
+    from bitfront.trainables.worker.worker import Worker
+
+    resources = ResourceSpec(gpus="auto", custom={"licence": 1}, accelerator="T4")
+    request = tuner._request(resources)
+    for gpus in (0.0, 0.5):
+        assert request({"gpus": gpus}).required_resources == needs(resources, gpus)
+    sent = cloudpickle.dumps(tune.with_resources(Worker, request))
+    named = {text for _, text, _ in pickletools.genops(sent) if isinstance(text, str)}
+    assert "bitfront.trainables.worker.request" in named
+    assert not [name for name in named if name.startswith("bitfront.search")]

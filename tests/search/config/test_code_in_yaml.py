@@ -10,6 +10,7 @@ from bitfront.search.config.errors import ConfigError
 from bitfront.search.config.load import load, load_text
 from bitfront.search.samplers.registry import SAMPLERS
 from bitfront.trainables import own_code
+from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.own_code import entry_points
@@ -257,13 +258,18 @@ def test_a_cost_that_is_none_is_named(folder, cost, message):
 
 
 def test_a_name_that_a_package_declares_is_its_code(folder, monkeypatch):
-    (folder / "packaged.py").write_text(CODE)
     own_code.look_in(folder)
-    found = (Named("method", "fancy", "packaged:Triangle", "fancy-methods"),), ()
+    (folder / "packaged.py").write_text(CODE + DATA)
+    declared = {"method.fancy": "Triangle", "dataset.waves": "load", "metric.best": "f1"}
+    found = tuple(Named(*k.split("."), f"packaged:{v}", "fancy") for k, v in declared.items()), ()
     monkeypatch.setattr(entry_points, "declared", lambda: found)
     text = YAML.replace("mine.py:Triangle", "fancy").replace("tri.mu_end", "fancy.mu_end")
     (folder / "own.yaml").write_text(text)
-    config, _ = loaded(folder)
+    assert "waves" in DATASETS
+    keys = ["task.dataset=waves", "task.subset=null", "task.metrics=[best]", "task.data.n=50"]
+    config, _ = loaded(folder, *keys, "objectives={val_f1: max, flops: min}")
+    assert config.task.dataset.startswith("packaged:load@")
+    assert ";n=50/0/0" in config.task.dataset
     assert method_of(config).startswith("packaged:Triangle@")
     assert f"{method_of(config)}.mu_end" in config.space
     assert "fancy" in METHODS
@@ -281,8 +287,8 @@ DATA = """
 import numpy as np
 
 
-def load():
-    x = np.random.default_rng(0).standard_normal((60, 6)).astype("float32")
+def load(n=60):
+    x = np.random.default_rng(0).standard_normal((n, 6)).astype("float32")
     return x, (x[:, 0] > 0).astype(int)
 """
 

@@ -64,7 +64,7 @@ def test_a_page_is_the_same_from_what_is_kept(results, tmp_path):
 def test_the_page_states_time_order_and_a_failed_seed(results):
     page = papers_page([PaperComparison(results)])
     assert "Time: 27 s of one core for 10 trials" in page
-    assert "2 of 3 pairs of rows come as printed, 2 of them by more than two stan" in page
+    assert "2 of 3 pairs of rows come as printed, 2 of them by more than chance" in page
     assert "; the other way round: BNN above BNN++ by 20.00" in page
     assert "seed 1 failed: nan: the loss is nan" in page
     line = "| [tiny](#tiny) | Table 3 | 3 of 3 | digits, 160 | 3 | 2 to 3 | 27 s |"

@@ -4,8 +4,14 @@ import pytest
 
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
-from bitfront.search.session.rehearsal import Curves, rehearse
-from bitfront.search.session.rows import chosen_rows, notes_from_json, settle_rows
+from bitfront.search.session.rehearsal import Curves, made_up_selection, rehearse
+from bitfront.search.session.rows import (
+    chosen_rows,
+    notes_from_json,
+    selectors_of_rows,
+    settle_rows,
+)
+from bitfront.search.session.selection import settle
 from bitfront.search.session.session import Session
 from bitfront.search.session.simulation import play
 from bitfront.trainables.errors import UserError
@@ -154,3 +160,35 @@ def test_rows_are_chosen_by_label_or_pattern_whatever_case_and_spaces(paper):
 def test_a_search_without_rows_has_none_to_choose(make_space):
     with pytest.raises(UserError, match="carries no rows"):
         chosen_rows(make_space()[0], ["*"])
+
+
+SELECTED = [
+    "space.plan={selector: [mixbin-grad, first], budget: [100, 60, 1], rule: nearest}",
+    "paper.where={method: bnn, optimizer.lr: 0.01}",
+    "paper.rows=[{label: full precision, where: {plan: F}}, "
+    "{label: first 60 %, where: {plan.selector: first, plan.budget: 60}}, "
+    "{label: Grad 60 %, where: {plan.selector: mixbin-grad, plan.budget: 60}}]",
+]
+
+
+def test_rows_that_run_alone_wait_for_their_own_selectors_only(paper, tmp_path):
+    config, space = paper(*SELECTED)
+    assert selectors_of_rows(config, space, ["full precision", "first 60 %"]) == {"first"}
+    assert selectors_of_rows(config, space, ["Grad 60 %"]) == {"mixbin-grad"}
+    assert selectors_of_rows(config, space, None) is None
+    # Nothing is trained: the folder is only where results of selectors would be.
+    folder = SearchFolder(tmp_path / "selected")
+    folder.path.mkdir()
+    here = settle(config, space, folder, None, pytest.fail, wanted={"first"})
+    rows = settle_rows(config, here, ["first 60 %"])
+    assert [row.label for row in rows.settled] == ["full precision", "first 60 %"]
+    assert len(rows.trainings) == 2  # seeds
+
+
+def test_rows_that_run_alone_leave_what_the_ledger_knows_of_others(paper):
+    config, space = paper(*SELECTED)
+    whole = space.settled(made_up_selection, 0)
+    before = settle_rows(config, whole).notes([])
+    alone = settle_rows(config, space, ["first 60 %"]).notes(before)
+    assert sorted(map(str, alone)) == sorted(map(str, before))
+    assert settle_rows(config, whole).notes(alone) == before

@@ -346,6 +346,21 @@ def test_a_metric_and_a_loss_of_their_own(settled):
     assert last["val_loss"] < 2
 
 
+@pytest.mark.parametrize(
+    ("most", "more", "outputs", "noted"),
+    [(3, "", 4, False), (1, "", 16, True), (1, ", 'outputs': 2", 2, False)],
+)
+def test_a_class_for_every_step_is_an_output_for_every_class(settled, most, more, outputs, noted):
+    body = (
+        f"y = torch.randint({most + 1}, (80, 16), generator=G)\n"
+        "loss = lambda outputs, targets: outputs.square().mean() + targets.sum()\n"
+        f"return {{'train': (torch.rand(80, 2, 16, generator=G), y), 'loss': loss{more}}}"
+    )
+    name = settled(body)
+    assert DATASETS.get(name).classes == outputs
+    assert noted == any("for a class per step" in note for note in look.looked_at(name).notes)
+
+
 def test_own_metrics_stand_beside_those_of_the_targets(settled):
     body = (
         "error = lambda outputs, targets: (outputs.argmax(1) != targets).float().mean()\n"
@@ -480,6 +495,14 @@ def test_without_the_library_hugging_face_datasets_say_what_to_install(tmp_path,
         ("return {'trian': (X, Y)}", "a part 'trian', did you mean 'train'", None),
         ("return {'test': (X, Y)}", "returns no training part", "return a Dataset"),
         ("return torch.rand(40, 16, 16, 3), Y[:40]", "channels last", "permute"),
+        (
+            "import scipy.sparse\nreturn scipy.sparse.csr_matrix(X), Y",
+            "is sparse: a csr_matrix",
+            "toarray",
+        ),
+        ("return X[:, :0], Y", "x of shape 0 holds no number", None),
+        ("return X.to(torch.complex64), Y", "x of example 0 is complex", "view_as_real"),
+        ("return np.ma.masked_less(X.numpy(), 0.5), Y", "has masked values", "filled"),
         ("return [torch.rand(3)] * 4", "example 0 is Tensor, not a pair", None),
         ("return [{'x': 1, 'y': 2}] * 4", "example 0 is a dict of x, y", "__getitem__"),
         ("return [('a', 1)] * 4", "x of example 0 is a str", None),
@@ -500,6 +523,18 @@ def test_bad_data_are_one_line_with_a_hint(settled, body, message, hint):
         settled(body)
     assert "\n" not in refused.value.message
     assert hint is None or hint in str(refused.value.hint)
+
+
+@pytest.mark.parametrize(
+    "x", ["X.numpy().astype('>f8')", "np.broadcast_to(X[:1].numpy(), (80, 6))"]
+)
+def test_arrays_of_any_order_and_rights_are_read(settled, x, recwarn):
+    assert declared(settled(f"return {x}, Y")).startswith("6;2")
+    assert not [w for w in recwarn if "writable" in str(w.message)]
+
+
+def test_a_spectrogram_of_few_frames_is_no_image_with_channels_last(settled):
+    assert declared(settled("return torch.rand(80, 12, 10, 4), Y")).startswith("12x10x4;2")
 
 
 def test_a_picture_without_a_transform_says_what_is_missing(settled):

@@ -75,14 +75,28 @@ def test_an_input_that_is_the_same_before_its_sign_is_no_loss() -> None:
     assert found.differ
 
 
-def test_a_classifier_that_starts_at_0_makes_no_constant_network() -> None:
+@pytest.mark.parametrize("bias", [0.0, 4.6])
+def test_a_classifier_that_starts_at_0_makes_no_constant_network(bias: float) -> None:
     model, binary = made("norm")
     nn.init.zeros_(model.layers[3].weight)
-    nn.init.zeros_(model.layers[3].bias)
+    nn.init.constant_(model.layers[3].bias, bias)
     found = respond(model, binary, torch.randn(6, 8))
-    assert found.zero
+    assert found.hidden
     assert not found.constant
     assert found.degenerate == []
+    assert not model.layers[3].weight.any()
+
+
+@pytest.mark.parametrize("last", [lambda out: 0 * out, lambda out: (out - 100).relu()])
+@pytest.mark.parametrize("zero", [False, True])
+def test_an_output_of_0_that_no_classifier_could_change_is_constant(last, zero) -> None:
+    model, binary = made("norm")
+    if zero:
+        nn.init.zeros_(model.layers[3].weight)
+    model.register_forward_hook(lambda _module, _args, out: last(out))
+    found = respond(model, binary, torch.randn(6, 8))
+    assert found.constant
+    assert not found.hidden
 
 
 def test_measuring_leaves_statistics_and_mode_as_they_were() -> None:

@@ -340,6 +340,15 @@ def test_a_network_by_name_has_the_published_size(
     assert len({layer.stage for layer in table.plan_layers}) == stages
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_blocks_are_skipped_as_often_as_the_yaml_says_whatever_timm_would_do(share) -> None:
+    """The class of Swin-T has a tenth as its own default, which a 0 did not replace."""
+    with torch.device("meta"):
+        model = build_model("swin-t", {"drop_path": share}, (3, 224, 224), 10)
+    rates = [getattr(module, "drop_prob", 0.0) for module in model.modules()]
+    assert max(rates) == pytest.approx(share)
+
+
 def test_attention_is_counted_in_full_precision_under_any_plan() -> None:
     table = cost_table("deit-t", {}, (3, 32, 32), 10)
     products = [row for row in table.rows("B" * 48) if row.kind == "product"]

@@ -12,10 +12,12 @@ import torch
 from torch import nn
 
 from bitfront.search.config.load import load
+from bitfront.spaces.costs import costs_of
 from bitfront.trainables import own_code, packed
 from bitfront.trainables.cost import cost_table, task_cost_table, trace
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import METHODS
+from bitfront.trainables.models import build_model
 from bitfront.trainables.plan import plan_layers
 from bitfront.trainables.selectors import SelectionSpec
 from bitfront.trainables.selectors.scores.scoring import run
@@ -440,6 +442,8 @@ WRONG = {
     "one": "return self.last(x.flatten(1))[:, 0]",
     "cuda": "raise RuntimeError('Torch not compiled with CUDA enabled')",
     "fails": "return self.last(x)",
+    "frozen": "with torch.no_grad(): return self.last(x.flatten(1))",
+    "detached": "return self.last(x.flatten(1)).detach()",
     "trained": "y = self.last(x.flatten(1)); return (y, y) if self.training else y",
 }
 
@@ -478,6 +482,8 @@ def write(folder: Path, forward: str, arguments: str = "num_classes", body: str 
         ("one", "returns one number per example, the data have 10 classes", "num_classes"),
         ("cuda", r"net\.py:12: net\.py:Net fails on 1x8x8", "leave out .cuda()"),
         ("fails", r"net\.py:12: net\.py:Net fails on 1x8x8: RuntimeError", "1x1x8x8"),
+        ("frozen", "returns an output without a gradient", "leave out torch.no_grad()"),
+        ("detached", "returns an output without a gradient", ".detach()"),
         ("trained", "net.py:Net in training returns a tuple of 2", "wraps"),
     ],
 )
@@ -512,6 +518,41 @@ def test_a_forward_that_needs_more_than_the_examples_is_said_with_a_hint(folder:
     with pytest.raises(UserError, match="required keyword-only argument: 'mask'") as refused:
         load(path)
     assert "give the argument a default" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "hint"),
+    [
+        ("net.py", "without the dot"),
+        ("nets/net.py", "as a module of its package: nets.net:Net"),
+    ],
+)
+def test_a_relative_import_says_how_its_file_is_named(folder: Path, place: str, hint: str) -> None:
+    path = write(folder, "return self.last(x.flatten(1))")
+    (folder / "nets").mkdir()
+    (folder / "nets" / "__init__.py").touch()
+    (folder / place).write_text("from .blocks import Net\n")
+    with pytest.raises(UserError, match=r"net\.py:1: .*attempted relative import") as refused:
+        load(path, [f"task.model={place}:Net"])
+    assert hint in str(refused.value)
+
+
+def test_weights_without_values_are_refused(folder: Path) -> None:
+    body = "self.a = nn.Parameter(torch.zeros(3, device='meta'))"
+    path = write(folder, "return self.last(x.flatten(1))", body=body)
+    with pytest.raises(UserError, match="meta device, without values"):
+        build_model(load(path, ["task.binarize=all"])[0].task.model.name, {}, (1, 8, 8), 10)
+
+
+def test_a_layer_with_two_names_is_packed_once(folder: Path, tmp_path: Path) -> None:
+    body = "self.first = nn.Linear(64, 64); self.again = self.first"
+    path = write(folder, "return self.last(self.again(x.flatten(1)).tanh())", body=body)
+    task = load(path, ["task.binarize=all"])[0].task
+    network, loaded, size = stored_and_loaded(spec_of(task, "B", "bnn"), tmp_path / "n.safetensors")
+    assert size == costs_of(spec_of(task, "B", "bnn"))["bytes"]
+    x = torch.randn(4, 1, 8, 8)
+    with torch.no_grad():
+        assert torch.equal(network.model(x), loaded(x))
 
 
 def test_a_file_that_fails_when_it_is_imported_is_said_with_a_hint(folder: Path) -> None:
@@ -550,6 +591,18 @@ def test_any_value_of_yaml_is_an_argument(folder: Path) -> None:
     body = "assert sizes == [3, 4] and kind is None, sizes"
     path = write(folder, "return self.last(x.flatten(1))", "sizes, kind", body)
     load(path, ["task.model.sizes=[3, 4]", "task.model.kind=null", "task.binarize=all"])
+
+
+def test_arguments_may_be_called_like_ours(folder: Path) -> None:
+    body = "assert (shape, classes, found, reference) == ([8], 10, 3, 'x')"
+    fine = "return self.last(x.flatten(1))"
+    path = write(folder, fine, "shape, classes, found, reference, values=1", body)
+    values = ["shape=[8]", "found=3", "reference=x"]
+    load(path, ["task.binarize=all", *(f"task.model.{value}" for value in values)])
+    load(path, ["task.binarize=all", *(f"task.model.{v}" for v in (*values, "classes=10"))])
+    with pytest.raises(UserError, match="needs name, which is not given") as refused:
+        load(write(folder, fine, "name"))
+    assert "the key name is that of the network" in str(refused.value)
 
 
 def test_a_compiled_network_is_searched_as_it_was_before(folder: Path) -> None:

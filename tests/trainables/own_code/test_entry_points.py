@@ -36,9 +36,15 @@ def test_a_broken_declaration_is_a_sentence(name, value, message):
 
 
 def test_they_are_listed_with_their_package_and_warnings(monkeypatch, capsys):
-    known = entry_points.Named("method", "soft", "their_methods:Soft", "their-package")
-    monkeypatch.setattr(entry_points, "declared", lambda: ((known,), ("one is broken",)))
+    known = tuple(
+        entry_points.Named("method", name, "their_methods:Soft", "their-package")
+        for name in ("soft", "bnn")
+    )
+    monkeypatch.setattr(entry_points, "declared", lambda: (known, ("one is broken",)))
     assert main(["methods", "s*"]) == 0
     printed = capsys.readouterr()
     assert "soft: of the package their-package (their_methods:Soft)" in printed.out
+    assert "bnn: of the package" not in printed.out
+    assert "(none)" not in printed.out
     assert "warning: one is broken" in printed.err
+    assert "declares 'method.bnn', but bitfront has a bnn" in printed.err

@@ -92,6 +92,15 @@ def test_a_file_may_be_called_like_an_installed_module(folder):
     assert importlib.import_module("json").dumps([1]) == "[1]"
 
 
+@pytest.mark.parametrize("name", ["numpy", "json", "sys", "bitfront"])
+def test_a_file_beside_the_code_does_not_take_the_place_of_a_library(folder, name):
+    before = importlib.import_module(name)
+    (folder / f"{name}.py").write_text("raise ValueError('not this one')\n")
+    (folder / "my_net.py").write_text(f"import {name}\n{NET}")
+    assert own_code.load_object(own_code.settle("my_net.py:Net", folder)).width == 3
+    assert sys.modules[name] is before
+
+
 def test_a_module_of_a_package_is_found_by_its_dotted_name(tmp_path):
     package = tmp_path / "my_package"
     package.mkdir()

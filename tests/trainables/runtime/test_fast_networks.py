@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from bitfront.trainables.runtime import network as runtime
-from bitfront.trainables.runtime.layers import PackedLayer
+from bitfront.trainables.runtime.chains import Links, PackedLayer
 from bitfront.trainables.runtime.network import fast
 from testbed.binary_nets import made_binary, planned_network
 
@@ -31,15 +31,21 @@ def test_a_residual_network_is_fused_and_gives_the_bits_of_torch(activation, pla
             assert torch.equal(made.network(other), network(other))
 
 
-def test_batch_norm_and_shortcut_are_part_of_the_kernels():
+def test_batch_norms_shortcuts_and_layers_of_a_stage_are_one_call():
     _, network = planned_network("cresnet", {"depth": 8, "width": 8}, SHAPE, "B")
     made = fast(network, torch.randn(1, *SHAPE)).network
     programs = [m.program.rows for m in made.modules() if isinstance(m, PackedLayer)]
     called = [str(node.target) for node in made.graph.nodes if node.op == "call_module"]
     assert all(len(rows) >= 2 for rows in programs)
-    # Those of the first layer and of the shortcuts, which are in full precision.
-    norms = [name for name in called if "norm" in name]
-    assert norms == ["stem.norm", "stages.1.0.shortcut.norm", "stages.2.0.shortcut.norm"]
+    assert called == [
+        "stem.conv",
+        "chain0",
+        "stages.1.0.shortcut.conv",
+        "chain1",
+        "stages.2.0.shortcut.conv",
+        "chain2",
+        "classifier",
+    ]
 
 
 class Branching(nn.Module):
@@ -85,8 +91,8 @@ def test_a_layer_that_is_called_twice_is_not_fused_into_one_of_its_calls():
 
 def test_a_kernel_that_computes_something_else_is_not_used(monkeypatch):
     _, network = planned_network("mlp", {"depth": 3, "width": 16}, (64,), "B")
-    right = PackedLayer.forward
-    monkeypatch.setattr(PackedLayer, "forward", lambda *args: right(*args) + 1)
+    right = Links.__call__
+    monkeypatch.setattr(Links, "__call__", lambda *args: (right(*args)[0] + 1,))
     made = fast(network, torch.randn(2, 64))
     assert made.network is network
     assert str(made) == "torch: kernels gave other outputs than torch"

@@ -9,13 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from bitfront.trainables.runtime import layers as packed_layers
-from bitfront.trainables.runtime.layers import PackedLayer, misfit
+from bitfront.trainables.runtime.chains import PackedLayer
+from bitfront.trainables.runtime.layers import misfit
+from bitfront.trainables.runtime.machine import Kernel, has_lookup
 from bitfront.trainables.runtime.threads import using
 from bitfront.trainables.runtime.thresholds import thresholds
 from testbed.binary_nets import made_binary
 
 pytest.importorskip("numba", reason="kernels need Numba")
+# Those that this machine can run.
+KERNELS = [kernel for kernel in Kernel if kernel is not Kernel.LOOKUP or has_lookup()]
 QUIET = settings(
     deadline=None,
     max_examples=60,
@@ -58,12 +61,13 @@ def test_a_convolution_on_bits_gives_the_bits_of_torch(case, scale, shifted, nor
     made_binary(layer, factor, shifted, "norm" if norm else "keep")
     assert misfit(layer) is None
     wanted = layer(x)
-    found = PackedLayer(layer)(x)
-    assert torch.equal(found, wanted)
-    for layout in (torch.contiguous_format, torch.channels_last):
-        assert found.is_contiguous(memory_format=layout) == wanted.is_contiguous(
-            memory_format=layout
-        )
+    for kernel in KERNELS:
+        found = PackedLayer(layer, kernel)(x)
+        assert torch.equal(found, wanted)
+        for layout in (torch.contiguous_format, torch.channels_last):
+            assert found.is_contiguous(memory_format=layout) == wanted.is_contiguous(
+                memory_format=layout
+            )
 
 
 @QUIET
@@ -75,7 +79,8 @@ def test_a_convolution_on_bits_gives_the_bits_of_torch(case, scale, shifted, nor
 def test_a_linear_layer_on_bits_gives_the_bits_of_torch(inputs, outputs, shape):
     layer = made_binary(nn.Linear(inputs, outputs), torch.rand(outputs), shifted=True)
     x = torch.randn(*shape, inputs)
-    assert torch.equal(PackedLayer(layer)(x), layer(x))
+    for kernel in KERNELS:
+        assert torch.equal(PackedLayer(layer, kernel)(x), layer(x))
 
 
 @pytest.mark.parametrize("outputs", [64, 100, 165])
@@ -100,14 +105,38 @@ def test_an_image_without_a_batch_and_an_empty_batch_are_taken():
     assert run(torch.empty(0, 16, 5, 5)).shape == (0, 8, 5, 5)
 
 
-def test_the_portable_kernel_gives_the_bits_of_torch(monkeypatch):
-    monkeypatch.setattr(packed_layers, "has_lookup", lambda: False)
-    for layer in (nn.Conv2d(64, 40, 3, padding=1, groups=2), nn.Conv2d(130, 8, 3, stride=2)):
-        made_binary(layer, torch.rand(layer.out_channels), shifted=True)
-        x = torch.randn(2, layer.in_channels, 9, 9)
-        run = PackedLayer(layer)
-        assert not run.looked_up
-        assert torch.equal(run(x), layer(x))
+def test_a_layer_whose_sums_the_look_up_kernel_does_not_hold_has_its_bits_counted():
+    layer = made_binary(nn.Linear(70_000, 2))
+    assert PackedLayer(layer, Kernel.LOOKUP).kernel is Kernel.POPCOUNT
+    x = torch.randn(1, 70_000)
+    assert torch.equal(PackedLayer(layer)(x), layer(x))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_numbers_that_are_none_and_those_without_end_have_the_signs_of_torch(kernel):
+    layer = made_binary(nn.Conv2d(32, 16, 3, padding=1), torch.rand(16), shifted=True)
+    x = torch.randn(2, 32, 6, 6)
+    for value in (torch.nan, -torch.nan, torch.inf, -torch.inf, -0.0):
+        x[torch.rand_like(x) < 0.1] = value
+    assert torch.equal(PackedLayer(layer, kernel)(x), layer(x))
+
+
+@pytest.mark.parametrize(
+    ("x", "error"),
+    [
+        (torch.randn(1, 15, 5, 5), RuntimeError),
+        (torch.randn(1, 16, 2, 2), RuntimeError),
+        (torch.randn(16), RuntimeError),
+        (torch.randn(1, 16, 5, 5).double(), TypeError),
+        (torch.randn(1, 16, 5, 5, device="meta"), TypeError),
+    ],
+)
+def test_inputs_that_the_layer_does_not_take_reach_no_kernel(x, error):
+    run = PackedLayer(made_binary(nn.Conv2d(16, 8, 3)))
+    with pytest.raises(error):
+        run(x)
+    with pytest.raises(RuntimeError, match="shortcut"):
+        run(torch.randn(1, 16, 5, 5), torch.randn(1, 8, 4, 4))
 
 
 def test_several_threads_give_the_same_bits_and_several_callers_do_not_disturb_each_other():
@@ -150,7 +179,6 @@ def test_a_channel_whose_sign_no_number_changes_has_a_threshold_beyond_all(shift
         (nn.Conv2d(16, 16, 3, groups=16), "1 inputs per group: torch is faster"),
         (nn.ConvTranspose2d(8, 8, 3), "ConvTranspose2d has no kernel"),
         (nn.Conv3d(8, 8, 3), "Conv3d has no kernel"),
-        (nn.Linear(70_000, 2), "70000 inputs per output: sums are 16 bits wide"),
     ],
 )
 def test_layers_without_a_kernel_are_named_with_the_reason(layer, reason):

@@ -71,8 +71,23 @@ def test_the_mean_over_draws_is_measured_every_so_many_epochs(trained, every, ep
 
 def test_the_mean_of_certain_weights_is_the_mode(trained):
     certain = {**BAYES, "lr": 1e-9, "lam_init": 20.0, "mean_every": 1}
-    for row in trained("bayesbinn", params=certain).history:
+    for row in trained("bayesbinn", params=certain, measure_train="epochs").history:
         assert row["val_accuracy_mean"] == row["val_accuracy"]
+        assert row["train_accuracy_mean"] == row["train_accuracy"]
+
+
+def test_the_mean_over_draws_is_measured_on_the_training_part_as_the_mode_is(trained):
+    """Of 3 draws with the seed of the trial, by the average of their probabilities."""
+    training = trained("bayesbinn", params=BAYES, measure_train="end")
+    assert [row for row in training.history if "train_accuracy_mean" in row] == [
+        training.history[-1]
+    ]
+    mean = training.method.predictions(training.model, training.kind.combine, training.spec.seed)
+    with torch.no_grad():
+        part = training.train
+        right = [int(mean(x[None]).argmax()) == int(y) for x, y in zip(part.x, part.y, strict=True)]
+    share = sum(right) / len(right)
+    assert training.history[-1]["train_accuracy_mean"] == pytest.approx(share)
 
 
 def test_rows_may_name_what_searches_do_not_optimize():

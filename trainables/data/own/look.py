@@ -130,7 +130,7 @@ def looked_at(name: str) -> Look | None:
 
 
 def _notes(declared: Declared, y: torch.Tensor, key: str) -> list[str]:
-    found = targets.remarks(y, declared.target, key)
+    found = targets.remarks(y, declared.target, key, declared.outputs)
     shape = declared.shape
     if len(shape) == 2 and min(shape) >= 8:
         extents = "x".join(map(str, shape))

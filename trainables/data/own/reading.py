@@ -55,6 +55,7 @@ def indexed(given: Any, source: Source) -> Any:
 
     if is_pair(given):
         x, y = (each.to_numpy() if hasattr(each, "to_numpy") else each for each in given)
+        _refuse_sparse(x, "x", source)
         if len(x) != len(y):
             raise source.refuse(f"{len(x):,} examples but {len(y):,} targets")
         made: Any = Rows(x, y)
@@ -129,7 +130,10 @@ def _tensor(value: Any, what: str, source: Source) -> torch.Tensor:
     import torch
 
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu()
+        return _real(value.detach().cpu(), what, source)
+    _refuse_sparse(value, what, source)
+    if isinstance(value, np.ma.MaskedArray) and value.mask.any():
+        raise source.refuse(f"{what} has masked values", "fill them in: x.filled(0)")
     if hasattr(value, "getbands") and hasattr(value, "convert"):
         raise source.refuse(
             f"{what} is a PIL image",
@@ -144,10 +148,28 @@ def _tensor(value: Any, what: str, source: Source) -> torch.Tensor:
         array = np.asarray(value)
         if array.dtype == object:
             raise TypeError("not an array of numbers")
-        return torch.from_numpy(np.ascontiguousarray(array)).reshape(array.shape)
+        # In the order of bytes of this machine, and writable, as torch wants them.
+        array = np.require(array, array.dtype.newbyteorder("="), ("C", "W"))
+        return _real(torch.from_numpy(array), what, source)
     except (TypeError, ValueError) as error:
         kind = type(value).__name__
         raise source.refuse(f"{what} is a {kind}: {first_line(error)}") from None
+
+
+def _refuse_sparse(value: Any, what: str, source: Source) -> None:
+    if hasattr(value, "toarray"):
+        kind = type(value).__name__
+        raise source.refuse(f"{what} is sparse: a {kind}", "as an array: x.toarray()")
+
+
+def _real(tensor: torch.Tensor, what: str, source: Source) -> torch.Tensor:
+    """The tensor, unless it is of complex numbers."""
+    if tensor.is_complex():
+        raise source.refuse(
+            f"{what} is complex",
+            "its parts as channels, torch.view_as_real(x), or its size alone, x.abs()",
+        )
+    return tensor
 
 
 def as_input(x: torch.Tensor) -> torch.Tensor:
@@ -241,16 +263,26 @@ def _shape(tensor: torch.Tensor) -> str:
 
 
 def check_shape(x: torch.Tensor, source: Source) -> None:
-    """Refuse an example without any axis, and an image whose channels are last."""
+    """Refuse an example without any axis or number, and an image whose channels are last."""
     if x.dim() == 0:
         raise source.refuse(
             "x is a single number", "an example has at least one axis: x.reshape(1)"
         )
-    if x.dim() == 3 and x.shape[2] in _CHANNELS and x.shape[0] > max(_CHANNELS):
+    if not x.numel():
+        raise source.refuse(f"x of shape {_shape(x)} holds no number")
+    if x.dim() == 3 and x.shape[2] in _CHANNELS and x.shape[0] > max(_CHANNELS) and _is_image(x):
         raise source.refuse(
             f"images of {_shape(x)} have their channels last, torch has them first",
             "x.permute(2, 0, 1) for tensors, x.transpose(2, 0, 1) for arrays of one image",
         )
+
+
+def _is_image(x: torch.Tensor) -> bool:
+    """Whether three axes with few values along the last one are most likely an image with its
+    channels last, and no spectrogram of many channels and few frames."""
+    import torch
+
+    return x.shape[0] == x.shape[1] or x.shape[2] == 3 or x.dtype == torch.uint8
 
 
 def check_numbers(tensor: torch.Tensor, what: str, source: Source) -> None:

@@ -69,8 +69,12 @@ def _several(goal: Goal, y: torch.Tensor, source: Source) -> tuple[Target, int]:
             f"a target has the shape {'x'.join(map(str, y.shape[1:]))}",
             "such targets need a loss of your own: return a dict with 'loss' and 'metric'",
         )
-    maps = y.dim() > 2 and not y.is_floating_point()  # a class for every pixel
-    return "own", goal.outputs or (int(y.max()) + 1 if maps else int(y.shape[1]))
+    return "own", goal.outputs or (int(y.max()) + 1 if _are_maps(y) else int(y.shape[1]))
+
+
+def _are_maps(y: torch.Tensor) -> bool:
+    """Whether targets are a class for every pixel or step, and not a yes or no for every output."""
+    return not y.is_floating_point() and (y.dim() > 2 or int(y.max()) > 1)
 
 
 def _refuse_one_hot(y: torch.Tensor, source: Source) -> None:
@@ -136,7 +140,7 @@ def at_chance(
 def _zeros(y: torch.Tensor, target: Target, outputs: int) -> torch.Tensor:
     import torch
 
-    if target == "own" and y.dim() > 1:
+    if target == "own" and y.dim() > 1 and not (y.dim() == 2 and outputs == y.shape[1]):
         return torch.zeros(y.shape if y.is_floating_point() else (len(y), outputs, *y.shape[1:]))
     return torch.zeros(len(y), outputs)
 
@@ -147,8 +151,8 @@ def spread_of(y: torch.Tensor) -> float:
     return spread if spread > 0 else 1.0
 
 
-def remarks(y: torch.Tensor, target: Target, dataset: str) -> list[str]:
-    """What is probably not meant about the targets."""
+def remarks(y: torch.Tensor, target: Target, dataset: str, outputs: int | None = None) -> list[str]:
+    """What is probably not meant about the targets. `outputs`: of the network."""
     if target == "classes":
         missing = [str(label) for label, n in enumerate(y.bincount().tolist()) if n == 0]
         if not missing:
@@ -157,6 +161,12 @@ def remarks(y: torch.Tensor, target: Target, dataset: str) -> list[str]:
         return [
             f"{shown(dataset)}: no training example has the label {some}, but there are labels up "
             f"to {int(y.max())}: every one up to there is a class of the network"
+        ]
+    columns = y.shape[1] if y.dim() == 2 and not y.is_floating_point() else None
+    if target == "own" and columns == outputs and not _are_maps(y):
+        return [
+            f"{shown(dataset)}: a target is {columns} integers, 0 or 1, and so the network has "
+            f"{columns} outputs; for a class per step, name 'outputs': 2 beside the loss"
         ]
     if target != "regression":
         return []

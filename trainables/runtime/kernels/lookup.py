@@ -8,18 +8,40 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.numpy_support import carray
 from numpy.typing import NDArray
 
-from bitfront.trainables.runtime.kernels.instructions import add_looked_up, at_least, finish_eight
+from bitfront.trainables.runtime.kernels.instructions import (
+    BYTE,
+    NUMBER,
+    WORD,
+    at_least_8,
+    loaded,
+    number,
+    place_of,
+    pointer,
+    stored,
+    vector,
+)
 from bitfront.trainables.runtime.kernels.outputs import finish
+from bitfront.trainables.runtime.kernels.steps import Field
 
 # Outputs that one vector holds; steps after which sums of bytes are widened.
 LANES = 32
-STEPS = 60
+MOST_STEPS = 60
 PADDING = 16
-# The vectors of `instructions.finish_eight`.
-AT_ONCE = 6
+_BYTES, _SHORTS, _ROW = vector(BYTE, LANES), vector(ir.IntType(16), LANES), vector(BYTE, 16)
+X, SHIFT, PACKED, PLACES = (int(f) for f in (Field.X, Field.SHIFT, Field.PACKED, Field.PLACES))
+HEIGHT, WIDTH, IN_CHANNELS = (int(f) for f in (Field.HEIGHT, Field.WIDTH, Field.IN_CHANNELS))
+GROUPS, GROUP_BYTES, BLOCKS = (int(f) for f in (Field.GROUPS, Field.GROUP_BYTES, Field.BLOCKS))
+IMAGE_BYTES, LINE_BYTES = int(Field.IMAGE_BYTES), int(Field.LINE_BYTES)
+BORDER_BYTES, TILE, STEPS = int(Field.BORDER_BYTES), int(Field.TILE), int(Field.STEPS)
+TAPS, WEIGHTS, TABLE = int(Field.TAPS), int(Field.WEIGHTS), int(Field.TABLE)
+PIXELS, CHANNELS, LENGTH = int(Field.PIXELS), int(Field.CHANNELS), int(Field.LENGTH)
 
 
 def table() -> NDArray[np.uint8]:
@@ -30,12 +52,12 @@ def table() -> NDArray[np.uint8]:
     return np.concatenate([found, np.full((1, 16), 2, np.uint8)])
 
 
-def packed_weights(signs: NDArray[np.float32], groups: int, lanes: int) -> NDArray[np.uint8]:
+def packed_weights(signs: NDArray[np.float32], groups: int, vectors: int) -> NDArray[np.uint8]:
     """The signs (outputs, inputs, rows, columns) as (groups, blocks, steps, lanes): a byte holds
     four inputs of one output, steps go through columns within rows. Outputs are filled up to whole
-    blocks with weights of which nobody reads the sums."""
+    blocks of so many vectors with weights of which nobody reads the sums."""
     outputs, inputs, rows, columns = signs.shape
-    each = outputs // groups
+    lanes, each = LANES * vectors, outputs // groups
     blocks = -(-each // lanes)
     bits = (signs > 0).astype(np.uint8).transpose(2, 3, 1, 0)
     bits = bits.reshape(rows * columns * inputs // 4, 4, groups, each)
@@ -46,175 +68,161 @@ def packed_weights(signs: NDArray[np.float32], groups: int, lanes: int) -> NDArr
     return np.ascontiguousarray(filled.transpose(1, 2, 0, 3))
 
 
-@njit(nogil=True, cache=True)
-def pack_inputs(x: Any, shift: Any, packed: Any, top: int, left: int) -> None:
-    """Write sign(x - shift) of images (n, height, width, channels) into `packed` (n, ..., channels
-    / 4), four channels a byte, inside a border that is left as it is."""
-    n, height, width, channels = x.shape
-    source, shifts = np.intp(x.ctypes.data), np.intp(shift.ctypes.data)
-    flat = packed.reshape(-1)
+@njit(nogil=True)
+def pack(step: Any, begin: int, end: int) -> None:
+    """Write sign(x - shift) of image rows `begin` to `end`, counted through all images, four
+    channels a byte, inside a border that is left as it is."""
+    height, width, channels = step[HEIGHT], step[WIDTH], step[IN_CHANNELS]
     whole, four = channels // 8 * 8, channels // 4
-    for image in range(n):
-        for row in range(height):
-            place = ((image * packed.shape[1] + row + top) * packed.shape[2] + left) * four
-            for column in range(width):
-                for c in range(0, whole, 8):
-                    bits = at_least(source + 4 * c, shifts + 4 * c)
-                    flat[place + c // 4] = bits & 15
-                    flat[place + c // 4 + 1] = bits >> 4
-                if whole < channels:
-                    rest = 0
-                    for c in range(4):
-                        above = x[image, row, column, whole + c] >= shift[whole + c]
-                        rest |= above << c
-                    flat[place + four - 1] = rest
-                source += 4 * channels
-                place += four
+    shift = np.intp(step[SHIFT])
+    for number_ in range(begin, end):
+        image, row = number_ // height, number_ % height
+        place = step[PACKED] + step[BORDER_BYTES]
+        place += image * step[IMAGE_BYTES] + row * step[LINE_BYTES]
+        packed = carray(pointer(np.intp(place)), (width * four,), np.uint8)
+        source = np.intp(step[X] + 4 * number_ * width * channels)
+        at = 0
+        for _ in range(width):
+            for c in range(0, whole, 8):
+                bits = at_least_8(source + 4 * c, shift + 4 * c)
+                packed[at + c // 4] = bits & 15
+                packed[at + c // 4 + 1] = bits >> 4
+            if whole < channels:
+                values = carray(pointer(np.intp(source + 4 * whole)), (4,), np.int32)
+                least = carray(pointer(np.intp(shift + 4 * whole)), (4,), np.int32)
+                rest = 0
+                for c in range(4):
+                    rest |= (place_of(values[c]) >= least[c]) << c
+                packed[at + four - 1] = rest
+            source += 4 * channels
+            at += four
 
 
-@njit(nogil=True, cache=True)
-def _add_tile(
-    sums: Any, weights: Any, places: int, at: int, table: Any, kernel: Any, pixels: Any, lanes: Any
-) -> None:
-    """Add what differs in all taps of a tile to its sums. `places`: the address of the offsets of
-    its pixels, which are added to `at`."""
-    rows, below, runs, length, beside, _ = kernel
-    block = LANES * len(lanes)
-    source = np.intp(weights.ctypes.data)
-    for row in range(rows):
-        for run in range(runs):
-            begin = at + row * below + run * beside
-            done = 0
-            while done < length:
-                steps = min(STEPS, length - done)
-                add_looked_up(
-                    sums.ctypes.data,
-                    source,
-                    places,
-                    begin + done,
-                    table.ctypes.data,
-                    steps,
-                    pixels,
-                    lanes,
-                )
-                source += steps * block
-                done += steps
+def _widen(builder: Any, sums: Any, added: Any) -> None:
+    """Add vectors of bytes to the sums of 16 bits at this address."""
+    place = sums
+    for row in added:
+        for each in row:
+            total = builder.add(loaded(builder, place, _SHORTS), builder.zext(each, _SHORTS))
+            stored(builder, total, place)
+            place = builder.add(place, number(2 * LANES))
 
 
-@njit(nogil=True, cache=True)
-def _store_at_once(
+@intrinsic
+def _add_looked_up(
+    _typing: Any,
     sums: Any,
-    total: int,
-    vectors: Any,
-    residual: Any,
-    out: Any,
-    begun: int,
-    first: int,
-    used: int,
-    pixels: Any,
-) -> None:
-    """Store the outputs of a tile with all operations of `instructions.finish_eight`."""
-    block, channels = sums.shape[1], out.shape[1]
-    counts, constants = np.intp(sums.ctypes.data), np.intp(vectors.ctypes.data)
-    place = 4 * (begun * channels + first)
-    to, brings = np.intp(out.ctypes.data) + place, np.intp(residual.ctypes.data) + place
-    for o in range(0, used, 8):
-        given = (counts + 2 * o, block, total, constants + 4 * (first + o), 4 * channels)
-        if residual.size:
-            finish_eight(*given, brings + 4 * o, to + 4 * o, channels, pixels, (0, 0))
-        else:
-            finish_eight(*given, 0, to + 4 * o, channels, pixels, (0,))
-
-
-@njit(nogil=True, cache=True)
-def _store(
-    sums: Any,
-    total: int,
-    program: Any,
-    vectors: Any,
-    residual: Any,
-    out: Any,
-    begun: int,
-    first: int,
-    used: int,
-) -> None:
-    """Store the outputs of a tile with the operations of a program."""
-    y = np.empty(sums.shape, np.float32)
-    for p in range(len(sums)):
-        counts, values = sums[p], y[p]
-        for o in range(len(counts)):
-            values[o] = np.float32(total - 2 * np.int64(counts[o]))
-    finish(y, program, vectors, first, used, residual, begun)
-    for p in range(len(sums)):
-        stored, values = out[begun + p][first:], y[p]
-        for o in range(used):
-            stored[o] = values[o]
-
-
-@njit(nogil=True, cache=True)
-def _convolve(
-    packed: Any,
-    offsets: Any,
     weights: Any,
-    table: Any,
-    kernel: Any,
-    program: Any,
-    vectors: Any,
-    residual: Any,
-    out: Any,
-    begin: int,
-    end: int,
+    places: Any,
+    offset: Any,
+    table_: Any,
+    steps: Any,
     pixels: Any,
-    lanes: Any,
-) -> None:
-    """Compute the outputs of tiles `begin` to `end`: out (n, height, width, channels) at pixels
-    counted through all images. `offsets`: where in `packed` each output pixel begins to read;
-    `kernel`: rows, bytes from one row to the next, runs of a row, bytes of a run, bytes from one
-    run to the next, groups; `residual` has the shape of `out`, or is empty; `pixels`, `lanes`:
-    tuples as long as a tile has pixels and vectors of outputs (`instructions.add_looked_up`). Where
-    there are AT_ONCE vectors, they are those of `instructions.finish_eight`, and no program."""
-    rows, _, runs, length, _, groups = kernel
-    channels, high, count = out.shape[3], len(pixels), len(offsets)
-    each, block = channels // groups, LANES * len(lanes)
-    total = 4 * rows * runs * length
-    flat, brought = out.reshape(count, channels), residual.reshape(-1, channels)
-    sums = np.empty((high, block), np.uint16)
-    places, inputs = np.intp(offsets.ctypes.data), np.intp(packed.ctypes.data)
-    for group in range(groups):
-        at = inputs + group * (packed.shape[3] // groups)
-        for number in range(weights.shape[1]):
-            first = group * each + number * block
-            used = min(block, each - number * block)
-            for tile in range(begin, end):
-                begun = min(tile * high, count - high)
-                sums[:] = 0
-                here = places + 8 * begun
-                _add_tile(sums, weights[group, number], here, at, table, kernel, pixels, lanes)
-                if len(vectors) == AT_ONCE:
-                    _store_at_once(sums, total, vectors, brought, flat, begun, first, used, pixels)
-                else:
-                    _store(sums, total, program, vectors, brought, flat, begun, first, used)
+    vectors: Any,
+) -> Any:
+    """sums[p, o] += sum over k of table[inputs[p][offset + k], weights[k, o]] for all pixels p and
+    outputs o of a tile; uint16 sums, everything else bytes. `places`: where the pairs of the pixels
+    are; `pixels`, `vectors`: tuples as long as the tile has pixels and vectors of 32 outputs. At
+    most 60 steps: sums of so many entries, which are at most 4, fit a byte."""
+    height, width = len(pixels), len(vectors)
+    signature = types.void(*(types.intp,) * 6, pixels, vectors)
+
+    def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        sums_, weights_, places_, offset_, table__, steps_, _, _ = args
+        bases = [
+            builder.add(loaded(builder, builder.add(places_, number(16 * p)), NUMBER), offset_)
+            for p in range(height)
+        ]
+        kind = ir.FunctionType(_BYTES, [_BYTES, _BYTES])
+        shuffle = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx2.pshuf.b")
+        twice = ir.Constant(vector(WORD, LANES), [i % 16 for i in range(LANES)])
+        before = builder.block
+        loop, after = (builder.append_basic_block(name) for name in ("steps", "widened"))
+        builder.branch(loop)
+        builder.position_at_end(loop)
+        k = builder.phi(NUMBER)
+        k.add_incoming(number(0), before)
+        old = [[builder.phi(_BYTES) for _ in range(width)] for _ in range(height)]
+        row = builder.add(weights_, builder.mul(k, number(LANES * width)))
+        four = [loaded(builder, builder.add(row, number(LANES * v)), _BYTES) for v in range(width)]
+        new = []
+        for p in range(height):
+            value = builder.zext(loaded(builder, builder.add(bases[p], k), BYTE), NUMBER)
+            entry = builder.add(table__, builder.shl(value, number(4)))
+            entries = loaded(builder, entry, _ROW)
+            entries = builder.shuffle_vector(entries, ir.Constant(_ROW, ir.Undefined), twice)
+            found = [builder.call(shuffle, [entries, each]) for each in four]
+            new.append([builder.add(a, b) for a, b in zip(old[p], found, strict=True)])
+        following = builder.add(k, number(1))
+        k.add_incoming(following, loop)
+        for phis, values in zip(old, new, strict=True):
+            for phi, value in zip(phis, values, strict=True):
+                phi.add_incoming(ir.Constant(_BYTES, [0] * LANES), before)
+                phi.add_incoming(value, loop)
+        builder.cbranch(builder.icmp_signed("<", following, steps_), loop, after)
+        builder.position_at_end(after)
+        _widen(builder, sums_, new)
+        return context.get_dummy_value()
+
+    return signature, generate
 
 
-@njit(nogil=True, cache=True)
-def convolve_4_2(*arguments: Any) -> None:
-    """`_convolve` with tiles of 4 pixels and 64 outputs."""
-    _convolve(*arguments, (0, 0, 0, 0), (0, 0))
+@njit(nogil=True)
+def _add(tile: int, to: int, weights: int, places: int, at: int, table_: int, steps: int) -> None:
+    """`_add_looked_up` for tiles of this form."""
+    if tile == 402:
+        _add_looked_up(to, weights, places, at, table_, steps, (0, 0, 0, 0), (0, 0))
+    elif tile == 401:
+        _add_looked_up(to, weights, places, at, table_, steps, (0, 0, 0, 0), (0,))
+    elif tile == 102:
+        _add_looked_up(to, weights, places, at, table_, steps, (0,), (0, 0))
+    else:
+        _add_looked_up(to, weights, places, at, table_, steps, (0,), (0,))
 
 
-@njit(nogil=True, cache=True)
-def convolve_4_1(*arguments: Any) -> None:
-    """`_convolve` with tiles of 4 pixels and 32 outputs."""
-    _convolve(*arguments, (0, 0, 0, 0), (0,))
+@njit(nogil=True)
+def _add_taps(step: Any, sums: int, source: int, places: int, at: int, lanes: int) -> None:
+    """Add what differs in all taps of a tile to its sums: runs of taps that follow each other in
+    memory, in pieces that fit bytes."""
+    length = step[LENGTH]
+    runs = step[STEPS] // length
+    taps = carray(pointer(np.intp(step[TAPS])), (runs,), np.int64)
+    for run in range(runs):
+        begin = at + taps[run]
+        done = 0
+        while done < length:
+            steps = np.intp(min(MOST_STEPS, length - done))
+            _add(
+                step[TILE], sums, source, places, np.intp(begin + done), np.intp(step[TABLE]), steps
+            )
+            source += steps * lanes
+            done += steps
 
 
-@njit(nogil=True, cache=True)
-def convolve_1_2(*arguments: Any) -> None:
-    """`_convolve` with tiles of 1 pixel and 64 outputs."""
-    _convolve(*arguments, (0,), (0, 0))
-
-
-@njit(nogil=True, cache=True)
-def convolve_1_1(*arguments: Any) -> None:
-    """`_convolve` with tiles of 1 pixel and 32 outputs."""
-    _convolve(*arguments, (0,), (0,))
+@njit(nogil=True)
+def convolve(step: Any, begin: int, end: int) -> None:
+    """The tiles `begin` to `end` of a layer, counted through the pixels within blocks of outputs
+    within groups."""
+    high, lanes = step[TILE] // 100, LANES * (step[TILE] % 100)
+    count, blocks, steps = step[PIXELS], step[BLOCKS], step[STEPS]
+    tiles = (count + high - 1) // high
+    each = step[CHANNELS] // step[GROUPS]
+    differ, values = np.empty(high * lanes, np.uint16), np.empty(high * lanes, np.float32)
+    for unit in range(begin, end):
+        block, tile = unit // tiles, unit % tiles
+        group, number_ = block // blocks, block % blocks
+        begun = min(tile * high, count - high)
+        differ[:] = 0
+        _add_taps(
+            step,
+            np.intp(differ.ctypes.data),
+            np.intp(step[WEIGHTS] + lanes * steps * block),
+            np.intp(step[PLACES] + 16 * begun),
+            np.intp(step[PACKED] + group * step[GROUP_BYTES]),
+            lanes,
+        )
+        for o in range(len(values)):
+            values[o] = np.float32(np.int32(4 * steps) - 2 * np.int32(differ[o]))
+        first = group * each + number_ * lanes
+        used = min(lanes, each - number_ * lanes)
+        finish(step, np.intp(values.ctypes.data), 4 * lanes, begun, high, first, used)

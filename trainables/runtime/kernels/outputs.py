@@ -7,9 +7,22 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
-from numba import njit
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numba.np.numpy_support import carray
 
-from bitfront.trainables.runtime.kernels.instructions import fused
+from bitfront.trainables.runtime.kernels.instructions import (
+    fused,
+    loaded,
+    number,
+    pointer,
+    stored,
+    vector,
+)
+from bitfront.trainables.runtime.kernels.steps import Field
 
 
 class Operation(IntEnum):
@@ -35,43 +48,153 @@ class Operation(IntEnum):
 
 MULTIPLY, ADD, SUBTRACT, LINEAR = (int(Operation(code)) for code in range(1, 5))
 RESIDUAL, AT_LEAST, AT_MOST, PRELU = (int(Operation(code)) for code in range(5, 9))
+X, OUT, PIXELS, CHANNELS = (int(f) for f in (Field.X, Field.OUT, Field.PIXELS, Field.CHANNELS))
+BROUGHT, TOGETHER = int(Field.RESIDUAL), int(Field.TOGETHER)
+PROGRAM, OPERATIONS = int(Field.PROGRAM), int(Field.OPERATIONS)
+CONSTANTS = int(Field.CONSTANTS)
 
 
-@njit(nogil=True, cache=True)
-def finish(
-    y: Any, program: Any, vectors: Any, first: int, used: int, residual: Any, pixel: int
+def _finisher(lanes: int) -> Any:
+    floats = vector(ir.FloatType(), lanes)
+
+    @intrinsic
+    def finish(
+        _typing: Any,
+        sums: Any,
+        constants: Any,
+        between: Any,
+        residual: Any,
+        out: Any,
+        shortcut: Any,
+    ) -> Any:
+        """out = min(max(fma(z m + c, a, b) + residual, low), high) for the floats z at `sums`.
+        `constants`: where m is; c, a, b, low and high follow, `between` bytes apart. `residual` is
+        read if the tuple `shortcut` has two entries."""
+        signature = types.void(*(types.intp,) * 5, shortcut)
+        added = len(shortcut) == 2
+
+        def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            sums_, constants_, between_, residual_, out_, _ = args
+            m, c, a, b, low, high = (
+                loaded(builder, builder.add(constants_, builder.mul(between_, number(n))), floats)
+                for n in range(6)
+            )
+            fma = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(floats, [floats] * 3), f"llvm.fma.v{lanes}f32"
+            )
+            z = loaded(builder, sums_, floats)
+            y = builder.call(fma, [builder.fadd(builder.fmul(z, m), c), a, b])
+            if added:
+                y = builder.fadd(y, loaded(builder, residual_, floats))
+            y = builder.select(builder.fcmp_ordered("<", y, low), low, y)
+            y = builder.select(builder.fcmp_ordered(">", y, high), high, y)
+            stored(builder, y, out_)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return finish
+
+
+_finish_8, _finish_16 = _finisher(8), _finisher(16)
+
+
+@njit(nogil=True)
+def _together(
+    step: Any, y: int, apart: int, begun: int, pixels: int, first: int, used: int
 ) -> None:
-    """Apply the operations of `program`, rows (code, a, b) with the numbers of rows of `vectors`,
-    to `used` channels of every pixel in y, whose channels begin at `first`. `residual`: the
-    shortcut, (pixels, channels), of which the pixels of y begin at `pixel`; empty where the program
-    reads none."""
-    for step in range(len(program)):
-        code = program[step, 0]
-        a, b = vectors[program[step, 1]][first:], vectors[program[step, 2]][first:]
-        for p in range(len(y)):
-            row = y[p]
-            if code == MULTIPLY:
-                for o in range(used):
-                    row[o] = row[o] * a[o]
-            elif code == ADD:
-                for o in range(used):
-                    row[o] = row[o] + a[o]
-            elif code == SUBTRACT:
-                for o in range(used):
-                    row[o] = row[o] - a[o]
-            elif code == LINEAR:
-                for o in range(used):
-                    row[o] = fused(row[o], a[o], b[o])
-            elif code == RESIDUAL:
-                brought = residual[pixel + p][first:]
-                for o in range(used):
-                    row[o] = row[o] + brought[o]
-            elif code == AT_LEAST:
-                for o in range(used):
-                    row[o] = a[o] if row[o] < a[o] else row[o]
-            elif code == AT_MOST:
-                for o in range(used):
-                    row[o] = a[o] if row[o] > a[o] else row[o]
-            elif code == PRELU:
-                for o in range(used):
-                    row[o] = row[o] if row[o] > 0 else row[o] * a[o]
+    """Store outputs to which all operations of `_finish_16` apply; `y`: the address of floats, so
+    many bytes apart from pixel to pixel."""
+    channels = step[CHANNELS]
+    between, constants = 4 * channels, np.intp(step[TOGETHER] + 4 * first)
+    place = 4 * (begun * channels + first)
+    out, brought = np.intp(step[OUT] + place), np.intp(step[BROUGHT] + place)
+    wide = used // 16 * 16
+    for o in range(0, wide, 16):
+        at = np.intp(4 * o)
+        for p in range(pixels):
+            here, there = y + p * apart + at, np.intp(p * between) + at
+            if step[BROUGHT] != 0:
+                _finish_16(here, constants + at, between, brought + there, out + there, (0, 0))
+            else:
+                _finish_16(here, constants + at, between, brought, out + there, (0,))
+    if wide < used:
+        at = np.intp(4 * wide)
+        for p in range(pixels):
+            here, there = y + p * apart + at, np.intp(p * between) + at
+            if step[BROUGHT] != 0:
+                _finish_8(here, constants + at, between, brought + there, out + there, (0, 0))
+            else:
+                _finish_8(here, constants + at, between, brought, out + there, (0,))
+
+
+@njit(nogil=True)
+def _operate(row: Any, code: int, a: Any, b: Any, brought: Any) -> None:
+    """One operation on the outputs of a pixel."""
+    if code == MULTIPLY:
+        for o in range(len(row)):
+            row[o] = row[o] * a[o]
+    elif code == ADD:
+        for o in range(len(row)):
+            row[o] = row[o] + a[o]
+    elif code == SUBTRACT:
+        for o in range(len(row)):
+            row[o] = row[o] - a[o]
+    elif code == LINEAR:
+        for o in range(len(row)):
+            row[o] = fused(row[o], a[o], b[o])
+    elif code == RESIDUAL:
+        for o in range(len(row)):
+            row[o] = row[o] + brought[o]
+    elif code == AT_LEAST:
+        for o in range(len(row)):
+            row[o] = a[o] if row[o] < a[o] else row[o]
+    elif code == AT_MOST:
+        for o in range(len(row)):
+            row[o] = a[o] if row[o] > a[o] else row[o]
+    elif code == PRELU:
+        for o in range(len(row)):
+            row[o] = row[o] if row[o] > 0 else row[o] * a[o]
+
+
+@njit(nogil=True)
+def _floats(address: int, count: int) -> Any:
+    return carray(pointer(np.intp(address)), (count,), np.float32)
+
+
+@njit(nogil=True)
+def finish(step: Any, y: int, apart: int, begun: int, pixels: int, first: int, used: int) -> None:
+    """Apply the program of a step to the sums of a tile, and store them: `pixels` of them from
+    `begun` on, `used` channels from `first` on. `y`: the address of the sums, floats, `apart` bytes
+    from one pixel to the next; they are overwritten."""
+    if step[TOGETHER] != 0 and used % 8 == 0:
+        _together(step, np.intp(y), np.intp(apart), begun, pixels, first, used)
+        return
+    channels = step[CHANNELS]
+    program = carray(pointer(np.intp(step[PROGRAM])), (step[OPERATIONS], 3), np.int64)
+    for p in range(pixels):
+        row = _floats(y + p * apart, used)
+        place = 4 * ((begun + p) * channels + first)
+        brought = _floats(step[BROUGHT] + place if step[BROUGHT] != 0 else y, used)
+        for operation in range(len(program)):
+            a = _floats(step[CONSTANTS] + 4 * (program[operation, 1] * channels + first), used)
+            b = _floats(step[CONSTANTS] + 4 * (program[operation, 2] * channels + first), used)
+            _operate(row, program[operation, 0], a, b, brought)
+        out = _floats(step[OUT] + place, used)
+        for o in range(used):
+            out[o] = row[o]
+
+
+@njit(nogil=True)
+def operate(step: Any, begin: int, end: int) -> None:
+    """The program of a step on pixels `begin` to `end` of its float inputs."""
+    channels = step[CHANNELS]
+    scratch = np.empty(channels, np.float32)
+    for pixel in range(begin, end):
+        x = _floats(step[X] + 4 * pixel * channels, channels)
+        if step[TOGETHER] != 0 and channels % 8 == 0:
+            _together(step, np.intp(x.ctypes.data), np.intp(0), pixel, 1, 0, channels)
+        else:
+            for o in range(channels):
+                scratch[o] = x[o]
+            finish(step, scratch.ctypes.data, 0, pixel, 1, 0, channels)
