@@ -48,6 +48,8 @@ from bitfront.trainables.parameters import Choice, Domain
 CAUTION = 2.0
 # Points after the two ends before the model is used: with a plan, and without one.
 RANDOM_STARTS, STARTS = 2, 4
+# So many random points are compared for one that is far from the trials so far.
+SPREAD = 6
 # So many trials must have finished before the model is used, where none has failed.
 LEAST = 3
 # The model is fitted to at most so many trials: those near the front, and some of the others.
@@ -141,7 +143,8 @@ class FreeCostSampler(BaseSampler):
         self._encode([*told, *points])
         value = np.zeros(len(found))
         if not isinstance(self._problem.space.plan, FreePlan):
-            value = separation(self._rows(points), self._rows(told))
+            # The best of a few: the best of many is in a corner of the space.
+            value[:SPREAD] = separation(self._rows(points[:SPREAD]), self._rows(told))
         success = self._success_model()
         if success is not None:
             # Rounded: what is as likely stays in its random order.

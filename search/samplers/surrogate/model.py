@@ -183,10 +183,12 @@ class QualityModel:
         missed = (self._weights / precision)[measured]
         others = (y.sum() - y) / (count - 1)
         inside = np.abs(missed) * np.sqrt(precision[measured]) <= DEVIATIONS
-        ranks = [np.argsort(np.argsort(v, kind="stable")) for v in (y, y - missed)]
+        rank, guessed = (
+            np.argsort(np.argsort(v, kind="stable")).astype(float) for v in (y, y - missed)
+        )
         return ModelHealth(
             count,
-            round(float(np.corrcoef(*ranks)[0, 1]), 4),
+            round(float(np.corrcoef(rank, guessed)[0, 1]), 4),
             round(1 - float((missed**2).sum() / ((y - others) ** 2).sum()), 4),
             round(float(inside.mean()), 4),
         )
