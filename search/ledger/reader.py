@@ -32,6 +32,7 @@ from bitfront.search.ledger.records import (
     study_objectives,
 )
 from bitfront.search.ledger.states import OPTUNA_OPEN
+from bitfront.search.model_health import HEALTH, ModelHealth
 from bitfront.search.session.rows import ROWS, RowNote, notes_from_json
 from bitfront.search.urls import sqlite_path, sqlite_uri, with_driver
 from bitfront.trainables.errors import UserError, first_line
@@ -81,6 +82,8 @@ class LedgerReader:
         self.objectives = objectives
         self.reference: list[float] | None = None
         self.networks = Networks()
+        self.model: ModelHealth | None = None
+        """how good the model of the sampler is; None where it has none"""
         self.rows: dict[str, RowNote] = {}
         self.environment: dict[str, str] = {}
         self._order: list[str] = []
@@ -156,6 +159,7 @@ class LedgerReader:
                 self.reference = self._arranged(_checked_reference(notes.get("reference")))
                 self.networks = Networks.from_json(notes.get("networks"))
                 self.rows = notes_from_json(notes.get(ROWS))
+                self.model = ModelHealth.from_json(notes.get(HEALTH))
                 self.environment = _texts(notes.get("environment", {}))
         for record in fresh:
             self._entries[record.number] = self._entry(record)
