@@ -102,7 +102,7 @@ def _call(
         bits = program.array("uint8_t", weight, _byte_texts)
         scale = torch.ones(len(weight)) if found.scale is None else torch.from_numpy(found.scale)
         scales = program.floats(scale.flatten().expand(len(weight)).contiguous())
-        program.binary += weight.numel()
+        program.one_bit[weight.data_ptr()] = weight.numel()
         kept = "0"
         if found.pruned:
             kept = program.array("uint8_t", weight.abs(), _byte_texts)
@@ -145,7 +145,7 @@ def _on_words(program: Program, call: Call, weight: Tensor, label: str) -> str:
         return [hex(word) for word in words.flatten()]
 
     words = program.array(WORDS[width], weight, texts)
-    program.binary += weight.numel()
+    program.one_bit[weight.data_ptr()] = weight.numel()
     threshold = call.program.values[call[_name(call)].args[1]]
     assert isinstance(threshold, Value)
     assert threshold.constant is not None

@@ -84,9 +84,14 @@ class Program:
     bits: int = 0
     """words of 32 bits for packed inputs"""
     weight_bytes: int = 0
-    binary: int = 0
-    """weights of one bit"""
+    one_bit: dict[int, int] = field(default_factory=dict)
+    """how many weights of one bit a tensor holds, by its address: layers may share it"""
     named: dict[tuple[int, str], str] = field(default_factory=dict)
+
+    @property
+    def binary(self) -> int:
+        """The number of weights of one bit."""
+        return sum(self.one_bit.values())
 
     def new(self, shape: Sequence[int]) -> Value:
         """A place in the arena."""
