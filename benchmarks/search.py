@@ -15,15 +15,20 @@ from __future__ import annotations
 
 import argparse
 import csv
+import math
+import random
 import statistics
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 from benchmarks.table import RESULTS, Row, bar, csv_path, format_table, write_csv
-from bitfront.search.config.schema import EarlyStoppingSpec
+from bitfront.search.config.schema import EarlyStoppingSpec, SearchConfig
+from bitfront.search.config.space import build_space
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.early_stopping import Row as Row_
@@ -38,6 +43,14 @@ OURS = "free-cost"
 STOPPING = "free-cost, early stopping"
 PEER = "moasha"
 PACKAGES = ("optuna",)
+# Trials, layers, settings, whether some failed, and the time an ask may take, in CPU ms.
+ASKS = (
+    (300, 18, 0, False, 100),
+    (300, 18, 6, False, 100),
+    (300, 18, 6, True, 100),
+    (3000, 60, 6, False, 300),
+    (300, 198, 6, False, 1000),
+)
 
 
 def problems() -> dict[str, Callable[[int], Problem | MixedProblem]]:
@@ -254,38 +267,71 @@ def plot(rows: list[Row], path: Path) -> None:
 
 
 def asks() -> list[Row]:
-    """The time of one ask late in a long search."""
-    import random
-
-    from bitfront.search.ledger.ledger import Ledger
-
+    """The processor's time of one ask late in a long search, over plans alone and with settings
+    beside them; and where every fifth trial has failed."""
     rows: list[Row] = []
-    for trials, layers, limit in ((300, 20, 100), (3000, 60, 300)):
-        problem = synthetic(layers, False, 0)
-        search = problem.config.search.model_copy(update={"sampler": "random", "trials": 10**6})
-        config = problem.config.model_copy(update={"search": search})
-        ledger = Ledger("memory:", config, problem.space())
-        answer, rng = problem.answer(0), random.Random(0)
-        for _ in range(trials):
-            entry = ledger.ask()
-            assert entry is not None
-            curve = answer(entry)
-            last = {"epoch": len(curve), "val_accuracy": curve[-1]}
-            ledger.tell(entry.id, TrialState.COMPLETE, last, [last])
-        search.sampler = "free-cost"
+    for trials, layers, settings, failed, limit in ASKS:
+        ledger = _asked_space(layers, settings)
+        rng = random.Random(0)
+        for number in range(trials):
+            _answer(ledger, rng, failed and number % 5 == 4)
+        ledger.config.search.sampler = OURS
         times = []
-        for _ in range(12):
-            began = time.perf_counter()
+        for _ in range(10):
+            began = time.process_time()
             entry = ledger.ask()
-            times.append(1000 * (time.perf_counter() - began))
+            times.append(1000 * (time.process_time() - began))
             assert entry is not None
-            last = {"epoch": 9, "val_accuracy": rng.random()}
-            ledger.tell(entry.id, TrialState.COMPLETE, last, [last])
+            _told(ledger, entry, rng)
         median = statistics.median(times[1:])
-        row: Row = {"trials": trials, "layers": layers, "ask ms": median, "first ask ms": times[0]}
-        rows.append(row)
-        print(bar(f"ask at {trials} trials of {layers} layers, ms", median, at_most=limit))
+        known = len(next(iter(ledger.entries.values())).spec.plan)
+        row: Row = {"trials": trials, "layers": known, "settings": settings, "failed": int(failed)}
+        rows.append(row | {"ask ms": median, "first ask ms": times[0]})
+        what = f"ask at {trials} trials of {known} layers, {settings} settings"
+        what += ", with failures" if failed else ""
+        print(bar(f"{what}, CPU ms", median, at_most=limit), flush=True)
     return rows
+
+
+def _asked_space(layers: int, settings: int) -> Ledger:
+    """An empty ledger whose space has about so many layers and settings."""
+    space: dict[str, Any] = {"method": "bnn", "plan": {"per": "layer", "levels": ["F", "B"]}}
+    if settings:
+        space |= {
+            "method": ["bnn", "bnn++"],
+            "optimizer.lr": {"float": [1e-4, 1.0], "log": True},
+            "optimizer.weight_decay": {"float": [1e-6, 1e-2], "log": True},
+            "optimizer.momentum": {"float": [0.0, 0.99]},
+            "batch_size": [32, 64, 128],
+            "bnn.scale": ["none", "channel"],
+        }
+    model = {"name": "cresnet", "depth": layers + 2, "width": 4}
+    config = SearchConfig.model_validate(
+        {
+            "name": f"asks-{layers}",
+            "task": {"dataset": "digits", "model": model, "epochs": 3},
+            "space": space,
+            "search": {"sampler": "random", "trials": 10**6},
+        }
+    )
+    return Ledger("memory:", config, build_space(config))
+
+
+def _answer(ledger: Ledger, rng: random.Random, failed: bool) -> None:
+    entry = ledger.ask()
+    assert entry is not None
+    if failed:
+        ledger.tell(entry.id, TrialState.FAILED, failure="nan")
+    else:
+        _told(ledger, entry, rng)
+
+
+def _told(ledger: Ledger, entry: Entry, rng: random.Random) -> None:
+    """A trial is worse by every binary layer and by its distance from the best learning rate."""
+    lost = 0.1 * entry.spec.plan.count("B") / len(entry.spec.plan)
+    lost += 0.02 * abs(math.log10(entry.spec.task.optimizer.lr) + 2)
+    last = {"epoch": 3, "val_accuracy": 0.9 - lost + 0.003 * rng.gauss(0, 1)}
+    ledger.tell(entry.id, TrialState.COMPLETE, last, [last])
 
 
 def main() -> None:

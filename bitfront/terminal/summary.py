@@ -257,6 +257,8 @@ def show_end(results: Results, complete: bool) -> None:
         for pattern in results.failing:
             terminal.show(_filled(f"  {pattern}"))
     terminal.show(front_summary(results, colours=terminal.coloured()))
+    if results.model is not None and results.model.sentence():
+        terminal.show(_filled(results.model.sentence()))
     terminal.show("")
     terminal.show(after_search(results))
 

@@ -84,7 +84,8 @@ def _findings(view: SearchView) -> list[Section]:
             "Hypervolume",
             placed(hypervolume_figure([view], "", "trials"), "over-trials")
             + placed(hypervolume_figure([view], "", "time"), "over-time")
-            + caption(box.format(reference)),
+            + caption(box.format(reference))
+            + (caption(view.model_health) if view.model_health else ""),
         )
     )
     found.append(("layers", "Layers along the front", _layers(view)))

@@ -31,6 +31,7 @@ from bitfront.search.ledger.states import OPTUNA_STATES, TrialState
 from bitfront.search.ledger.storage import open_storage
 from bitfront.search.ledger.study import directions_of, open_study
 from bitfront.search.ledger.writing import Say, T, persistently
+from bitfront.search.model_health import EVERY, HEALTH
 from bitfront.search.session.rows import ROWS, Rows
 from bitfront.search.urls import sqlite_path
 from bitfront.spaces.space import Space
@@ -195,6 +196,8 @@ class Ledger:
             return None
         entry, trial = found
         self._write_start(entry, trial)
+        if entry.number % EVERY == 0:
+            self.note_health()
         return entry
 
     @property
@@ -202,6 +205,12 @@ class Ledger:
         """How many trials of the budget are for new points; the others repeat points."""
         search = self.config.search
         return search.trials - math.floor(search.confirm * search.trials)
+
+    def note_health(self) -> None:
+        """Store how good the model of the sampler is, where it has one."""
+        health = self.proposals.problem.memory.get("health")
+        if health is not None and health.as_json() != self.noted(HEALTH):
+            self.note(HEALTH, health.as_json())
 
     def _repeat(self) -> tuple[Entry, optuna.Trial] | None:
         running = Counter(e.point for e in self._open.values())

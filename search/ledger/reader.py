@@ -32,6 +32,7 @@ from bitfront.search.ledger.records import (
     study_objectives,
 )
 from bitfront.search.ledger.states import OPTUNA_OPEN
+from bitfront.search.model_health import HEALTH, ModelHealth
 from bitfront.search.session.rows import ROWS, RowNote, notes_from_json
 from bitfront.search.urls import sqlite_path, sqlite_uri, with_driver
 from bitfront.trainables.errors import UserError, first_line
@@ -81,6 +82,8 @@ class LedgerReader:
         self.objectives = objectives
         self.reference: list[float] | None = None
         self.networks = Networks()
+        self.model: ModelHealth | None = None
+        """how good the model of the sampler is; None where it has none"""
         self.rows: dict[str, RowNote] = {}
         self.environment: dict[str, str] = {}
         self._order: list[str] = []
@@ -156,6 +159,7 @@ class LedgerReader:
                 self.reference = self._arranged(_checked_reference(notes.get("reference")))
                 self.networks = Networks.from_json(notes.get("networks"))
                 self.rows = notes_from_json(notes.get(ROWS))
+                self.model = ModelHealth.from_json(notes.get(HEALTH))
                 self.environment = _texts(notes.get("environment", {}))
         for record in fresh:
             self._entries[record.number] = self._entry(record)
@@ -272,8 +276,17 @@ def connected(url: str, writable: bool = False) -> Iterator[Query]:
 def _engine(address: str) -> Engine:
     from sqlalchemy import create_engine
 
+    return create_engine(address, **server_options(address))
+
+
+def server_options(address: str) -> dict[str, Any]:
+    """How SQLAlchemy connects to a database server."""
     # A server that was restarted has closed the connections kept for later.
-    return create_engine(address, pool_pre_ping=True)
+    options: dict[str, Any] = {"pool_pre_ping": True}
+    if address.startswith("postgresql"):
+        # One set up without a locale has databases in SQL_ASCII: their text would come as bytes.
+        options["connect_args"] = {"client_encoding": "utf8"}
+    return options
 
 
 def database_errors() -> tuple[type[Exception], ...]:

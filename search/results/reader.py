@@ -114,6 +114,7 @@ def _view(
         seconds=training_seconds(results.entries),
         rungs=config.search.early_stopping.rungs if config.search.early_stopping else (),
         stopping=stopping.sentence() if stopping is not None else None,
+        model_health=results.model.sentence() if results.model else "",
         failing=[str(pattern) for pattern in results.failing],
         yaml=yaml,
         environment=results.environment,

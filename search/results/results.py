@@ -22,6 +22,7 @@ from bitfront.search.ledger.networks import Networks
 from bitfront.search.ledger.reader import LedgerReader
 from bitfront.search.ledger.records import arranged
 from bitfront.search.ledger.states import ENDED, TrialState
+from bitfront.search.model_health import ModelHealth
 from bitfront.search.results.labels import COST_LABELS, ONE_NETWORK, OWN_SHARE
 from bitfront.search.results.old_ledgers import as_meant, restate
 from bitfront.search.results.stored import stored_config
@@ -84,6 +85,8 @@ class Results:
     networks: Networks = field(default_factory=Networks)
     environment: dict[str, str] = field(default_factory=dict)
     """versions and machine of the driver that worked on it last"""
+    model: ModelHealth | None = None
+    """how good the model of the sampler is; None where it has none"""
     rows: dict[str, RowNote] = field(default_factory=dict)
     """what the ledger notes of the rows of a paper, by setting"""
 
@@ -110,7 +113,7 @@ class Results:
         restate(config, reader.entries, reference)
         results = cls.from_entries(folder, config, reader.entries, reference)
         results.networks, results.environment = reader.networks, reader.environment
-        results.rows = reader.rows
+        results.rows, results.model = reader.rows, reader.model
         return results
 
     @classmethod
@@ -146,7 +149,7 @@ class Results:
         reference = arranged(self.reference, order, wanted)
         found = self.from_entries(self.folder, config, entries, reference)
         found.networks, found.environment = self.networks, self.environment
-        found.rows = self.rows
+        found.rows, found.model = self.rows, self.model
         return found
 
     @cached_property
@@ -281,6 +284,7 @@ class Results:
             "hypervolume": self.hypervolume,
             "hypervolume_share": self.hypervolume_share,
             f"best_{self.config.quality.bare}": self.best,
+            "model": asdict(self.model) | {"words": self.model.sentence()} if self.model else None,
             "early_stopping": asdict(stopping) if (stopping := self.stopping) else None,
         }
 

@@ -149,6 +149,8 @@ class SearchView:
     rungs: Sequence[float] = ()
     stopping: str | None = None
     """what early stopping did, as a sentence"""
+    model_health: str = ""
+    """how good the model of the sampler is, in words"""
     failing: Sequence[str] = ()
     """what the trials that failed have in common, in words"""
     yaml: str = ""

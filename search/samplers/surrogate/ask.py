@@ -48,6 +48,8 @@ from bitfront.trainables.parameters import Choice, Domain
 CAUTION = 2.0
 # Points after the two ends before the model is used: with a plan, and without one.
 RANDOM_STARTS, STARTS = 2, 4
+# So many random points are compared for one that is far from the trials so far.
+SPREAD = 6
 # So many trials must have finished before the model is used, where none has failed.
 LEAST = 3
 # The model is fitted to at most so many trials: those near the front, and some of the others.
@@ -59,7 +61,8 @@ CLIMBS = 3
 CLIMBERS = 6
 # The factor of a candidate's standard deviation in its expected gain. The points of the front are
 # uncertain too, and mostly in the same way (the trend, the contributions of layers): the difference
-# between a candidate and the front is less uncertain than either.
+# between a candidate and the front is less uncertain than either. It is 1 where the model is no
+# better than the mean of the trials.
 OWN_SPREAD = 0.4
 
 
@@ -89,6 +92,7 @@ class FreeCostSampler(BaseSampler):
             random.Random(seed),
         )
         self._point: dict[str, Any] = {}
+        self._spread = OWN_SPREAD
 
     # What Optuna calls.
 
@@ -139,7 +143,8 @@ class FreeCostSampler(BaseSampler):
         self._encode([*told, *points])
         value = np.zeros(len(found))
         if not isinstance(self._problem.space.plan, FreePlan):
-            value = separation(self._rows(points), self._rows(told))
+            # The best of a few: the best of many is in a corner of the space.
+            value[:SPREAD] = separation(self._rows(points[:SPREAD]), self._rows(told))
         success = self._success_model()
         if success is not None:
             # Rounded: what is as likely stays in its random order.
@@ -178,6 +183,8 @@ class FreeCostSampler(BaseSampler):
         rows, cost = self._rows(points), self._scalar_costs(points)
         trained = slice(0, len(useful))
         model = QualityModel(rows.take(trained), quality[useful], noise[useful], self._rng)
+        health = self._problem.memory["health"] = model.health()
+        self._spread = 1.0 if health.blind else OWN_SPREAD
         expected = model.expected(rows)
         # A stopped trial is not on the front, whatever quality is expected of it.
         may = np.concatenate([past.finished[useful], np.ones(len(past.running), bool)])
@@ -290,7 +297,7 @@ class FreeCostSampler(BaseSampler):
         mean, spread = model.predict(rows)
         weights = self._objectives.scalar.cost
         cost = np.concatenate([c.costs(codes) @ weights for c, codes in blocks])
-        gain = stairs.expected_improvement(cost, mean, OWN_SPREAD * spread)
+        gain = stairs.expected_improvement(cost, mean, self._spread * spread)
         if success is not None:
             gain *= success.chance(rows) ** CAUTION
         where = np.repeat(np.arange(len(blocks)), [len(codes) for _, codes in blocks])

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from bitfront.search.model_health import DEVIATIONS, ModelHealth
+
 Floats = NDArray[np.float64]
 
 # The kernel's parameters are fitted to no more rows than this: they are few.
@@ -163,6 +165,33 @@ class QualityModel:
     def noise_sd(self) -> float:
         """Standard deviation of a finished trial around its expectation: the effect of the seed."""
         return float(np.sqrt(self._scales["noise"])) * self._scale
+
+    def health(self) -> ModelHealth:
+        """How well each measured trial is predicted by the model without it, at the same
+        parameters: with d the diagonal of (K + N)^-1 and w = (K + N)^-1 y,
+
+            mu_-i = y_i - w_i / d_i,    sigma_-i^2 = 1 / d_i
+
+        (Rasmussen and Williams, 2006, eq. 5.12)."""
+        n = len(self._weights)
+        inverse = solve_triangular(self._factor[:n, :n], np.eye(n), lower=True, check_finite=False)
+        precision = (inverse**2).sum(0)
+        measured = self._extra == 0
+        y, count = self._y[measured], int(measured.sum())
+        if count < 3 or not y.std():
+            return ModelHealth(count, 0.0, 0.0, 0.0)
+        missed = (self._weights / precision)[measured]
+        others = (y.sum() - y) / (count - 1)
+        inside = np.abs(missed) * np.sqrt(precision[measured]) <= DEVIATIONS
+        rank, guessed = (
+            np.argsort(np.argsort(v, kind="stable")).astype(float) for v in (y, y - missed)
+        )
+        return ModelHealth(
+            count,
+            round(float(np.corrcoef(rank, guessed)[0, 1]), 4),
+            round(1 - float((missed**2).sum() / ((y - others) ** 2).sum()), 4),
+            round(float(inside.mean()), 4),
+        )
 
     def predict(self, rows: Rows) -> tuple[Floats, Floats]:
         """mu and sigma of the quality without noise."""
