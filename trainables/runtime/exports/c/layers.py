@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from bitfront.trainables.runtime.exports import one_bit
-from bitfront.trainables.runtime.exports.c.pointwise import in_memory
-from bitfront.trainables.runtime.exports.c.program import Call, Program, Value, operator
+from bitfront.trainables.runtime.exports.c.program import Call, Program, Value, in_memory, operator
 from bitfront.trainables.runtime.exports.form import SIGNS
 
 # Bits of a word, and the C type of such words.

@@ -131,6 +131,55 @@ class Program:
         return value.name if value.constant is None else self.floats(value.constant)
 
 
+def in_memory(program: Program, found: Value | Pointwise) -> Value:
+    """The value itself, or a place into which an expression is computed."""
+    if isinstance(found, Value):
+        return found
+    out = program.new(found.shape)
+    write(program, found, Read(out, out.strides))
+    return out
+
+
+def write(program: Program, made: Pointwise, out: Read) -> None:
+    """A loop over all elements, which are written where `out` says."""
+    every = [out, *made.reads]
+    shape, strides = _joined(made.shape, [read.strides for read in every])
+    letters = [f"i{n}" for n in range(len(shape))]
+
+    def element(read: Read, steps: Sequence[int]) -> str:
+        terms = [f"{s} * {i}" if s != 1 else i for i, s in zip(letters, steps, strict=True) if s]
+        terms += [str(read.offset)] if read.offset or not terms else []
+        return f"{program.address(read.value)}[{' + '.join(terms)}]"
+
+    texts = [element(read, steps) for read, steps in zip(every, strides, strict=True)]
+    loops = "".join(
+        f"for (int {i} = 0; {i} < {n}; {i}++) " for i, n in zip(letters, shape, strict=True)
+    )
+    text = f"{loops}{texts[0]} = {made.expression.format(*texts[1:])};"
+    program.step(text, [read.value for read in every], out.value)
+
+
+def _joined(
+    shape: Sequence[int], strides: Sequence[Sequence[int]]
+) -> tuple[list[int], list[list[int]]]:
+    """Neighbouring dimensions as one where all that is read and written allows it."""
+    sizes: list[int] = []
+    steps: list[list[int]] = [[] for _ in strides]
+    for place, size in enumerate(shape):
+        if size == 1:
+            continue
+        now = [each[place] for each in strides]
+        if sizes and all(known[-1] == step * size for known, step in zip(steps, now, strict=True)):
+            sizes[-1] *= size
+            for known, step in zip(steps, now, strict=True):
+                known[-1] = step
+        else:
+            sizes.append(size)
+            for known, step in zip(steps, now, strict=True):
+                known.append(step)
+    return sizes, steps
+
+
 def number(value: float) -> str:
     """A float in C, exactly."""
     if math.isnan(value):
@@ -220,8 +269,6 @@ class Call:
 
     def value(self, name: str) -> Value:
         """An argument in memory."""
-        from bitfront.trainables.runtime.exports.c.pointwise import in_memory
-
         return in_memory(self.program, self.lazy(self.given[name]))
 
     def lazy(self, argument: Any) -> Value | Pointwise:

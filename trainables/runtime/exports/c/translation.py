@@ -7,13 +7,14 @@ from typing import Any
 
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.runtime.exports.c import layers, pointwise, windows  # noqa: F401
-from bitfront.trainables.runtime.exports.c.pointwise import in_memory, part_of
+from bitfront.trainables.runtime.exports.c.pointwise import part_of
 from bitfront.trainables.runtime.exports.c.program import (
     OPERATORS,
     Call,
     Program,
     Value,
     folded,
+    in_memory,
 )
 from bitfront.trainables.runtime.exports.form import layer_of
 
