@@ -169,6 +169,11 @@ class Bench:
         import bitfront.trainables.selectors  # noqa: F401
 
         _quiet(["validate", str(self.folder / "full.yaml")])
+        if kind == "packed":
+            healthy = str(next(self.folder.glob("packed-*.safetensors")))
+            for option in ("--torch-export", "--c"):
+                out = str(self.folder / f"warm{option}")
+                _quiet(["deploy", healthy, option, out, "--examples", "2"])
         if kind in ("stored", "ledgers"):
             at = ["--home", str(self.home)]
             _quiet(["front", "healthy", *at])
@@ -218,6 +223,13 @@ class Bench:
         yield lambda: _called(file)
         if rng.random() < 0.1:
             yield ["figure", str(file), "--kind", "masks", "-o", str(self.case / "masks.png")]
+        if rng.random() < 0.2:
+            out = rng.choice((["--torch-export", "net.pt2"], ["--c", "net-c"]))
+            target = str(self.case / out[1])
+            yield ["deploy", str(file), out[0], target, "--examples", "2"]
+        if rng.random() < 0.05:
+            yield ["bench", str(file), "--seconds", "1"]
+        yield lambda: _load(file)
         key = rng.choice(("task.loss.distill.teacher", "task.pretrain.checkpoint"))
         yield ["validate", str(self.folder / "full.yaml"), "--set", f"{key}={file}"]
 
@@ -453,6 +465,17 @@ def _page(home: Path) -> tuple[int, str, str]:
     source.searches()
     found = source.look("plain")
     return 0, found if isinstance(found, str) else "", ""
+
+
+def _load(file: Path) -> tuple[int, str, str]:
+    """What a notebook does with a packed network."""
+    import bitfront as bf
+
+    try:
+        bf.load(file, runtime="torch")
+    except bf.UserError as error:
+        return 2, "", f"{error.message}\n{error.hint or ''}"
+    return 0, "", ""
 
 
 def _extras(home: Path) -> tuple[int, str, str]:

@@ -180,6 +180,7 @@ def page(rows: list[Row]) -> str:
         if r["outputs differ"] in ("yes", "starts at 0") and not int(r["degenerate"])
     ]
     zero = [r for r in fine if r["outputs differ"] == "starts at 0"]
+    untried = [r["network"] for r in fine if r["outputs differ"] == "all 0"]
     dead = [r for r in fine if r["outputs differ, keep"] == "no"]
     some = [r for r in fine if int(r["degenerate, keep"])]
     lines = [
@@ -201,9 +202,10 @@ def page(rows: list[Row]) -> str:
         "",
         f"**{len(fine)} of {len(rows)} networks take a plan ({_libraries(fine)}). With `norm`",
         f"{len(good)} of them respond to the image in every binary layer and at the output",
-        f"({len(zero)} of these have a classifier that starts at 0, and were measured with other",
-        f"weights in it); with `keep` {len(some)} have layers that do not, and {len(dead)}",
-        "give the same output for every image.**",
+        f"({len(zero)} of these have a classifier that starts at 0, and were tried with other",
+        f"weights in it); with `keep` {len(some)} have layers that do not, and",
+        f"{len(dead)} give the same output for every image.**",
+        *(f"\nNot tried so: {n}, whose outputs are 0 at first." for n in untried),
         "",
         "| " + " | ".join(head) + " |",
         "|" + "---|" * len(head),

@@ -4,11 +4,16 @@
 -- it may be run again:
 --
 --   sudo -u postgres psql -v ON_ERROR_STOP=1 -v member="$USER" -f clusters/database.sql
+--
+-- Encoding and locale are named since a server on a machine without a locale makes databases in
+-- SQL_ASCII, whose text MLflow's driver hands on as bytes.
 SELECT 'CREATE ROLE bitfront NOLOGIN'
 WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'bitfront') \gexec
-SELECT 'CREATE DATABASE bitfront OWNER bitfront'
+SELECT 'CREATE DATABASE bitfront OWNER bitfront
+  ENCODING ''UTF8'' LC_COLLATE ''C'' LC_CTYPE ''C'' TEMPLATE template0'
 WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = 'bitfront') \gexec
-SELECT 'CREATE DATABASE mlflow OWNER bitfront'
+SELECT 'CREATE DATABASE mlflow OWNER bitfront
+  ENCODING ''UTF8'' LC_COLLATE ''C'' LC_CTYPE ''C'' TEMPLATE template0'
 WHERE NOT EXISTS (SELECT FROM pg_database WHERE datname = 'mlflow') \gexec
 -- One that somebody had made before; an `mlflow` of somebody else stays theirs.
 ALTER DATABASE bitfront OWNER TO bitfront;

@@ -124,7 +124,8 @@ def test_the_first_tour_of_the_readme_works_as_it_is_written(tmp_path):
         port = PAGES.get(verb)
         said[verb] = call(command, tmp_path) if port is None else look(command, port, tmp_path)
     assert list(said) == [
-        "run", "front", "status", "dashboard", "ui", "report", "export", "train", "extend",
+        "run", "front", "status", "dashboard", "ui", "report", "export", "train",
+        "deploy", "extend",
     ]  # fmt: skip
     assert "first trial:" in said["run"]  # what a fresh worker does until it has imported torch
     assert "40/40 trials" in said["run"]
@@ -135,8 +136,9 @@ def test_the_first_tour_of_the_readme_works_as_it_is_written(tmp_path):
     assert (tmp_path / "bitfront-runs" / "quickstart" / "report.html").exists()
     assert (tmp_path / "recipe.yaml").exists()
     assert re.search(r"test accuracy \d", said["train"])
+    assert "same predictions" in said["deploy"]
     assert "40 trials done, 20 to go" in said["extend"]
     assert "60/60 trials" in said["extend"]
     # `config` is the user's own folder, which tests have here.
     left = sorted(p.name for p in tmp_path.iterdir() if p.name != "config")
-    assert left == ["bitfront-runs", "recipe-trained", "recipe.yaml"]
+    assert left == ["bitfront-runs", "net", "recipe-trained", "recipe.yaml"]

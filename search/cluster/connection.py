@@ -29,6 +29,8 @@ from bitfront.trainables.errors import UserError, first_line
 OBJECT_STORE_BYTES = 256 * 1024**2
 # How long a cluster that has just been started may take to report whether it grows.
 REPORT_SECONDS = 30.0
+# What Ray calls nodes that a cluster's file names by their addresses (`provider: {type: local}`).
+OWN_MACHINES = "local.cluster.node"
 # How long the head of a cluster may take to answer the first request.
 GREETING_SECONDS = 20.0
 
@@ -238,7 +240,10 @@ def _autoscales() -> bool:
     if not status:
         return bool(is_autoscaler_v2(fetch_from_server=True))
     report = json.loads(status).get("autoscaler_report") or {}
-    return not any(name.startswith("node_") for name in report.get("active_nodes", {}))
+    kinds = report.get("active_nodes") or {}
+    if set(kinds) == {OWN_MACHINES}:  # no others will come than those that are being set up
+        return bool(report.get("pending_nodes") or report.get("pending_launches"))
+    return not any(name.startswith("node_") for name in kinds)
 
 
 @contextmanager

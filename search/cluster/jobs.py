@@ -49,6 +49,8 @@ ATTEMPTS = 3
 CALL_SECONDS = 300.0
 # How long a driver may take for its checks before we leave it alone.
 BEGIN_SECONDS = 300.0
+# What Ray says of a job before its driver says anything: our command with all its variables.
+OF_RAY = ("Job has not started", "Running entrypoint for job")
 # Lines of a driver that ended without a message of ours.
 MOST_LINES = 15
 # Part of what Ray says when it ends a process for the memory of its node: a page with a table.
@@ -122,7 +124,8 @@ class Head:
                 return Begun("waiting" if waits else "running", 0, [*warnings, *waits])
             if time.monotonic() > deadline:
                 return Begun("preparing", 0, [last])
-            told(last)
+            if not last.startswith(OF_RAY):
+                told(last)
             time.sleep(LOOK_SECONDS)
 
     def ask(self, words: Sequence[str], home: str | None) -> Answer:

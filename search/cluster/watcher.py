@@ -15,6 +15,7 @@ import ray
 from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
 from ray.tune import Callback
+from ray.tune.experiment import Trial
 
 from bitfront.search.cluster import head
 from bitfront.search.cluster.searcher import (
@@ -49,7 +50,7 @@ def deaths_by_memory() -> Iterator[None]:
     """Inside, a worker that Ray ended because its node ran out of memory, or that was lost with its
     node, has died. The errors that tell of it are none that Ray Tune expects of a worker: it would
     end the search."""
-    handle = RayActorManager._actor_task_failed
+    handle, ask = RayActorManager._actor_task_failed, Trial._get_default_result_or_future
 
     # Its arguments have Ray's names: Ray calls it by them.
     def failed(manager: Any, tracked_actor_task: Any, exception: Exception) -> None:
@@ -57,7 +58,18 @@ def deaths_by_memory() -> Iterator[None]:
             exception = RayActorError(error_msg=f"{type(exception).__name__}: {exception}")
         handle(manager, tracked_actor_task=tracked_actor_task, exception=exception)
 
-    with mock.patch.object(RayActorManager, "_actor_task_failed", failed):
+    def asked(trial: Trial) -> Any:
+        """What Tune asks of a worker before its first result, and of one that died too."""
+        try:
+            return ask(trial)
+        except (OutOfMemoryError, NodeDiedError):
+            trial._default_result_or_future = None
+            return None
+
+    with (
+        mock.patch.object(RayActorManager, "_actor_task_failed", failed),
+        mock.patch.object(Trial, "_get_default_result_or_future", asked),
+    ):
         yield
 
 

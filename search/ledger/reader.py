@@ -276,8 +276,17 @@ def connected(url: str, writable: bool = False) -> Iterator[Query]:
 def _engine(address: str) -> Engine:
     from sqlalchemy import create_engine
 
+    return create_engine(address, **server_options(address))
+
+
+def server_options(address: str) -> dict[str, Any]:
+    """How SQLAlchemy connects to a database server."""
     # A server that was restarted has closed the connections kept for later.
-    return create_engine(address, pool_pre_ping=True)
+    options: dict[str, Any] = {"pool_pre_ping": True}
+    if address.startswith("postgresql"):
+        # One set up without a locale has databases in SQL_ASCII: their text would come as bytes.
+        options["connect_args"] = {"client_encoding": "utf8"}
+    return options
 
 
 def database_errors() -> tuple[type[Exception], ...]:

@@ -28,7 +28,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.optuna_log import silence
-from bitfront.search.ledger.reader import hint_for
+from bitfront.search.ledger.reader import hint_for, server_options
 from bitfront.search.ledger.records import Record, drawn, query_of, read_records
 from bitfront.search.urls import sqlite_path, with_driver
 from bitfront.trainables.errors import UserError, first_line
@@ -192,8 +192,7 @@ def open_storage(url: str) -> BaseStorage:
         if path is not None:
             options["connect_args"]["factory"] = _connection(path)
     else:
-        # A server that was restarted has closed the connections kept for later.
-        options = {"pool_pre_ping": True}
+        options = server_options(url)
     for attempt in range(OPENING_ATTEMPTS):
         try:
             with warnings.catch_warnings():

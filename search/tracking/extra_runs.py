@@ -102,4 +102,8 @@ def log_extras(
         client.log_batch(run, metrics, [Param(k, v) for k, v in extra.params.items()])
         for file in extra.files if extra.files and keeps(run) else ():
             client.log_artifact(run, str(file))
+        if extra.network is not None and keeps(run):
+            from bitfront.search.tracking.network_files import log_network
+
+            log_network(client, run, extra.network)
         client.set_terminated(run, "FINISHED", ended)

@@ -36,6 +36,8 @@ class Extra:
     params: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, float] = field(default_factory=dict)
     files: list[Path] = field(default_factory=list)
+    network: Path | None = None
+    """the packed network of a final training"""
     ended: float | None = None
     seconds: float = 0.0
 
@@ -145,6 +147,18 @@ def _finals(folder: SearchFolder) -> list[Extra]:
             metrics=final.metrics,
             ended=final.ended,
             seconds=final.seconds,
+            network=_packed(Path(final.checkpoint)),
         )
         for final in final_trainings(folder, skip_damaged=True)
     ]
+
+
+def _packed(file: Path) -> Path | None:
+    """The file itself where it is a packed network. The record of a folder that somebody else made
+    may name any file of this machine, which must not end up on a server."""
+    try:
+        with safe_open(str(file), framework="np") as opened:
+            metadata = opened.metadata() or {}
+    except (SafetensorError, OSError, ValueError):
+        return None
+    return file if metadata.get("format") == "bitfront-packed" and not file.is_symlink() else None

@@ -33,6 +33,10 @@ PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN = ("/run", "/mnt", "/etc/postgresql", "/etc/systemd/system", "/var/lib/postgresql")
 POSTGRES = ("run/postgresql", "etc/postgresql", "var/lib/postgresql")
 ACCOUNTS = f"ubuntu:x:0:0::{HOME}:/bin/bash\nsshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n"
+# On a busy machine Ray gives up early, and ends workers where others fill the memory.
+SETTINGS = """\
+export RAY_memory_monitor_refresh_ms=0 RAY_raylet_start_wait_time_s=300
+"""
 LAPTOP = "laptop"
 # Where the tools are on a machine.
 TOOLS = "/usr/local/sbin"
@@ -135,7 +139,7 @@ class Place(Machine):
 
     def prepare(self) -> list[str]:
         shared = self.folder.parent / "shared"
-        (self.folder / self.home[1:] / ".bashrc").touch()
+        (self.folder / self.home[1:] / ".bashrc").write_text(SETTINGS)
         (self.folder / "mnt" / "shared").mkdir()
         (self.folder / "run" / "sshd").mkdir()
         for name in POSTGRES:

@@ -19,7 +19,7 @@ from testbed.rig.servers import ObjectStore, Postgres, start_tracking_server
 
 DASHBOARD = 8265
 # Seconds a command may take where others want the same cores.
-PATIENCE = 240.0
+PATIENCE = 480.0
 # A machine that does not answer for some seconds is dead; Ray waits half a minute by default.
 IMPATIENT = {
     "RAY_health_check_initial_delay_ms": "2000",

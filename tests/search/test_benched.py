@@ -2,6 +2,7 @@
 measured when it ended."""
 
 import json
+import pickle
 
 import pytest
 
@@ -122,3 +123,34 @@ def test_a_node_with_fewer_cores_than_threads_is_an_error():
     few = [{"Alive": True, "Resources": {"CPU": 1.0, "pi": 1.0}}]
     with pytest.raises(UserError, match="no such node has 2 CPUs"):
         task_options(WORK, "pi", few)
+
+
+def test_a_node_measures_and_its_times_come_back(monkeypatch):
+    """The seam to Ray: what is sent, with which options, and that the cluster is left."""
+    import ray
+
+    from bitfront.search.cluster import connection
+
+    calls = []
+
+    class Remote:
+        def __init__(self, function):
+            self.function = function
+
+        def options(self, **given):
+            calls.append(given)
+            return self
+
+        def remote(self, *sent):
+            work, code = pickle.loads(pickle.dumps(sent))
+            return self.function(work, code)
+
+    monkeypatch.setattr(connection, "connect", lambda address: calls.append(address) or True)
+    monkeypatch.setattr(connection, "leave", lambda: calls.append("left"))
+    monkeypatch.setattr(ray, "nodes", lambda: NODES)
+    monkeypatch.setattr(ray, "remote", Remote)
+    monkeypatch.setattr(ray, "get", lambda answer: answer)
+    monkeypatch.setattr(Measuring, "run", lambda self, told: ("a phone", {"x": self.levels}))
+    assert measuring.measure_on(WORK, "pi", "auto", print) == ("a phone", {"x": "FB"})
+    options = {"num_cpus": 2, "resources": {"pi": measuring.TOUCH}, "max_retries": 0}
+    assert calls == ["auto", options, "left"]

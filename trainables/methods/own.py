@@ -87,6 +87,12 @@ class _Checked:
                 f"{shown(self.reference)} makes {got} of a weight of shape {tuple(w.shape)}",
                 "a quantizer returns a tensor of the shape it is given",
             )
+        if out.dtype == torch.bool:
+            raise UserError(
+                f"{shown(self.reference)} makes truth values of weights",
+                "signs are numbers: torch.where(w >= 0, 1.0, -1.0)",
+            )
+        out = out.to(w.dtype)
         return w + (out - w).detach() if self.through else out
 
 
@@ -103,6 +109,8 @@ def _probed(quantize: _Checked, given: Callable[[float], tuple[Any, ...]]) -> tu
         w.requires_grad_()
         with torch.enable_grad():
             out = quantize.apply(w, *given(progress))
+            if not out.isfinite().all():
+                raise UserError(f"{shown(quantize.reference)} makes NaN or infinity of weights")
             soft = soft or not torch.equal(out.detach(), sign(w))
             if out.requires_grad:
                 with blamed(quantize.reference, "has no gradient"):
@@ -206,6 +214,12 @@ def _of_function(
         raise UserError("it takes no weight", HINT)
     own = parameters(signature, (*given[:skip], *PROGRESS))
     usual = {"scale": SCALE, "clamp": clamp(True)}
+    taken = sorted(usual.keys() & {**more, **own})
+    if taken:
+        raise UserError(
+            f"its argument '{taken[0]}' is called like a parameter that every method has",
+            "give it another name",
+        )
     content = {
         **named,
         "params": {**usual, **more, **own},

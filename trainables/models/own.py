@@ -5,6 +5,7 @@ classes and of input channels are filled from the data."""
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -289,7 +290,8 @@ def _run(network: nn.Module, x: Tensor, training: bool) -> Any:
     was_training = network.training
     network.train(training)
     try:
-        with torch.set_grad_enabled(training):
+        # What torch warns of, the training will say again.
+        with torch.set_grad_enabled(training), warnings.catch_warnings(action="ignore"):
             return network(x)
     finally:
         network.train(was_training)

@@ -34,7 +34,7 @@ def repeat_grey(model: nn.Module, called: str, channels: int) -> None:
 
 def keep_all_paths(model: nn.Module) -> None:
     """Make no block of a network of timm be skipped in training."""
-    from timm.layers import DropPath
+    from timm.layers.drop import DropPath
 
     for module in model.modules():
         if isinstance(module, DropPath):

@@ -20,8 +20,8 @@ from bitfront.trainables.runtime.machine import Kernel
 from bitfront.trainables.runtime.threads import yields
 
 # Vector operations that are worth a part of their own, and a thread of their own.
-LEAST_PART, LEAST_THREAD = 2_000, 20_000
-PARTS = 4
+LEAST_PART, LEAST_THREAD = 500, 40_000
+PARTS = 2
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,8 @@ class Job:
             for field, value in values.items():
                 row[field] = value
         self.threads = max(1, min(self.threads, self.work // LEAST_THREAD))
-        self.counters = np.zeros((len(self.rows) * LINE + LINE), np.int64)
+        lines = 2 + len(self.rows) * (1 + self.threads)
+        self.counters = np.zeros(lines * LINE, np.int64)
         # A counter has a cache line of its own.
         skip = -self.counters.ctypes.data % (8 * LINE) // 8
         self.head = np.zeros(len(Head), np.int64)
@@ -169,6 +170,7 @@ class Job:
         if self.threads > 1:
             self.head[COUNTERS] = self.counters.ctypes.data + 8 * skip
         self.head[Head.YIELD] = yields()
+        self.head[Head.THREADS] = self.threads
         self.place = int(self.head.ctypes.data)
         self.function = runner(self.looked_up)
 
@@ -272,8 +274,15 @@ class Job:
         places = np.stack([_places(layer, after, packed), classes.reshape(-1)], 1)
         values[Field.PLACES] = self.address(np.ascontiguousarray(places.astype(np.int64)))
         values[Field.TAPS] = self.address(taps)
-        tiles = -(-after.pixels // high) * blocks * geometry.groups
-        self.step(tiles, steps * high * layer.vectors, values | end)
+        tiles, blocks = -(-after.pixels // high), blocks * geometry.groups
+        cost = steps * high * layer.vectors
+        # Threads take pixels, so that what they read next is what they wrote; of few, outputs.
+        across = tiles >= 2 * PARTS * self.threads
+        values[Field.ACROSS] = int(across)
+        if across:
+            self.step(tiles, cost * blocks, values | end)
+        else:
+            self.step(tiles * blocks, cost, values | end)
 
 
 def _places(layer: Packed, after: Form, packed: Any) -> Any:

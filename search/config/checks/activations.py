@@ -41,7 +41,7 @@ def unresponsive(space: Space, read: bool = True) -> str | None:
     random, unless the package has the dataset."""
     spec = _most_binary(space)
     responses = None if spec is None else measured(spec, read)
-    if spec is None or responses is None or not responses.layers:
+    if spec is None or responses is None:
         return None
     name, hint = shown(spec.task.model.name), _hint(spec)
     if responses.constant and not spec.task.declared:
@@ -58,6 +58,8 @@ def unresponsive(space: Space, read: bool = True) -> str | None:
 def _reason(responses: Responses) -> str:
     """Which layers get the same signs whatever the example is."""
     layers = responses.degenerate
+    if not responses.layers:
+        return "no activation is binary, so that it is the network itself"
     if not layers:
         return "binary activations tell examples apart, but what follows does not"
     names = ", ".join(layers[:NAMED]) + (", ..." if len(layers) > NAMED else "")
@@ -74,14 +76,16 @@ def _hint(spec: TrialSpec) -> str:
 
 
 def _most_binary(space: Space) -> TrialSpec | None:
-    """The point with the most binary inputs, of the task's own network if the space has it; None
-    where no point has any."""
+    """The point with the most binary inputs, of the task's own network if the space has it. None
+    where no point has any, but not for a network of the user's own, of which nobody knows yet
+    whether it looks at its input."""
     found = []
     for spec in extreme_specs(space):
         plan = with_real_inputs(spec.plan, task_cost_table(spec.task).plan_layers)
         inputs = sum(letter in BINARY_INPUTS for letter in plan)
         found.append((spec.task == space.task, inputs, spec.model_copy(update={"plan": plan})))
-    with_inputs = [point for point in found if point[1]]
+    own = is_reference(space.task.model.name)
+    with_inputs = [point for point in found if point[1] or own]
     return max(with_inputs, key=lambda point: point[:2])[2] if with_inputs else None
 
 

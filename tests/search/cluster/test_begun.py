@@ -171,3 +171,18 @@ def test_checks_that_take_long_are_left_alone_and_a_script_need_not_wait(submit,
     code, out, _ = submit(["RUNNING"], "reading fashion-mnist")
     assert code == 0
     assert "is still being prepared at http://there as job bitfront-away-1: reading" in out
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        ("reading digits ...\n", ["reading digits ..."]),
+        ("Running entrypoint for job bitfront-away-1: export BITFRONT_HOME=...\n", []),
+    ],
+)
+def test_what_a_driver_does_is_told_meanwhile_and_rays_own_words_are_not(log, told, monkeypatch):
+    monkeypatch.setattr(jobs, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(jobs, "Dashboard", lambda _: Dashboard(["RUNNING", "FAILED"], log))
+    seen = []
+    assert jobs.Head("http://there").begun("bitfront-away-1", seen.append).state == "refused"
+    assert seen == told

@@ -140,7 +140,7 @@ THERE = ("--address", "http://there")
 def head(tmp_path_factory):
     head = Head(tmp_path_factory.mktemp("head"))
     port = int(head.http.rpartition(":")[2])
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 400
     while time.monotonic() < deadline:
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:

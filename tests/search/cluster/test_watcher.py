@@ -1,11 +1,17 @@
 """What the driver says about lost nodes, of a Ray that is made up."""
 
 import os
+import shutil
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+import ray
+from pyarrow.fs import LocalFileSystem
 from ray.air.execution._internal.actor_manager import RayActorManager
 from ray.exceptions import NodeDiedError, OutOfMemoryError, RayActorError
+from ray.train._internal.storage import _list_at_fs_path
+from ray.tune.experiment import Trial
 
 from bitfront.search.cluster import head, watcher
 from bitfront.search.cluster.watcher import deaths_by_memory
@@ -85,6 +91,20 @@ def test_a_driver_leaves_the_folder_of_its_job(tmp_path, monkeypatch):
         assert os.getcwd() == str(ends)
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_ray_finds_its_storage_though_the_folder_of_the_job_vanished(leaves, tmp_path, monkeypatch):
+    """Where it does not, the end of a search whose node was replaced is Ray's traceback."""
+    job, search = tmp_path / "runtime_resources" / "pkg", tmp_path / "search"
+    for folder in (job, search / "ray"):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(job)
+    if leaves:
+        head.leave_job_folder(search)
+    shutil.rmtree(job)
+    with nullcontext() if leaves else pytest.raises(FileNotFoundError):
+        assert _list_at_fs_path(LocalFileSystem(), str(search)) == ["ray"]
+
+
 @pytest.mark.parametrize("error", [OutOfMemoryError("low on memory"), NodeDiedError("gone")])
 def test_a_worker_that_ray_ends_for_want_of_memory_does_not_end_the_search(error):
     """Ray Tune raises what it does not expect, through all of the search."""
@@ -98,3 +118,18 @@ def test_a_worker_that_ray_ends_for_want_of_memory_does_not_end_the_search(error
     assert [type(why) for why in told] == [RayActorError] * 2
     assert type(error).__name__ in str(told[0])
     assert str(error) in str(told[0])
+
+
+@pytest.mark.parametrize("error", [OutOfMemoryError("low on memory"), NodeDiedError("gone")])
+def test_nor_does_one_that_ray_ends_before_its_first_epoch(error, monkeypatch):
+    """Tune asks such a worker for its place, and expects of the answer what it expects of it."""
+
+    def get(_reference):
+        raise error
+
+    trial = object.__new__(Trial)
+    trial._default_result_or_future = ray.ObjectRef.from_random()
+    monkeypatch.setattr(ray, "get", get)
+    with deaths_by_memory():
+        assert trial._get_default_result_or_future() is None
+    assert trial._default_result_or_future is None

@@ -12,6 +12,7 @@ from bitfront.search.config.checks import activations as check
 from bitfront.search.config.load import load_text
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.stored import stored_config
+from bitfront.trainables import own_code
 from bitfront.trainables.errors import UserError
 
 YAML = """\
@@ -73,6 +74,32 @@ def test_a_treated_network_and_one_without_binary_inputs_need_no_warning() -> No
     assert check.unresponsive(treated) is None
     _, weights = load_text(yaml("timm/test_resnet", "keep").replace("[F, B]", "[F, W]"))
     assert check.unresponsive(weights) is None
+
+
+OWN = """
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, num_classes, factor=0):
+        super().__init__()
+        self.factor = factor
+        self.layers = nn.Sequential(*(nn.Linear(64, 64) for _ in range(2)))
+        self.head = nn.Linear(64, num_classes)
+
+    def forward(self, x):
+        return self.head(self.layers(x.flatten(1))) * self.factor
+"""
+
+
+@pytest.mark.parametrize(("levels", "reason"), [("W", "no activation is binary"), ("B", "follows")])
+def test_a_network_that_ignores_its_input_is_refused_at_every_level(tmp_path, levels, reason):
+    (tmp_path / "net.py").write_text(OWN)
+    own_code.look_in(tmp_path)
+    text = yaml("{name: net.py:Net, factor: 0}").replace("[F, B]", f"[F, {levels}]")
+    with pytest.raises(UserError, match=reason) as error:
+        check.unresponsive(load_text(text)[1])
+    assert "of its last layer" in str(error.value.hint)
+    assert check.unresponsive(load_text(text.replace("factor: 0", "factor: 1"))[1]) is None
 
 
 def test_a_declared_model_is_warned_of_and_never_refused() -> None:

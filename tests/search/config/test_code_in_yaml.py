@@ -70,6 +70,18 @@ def nameless(w, needed):
     return w
 
 
+def answers(w):
+    return w > 0
+
+
+def scaled(w, scale=2.0):
+    return torch.tanh(scale * w)
+
+
+def not_a_number(w):
+    return w / 0 * 0
+
+
 def negative(layer):
     return -1
 
@@ -152,6 +164,9 @@ def test_a_wrong_key_of_a_method_is_named_with_its_line_and_without_hashes(folde
         ("mine.py:broken", "a quantizer returns a tensor of the shape it is given"),
         ("mine.py:nameless", "its argument 'needed' has no default"),
         ("mine.py:torch", "is no method: module"),
+        ("mine.py:answers", "truth values of weights"),
+        ("mine.py:scaled", "its argument 'scale' is called like a parameter that every"),
+        ("mine.py:not_a_number", "makes NaN or infinity"),
     ],
 )
 def test_what_is_wrong_with_a_method_is_said_before_a_trial(folder, name, message):

@@ -1,6 +1,9 @@
 """Claims about searches for latency: which device table they have, and what is said where there is
 none."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from bitfront.cli import main
@@ -141,3 +144,15 @@ def test_times_of_other_kernels_are_warned_of(make_space, tables, monkeypatch):
     put(tables, cpu=cpu_name())
     monkeypatch.setattr("bitfront.search.config.cautions.KERNELS", 99)
     assert any("other kernels" in text for text in cautions(*make_space("device=made")))
+
+
+def test_the_search_on_the_page_loads_with_a_table_of_its_network():
+    page = Path(__file__).parents[3] / "docs" / "deploy.md"
+    (text,) = re.findall(r"```yaml\n(name: fast-digits\n.*?)```", page.read_text(), re.DOTALL)
+    with pytest.raises(ConfigError, match="latency_ms: no device table"):
+        load_text(text)
+    config, _ = load_text(text, assignments=["objectives={val_accuracy: max}"])
+    put([task_cost_table(config.task)], devices.usual_name(cpu_name(), 1, 1), cpu_name())
+    config, space = load_text(text)
+    assert config.search.bench
+    assert cost_bounds(space)["latency_ms"][0] == pytest.approx(REST + 0.25 * 6)

@@ -98,6 +98,23 @@ def test_what_was_in_the_database_before_becomes_the_teams(server, make_space):
     assert len(read_entries(server.url_of("late", "bitfront"), "first")) == 1
 
 
+def test_a_server_without_a_locale_is_as_good(server, make_space):
+    """Its own databases are in SQL_ASCII; those of the file never are, for MLflow reads one."""
+    for name in ("bitfront", "mlflow"):
+        server.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    server.execute_file(TEAM, member="ann")
+    listed = "SELECT pg_encoding_to_char(encoding), datcollate FROM pg_database WHERE datname = "
+    for name in ("bitfront", "mlflow"):
+        assert server.execute(f"{listed}'{name}'") == "UTF8|C\n"
+    made = "CREATE DATABASE ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0"
+    server.execute(made)
+    url = server.url_of("admin", "ascii")
+    assert check_ledger(url).verdict == "PASS"
+    config, space = make_space("search.trials=1", "name=ascii")
+    Ledger(url, config, space).ask()
+    assert len(read_entries(url, "ascii")) == 1
+
+
 def test_a_schema_each(server, make_space):
     database = Database(server, "schema")
     database.execute("CREATE ROLE ann LOGIN; CREATE ROLE bob LOGIN")

@@ -3,12 +3,16 @@ and say which layers they do not take."""
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from bitfront.trainables.runtime import threads as threading
 from bitfront.trainables.runtime.chains import PackedLayer
 from bitfront.trainables.runtime.layers import misfit
 from bitfront.trainables.runtime.machine import Kernel, has_lookup
@@ -139,9 +143,14 @@ def test_inputs_that_the_layer_does_not_take_reach_no_kernel(x, error):
         run(torch.randn(1, 16, 5, 5), torch.randn(1, 8, 4, 4))
 
 
-def test_several_threads_give_the_same_bits_and_several_callers_do_not_disturb_each_other():
+@pytest.mark.parametrize("openmp", [True, False])
+def test_several_threads_give_the_same_bits_and_several_callers_do_not_disturb_each_other(
+    openmp, monkeypatch
+):
     from concurrent.futures import ThreadPoolExecutor
 
+    if not openmp:
+        monkeypatch.setattr(threading, "_openmp", lambda: None)
     layer = made_binary(nn.Conv2d(32, 64, 3, padding=1), torch.rand(64))
     run = PackedLayer(layer)
     xs = [torch.randn(1, 32, size, size) for size in (17, 20, 23, 17)]
@@ -150,6 +159,21 @@ def test_several_threads_give_the_same_bits_and_several_callers_do_not_disturb_e
         with ThreadPoolExecutor(4) as pool:
             found = list(pool.map(run, xs * 8))
     assert all(torch.equal(y, layer(x)) for x, y in zip(xs * 8, found, strict=True))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_does_not_wait_for_threads_that_it_does_not_have():
+    layer = made_binary(nn.Conv2d(32, 64, 3, padding=1), torch.rand(64))
+    # Torch would wait for them where it copies or compares.
+    run = PackedLayer(layer)
+    x = torch.randn(1, 32, 40, 40).contiguous(memory_format=torch.channels_last)
+    with using(2):
+        wanted = run(x).numpy()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            os._exit(0 if (run(x).numpy() == wanted).all() else 1)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.parametrize("activations", ["keep", "norm", "shift"])

@@ -110,7 +110,7 @@ def test_depthwise_convolutions_lose_an_output_with_their_input() -> None:
 def test_the_smallest_scales_go_first_until_the_budget_is_met(budget: float) -> None:
     rng = torch.Generator().manual_seed(0)
     plain = slimmer("bi-real")
-    scales = {n: torch.rand(c, generator=rng).tolist() for n, c in plain.channels.items()}
+    scales = {n: torch.rand(len(p), generator=rng).tolist() for n, p in plain.places.items()}
     found = slimmer("bi-real", scales)
     removed = next(k for k in range(len(found.order)) if found.pct(k) <= budget)
     assert found.pct(removed - 1) > budget

@@ -80,6 +80,8 @@ def deploy(
         if not isinstance(network(examples.x[:1]), Tensor):
             raise UserError("a network that returns no tensor has no file")
         wanted = _in_chunks(network, examples.x)
+        if not bool(wanted.isfinite().all()):
+            raise UserError("the network computes infinite outputs, or none that are numbers")
         for each, path in zip(formats, targets.values(), strict=True):
             found.append(_deployed(each, source, path, examples.x, wanted))
             done(found[-1])

@@ -41,7 +41,12 @@ GROUPS, GROUP_BYTES, BLOCKS = (int(f) for f in (Field.GROUPS, Field.GROUP_BYTES,
 IMAGE_BYTES, LINE_BYTES = int(Field.IMAGE_BYTES), int(Field.LINE_BYTES)
 BORDER_BYTES, TILE, STEPS = int(Field.BORDER_BYTES), int(Field.TILE), int(Field.STEPS)
 TAPS, WEIGHTS, TABLE = int(Field.TAPS), int(Field.WEIGHTS), int(Field.TABLE)
-PIXELS, CHANNELS, LENGTH = int(Field.PIXELS), int(Field.CHANNELS), int(Field.LENGTH)
+ACROSS, PIXELS, CHANNELS, LENGTH = (
+    int(Field.ACROSS),
+    int(Field.PIXELS),
+    int(Field.CHANNELS),
+    int(Field.LENGTH),
+)
 
 
 def table() -> NDArray[np.uint8]:
@@ -201,8 +206,19 @@ def _add_taps(step: Any, sums: int, source: int, places: int, at: int, lanes: in
 
 @njit(nogil=True)
 def convolve(step: Any, begin: int, end: int) -> None:
-    """The tiles `begin` to `end` of a layer, counted through the pixels within blocks of outputs
-    within groups."""
+    """The units `begin` to `end` of a layer: tiles of pixels, or tiles of one block of outputs,
+    counted through the pixels within blocks within groups."""
+    tiles = (step[PIXELS] + step[TILE] // 100 - 1) // (step[TILE] // 100)
+    if step[ACROSS] == 0:
+        _convolve(step, begin, end)
+        return
+    for block in range(step[GROUPS] * step[BLOCKS]):
+        _convolve(step, block * tiles + begin, block * tiles + end)
+
+
+@njit(nogil=True)
+def _convolve(step: Any, begin: int, end: int) -> None:
+    """The tiles `begin` to `end`, counted through the pixels within blocks within groups."""
     high, lanes = step[TILE] // 100, LANES * (step[TILE] % 100)
     count, blocks, steps = step[PIXELS], step[BLOCKS], step[STEPS]
     tiles = (count + high - 1) // high

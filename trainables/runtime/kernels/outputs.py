@@ -54,41 +54,47 @@ PROGRAM, OPERATIONS = int(Field.PROGRAM), int(Field.OPERATIONS)
 CONSTANTS = int(Field.CONSTANTS)
 
 
-def _finisher(lanes: int) -> Any:
+def _finisher(lanes: int, pixels: int) -> Any:
     floats = vector(ir.FloatType(), lanes)
 
     @intrinsic
     def finish(
         _typing: Any,
         sums: Any,
+        apart: Any,
         constants: Any,
         between: Any,
         residual: Any,
         out: Any,
         shortcut: Any,
     ) -> Any:
-        """out = min(max(fma(z m + c, a, b) + residual, low), high) for the floats z at `sums`.
-        `constants`: where m is; c, a, b, low and high follow, `between` bytes apart. `residual` is
-        read if the tuple `shortcut` has two entries."""
-        signature = types.void(*(types.intp,) * 5, shortcut)
+        """out = min(max(fma(z m + c, a, b) + residual, low), high) for the floats z at `sums`, of
+        which pixels are `apart` bytes apart. `constants`: where m is; c, a, b, low and high follow,
+        `between` bytes apart, and so do the pixels of `out` and `residual`, which is read if the
+        tuple `shortcut` has two entries."""
+        signature = types.void(*(types.intp,) * 6, shortcut)
         added = len(shortcut) == 2
 
         def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-            sums_, constants_, between_, residual_, out_, _ = args
+            sums_, apart_, constants_, between_, residual_, out_, _ = args
+
+            def at(place: Any, step: Any, count: int) -> Any:
+                return builder.add(place, builder.mul(step, number(count)))
+
             m, c, a, b, low, high = (
-                loaded(builder, builder.add(constants_, builder.mul(between_, number(n))), floats)
-                for n in range(6)
+                loaded(builder, at(constants_, between_, n), floats) for n in range(6)
             )
             fma = cgutils.get_or_insert_function(
                 builder.module, ir.FunctionType(floats, [floats] * 3), f"llvm.fma.v{lanes}f32"
             )
-            z = loaded(builder, sums_, floats)
-            y = builder.call(fma, [builder.fadd(builder.fmul(z, m), c), a, b])
-            if added:
-                y = builder.fadd(y, loaded(builder, residual_, floats))
-            y = builder.select(builder.fcmp_ordered("<", y, low), low, y)
-            y = builder.select(builder.fcmp_ordered(">", y, high), high, y)
-            stored(builder, y, out_)
+            for p in range(pixels):
+                z = loaded(builder, at(sums_, apart_, p), floats)
+                y = builder.call(fma, [builder.fadd(builder.fmul(z, m), c), a, b])
+                if added:
+                    y = builder.fadd(y, loaded(builder, at(residual_, between_, p), floats))
+                y = builder.select(builder.fcmp_ordered("<", y, low), low, y)
+                y = builder.select(builder.fcmp_ordered(">", y, high), high, y)
+                stored(builder, y, at(out_, between_, p))
             return context.get_dummy_value()
 
         return signature, generate
@@ -96,36 +102,36 @@ def _finisher(lanes: int) -> Any:
     return finish
 
 
-_finish_8, _finish_16 = _finisher(8), _finisher(16)
+_finish_16_4, _finish_8 = _finisher(16, 4), _finisher(8, 1)
 
 
 @njit(nogil=True)
 def _together(
     step: Any, y: int, apart: int, begun: int, pixels: int, first: int, used: int
 ) -> None:
-    """Store outputs to which all operations of `_finish_16` apply; `y`: the address of floats, so
+    """Store outputs to which all operations of `_finisher` apply; `y`: the address of floats, so
     many bytes apart from pixel to pixel."""
-    channels = step[CHANNELS]
-    between, constants = 4 * channels, np.intp(step[TOGETHER] + 4 * first)
-    place = 4 * (begun * channels + first)
-    out, brought = np.intp(step[OUT] + place), np.intp(step[BROUGHT] + place)
-    wide = used // 16 * 16
-    for o in range(0, wide, 16):
+    between, brings = 4 * step[CHANNELS], step[BROUGHT] != 0
+    place = begun * between + 4 * first
+    constants, out = np.intp(step[TOGETHER] + 4 * first), np.intp(step[OUT] + place)
+    brought = np.intp(step[BROUGHT] + place)
+    whole = used // 16 * 16 if pixels == 4 else 0
+    for o in range(0, whole, 16):
         at = np.intp(4 * o)
-        for p in range(pixels):
-            here, there = y + p * apart + at, np.intp(p * between) + at
-            if step[BROUGHT] != 0:
-                _finish_16(here, constants + at, between, brought + there, out + there, (0, 0))
+        ends = (constants + at, between, brought + at, out + at)
+        if brings:
+            _finish_16_4(y + at, apart, *ends, (0, 0))
+        else:
+            _finish_16_4(y + at, apart, *ends, (0,))
+    for p in range(pixels):
+        for o in range(whole, used, 8):
+            at = np.intp(4 * o)
+            here = np.intp(p * between) + at
+            ends = (constants + at, between, brought + here, out + here)
+            if brings:
+                _finish_8(y + p * apart + at, apart, *ends, (0, 0))
             else:
-                _finish_16(here, constants + at, between, brought, out + there, (0,))
-    if wide < used:
-        at = np.intp(4 * wide)
-        for p in range(pixels):
-            here, there = y + p * apart + at, np.intp(p * between) + at
-            if step[BROUGHT] != 0:
-                _finish_8(here, constants + at, between, brought + there, out + there, (0, 0))
-            else:
-                _finish_8(here, constants + at, between, brought, out + there, (0,))
+                _finish_8(y + p * apart + at, apart, *ends, (0,))
 
 
 @njit(nogil=True)
@@ -190,11 +196,17 @@ def operate(step: Any, begin: int, end: int) -> None:
     """The program of a step on pixels `begin` to `end` of its float inputs."""
     channels = step[CHANNELS]
     scratch = np.empty(channels, np.float32)
-    for pixel in range(begin, end):
-        x = _floats(step[X] + 4 * pixel * channels, channels)
-        if step[TOGETHER] != 0 and channels % 8 == 0:
-            _together(step, np.intp(x.ctypes.data), np.intp(0), pixel, 1, 0, channels)
+    together = step[TOGETHER] != 0 and channels % 8 == 0
+    pixel = begin
+    while pixel < end:
+        place = np.intp(step[X] + 4 * pixel * channels)
+        if together:
+            count = 4 if end - pixel >= 4 else 1
+            _together(step, place, np.intp(4 * channels), pixel, count, 0, channels)
         else:
+            count = 1
+            x = _floats(place, channels)
             for o in range(channels):
                 scratch[o] = x[o]
             finish(step, scratch.ctypes.data, 0, pixel, 1, 0, channels)
+        pixel += count

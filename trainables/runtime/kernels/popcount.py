@@ -44,7 +44,7 @@ GROUPS, GROUP_BYTES, BLOCKS = (int(f) for f in (Field.GROUPS, Field.GROUP_BYTES,
 IMAGE_BYTES, LINE_BYTES = int(Field.IMAGE_BYTES), int(Field.LINE_BYTES)
 BORDER_BYTES, TILE, STEPS = int(Field.BORDER_BYTES), int(Field.TILE), int(Field.STEPS)
 TAPS, WEIGHTS, BASES = int(Field.TAPS), int(Field.WEIGHTS), int(Field.BASES)
-PIXELS, CHANNELS = int(Field.PIXELS), int(Field.CHANNELS)
+ACROSS, PIXELS, CHANNELS = int(Field.ACROSS), int(Field.PIXELS), int(Field.CHANNELS)
 
 
 def words_for(inputs: int) -> int:
@@ -219,8 +219,19 @@ def _sum(
 
 @njit(nogil=True)
 def convolve(step: Any, begin: int, end: int) -> None:
-    """The tiles `begin` to `end` of a layer, counted through the pixels within blocks of outputs
-    within groups."""
+    """The units `begin` to `end` of a layer: tiles of pixels, or tiles of one block of outputs,
+    counted through the pixels within blocks within groups."""
+    tiles = (step[PIXELS] + step[TILE] // 100 - 1) // (step[TILE] // 100)
+    if step[ACROSS] == 0:
+        _convolve(step, begin, end)
+        return
+    for block in range(step[GROUPS] * step[BLOCKS]):
+        _convolve(step, block * tiles + begin, block * tiles + end)
+
+
+@njit(nogil=True)
+def _convolve(step: Any, begin: int, end: int) -> None:
+    """The tiles `begin` to `end`, counted through the pixels within blocks within groups."""
     high, lanes = step[TILE] // 100, LANES * (step[TILE] % 100)
     count, blocks, steps = step[PIXELS], step[BLOCKS], step[STEPS]
     tiles = (count + high - 1) // high

@@ -17,6 +17,7 @@ from bitfront.trainables.runtime.kernels.steps import (
     COUNT,
     Field,
     Kind,
+    arrived,
     done,
     job_at,
     step_at,
@@ -67,25 +68,27 @@ def runner(looked_up: bool) -> Any:
     def run_everywhere(address: Any) -> Any:
         len(sources)
         job = job_at(address)
+        who = arrived(job)
         for number in range(job[COUNT]):
             step = step_at(job, number)
-            begin, end = taken(job, number, step, True)
+            begin, end = taken(job, number, step, who, True)
             while begin < end:
                 _everywhere(step, begin, end)
                 done(job, number)
-                begin, end = taken(job, number, step, False)
+                begin, end = taken(job, number, step, who, False)
             wait(job, number, step)
 
     def run_with_lookup(address: Any) -> Any:
         len(sources)
         job = job_at(address)
+        who = arrived(job)
         for number in range(job[COUNT]):
             step = step_at(job, number)
-            begin, end = taken(job, number, step, True)
+            begin, end = taken(job, number, step, who, True)
             while begin < end:
                 _with_lookup(step, begin, end)
                 done(job, number)
-                begin, end = taken(job, number, step, False)
+                begin, end = taken(job, number, step, who, False)
             wait(job, number, step)
 
     chosen = run_with_lookup if looked_up else run_everywhere

@@ -76,12 +76,14 @@ class Field(IntEnum):
     RESIDUAL = 26
     """what a shortcut brings, like OUT; 0: there is none"""
     TOGETHER = 27
-    """six vectors of `outputs.finish_together`; 0: the program is another one"""
+    """six vectors with all operations at once (`outputs`); 0: the program is another one"""
     PROGRAM = 28
     """operations (code, a, b)"""
     OPERATIONS = 29
     CONSTANTS = 30
     """vectors of the operations"""
+    ACROSS = 31
+    """1: a unit is a tile of pixels with all of its outputs; 0: with one block of outputs"""
 
 
 FIELDS = len(Field)
@@ -96,17 +98,19 @@ class Head(IntEnum):
     STEPS = 1
     """address of their rows"""
     COUNTERS = 2
-    """address of two counters per step, a cache line each; 0: one thread runs the job"""
+    """address of counters, a cache line each: of threads that came, and per step of parts that are
+    done, and of those taken of each thread's own; 0: one thread runs the job"""
     YIELD = 3
     """address of the C function that lets another thread run; 0: there is none"""
+    THREADS = 4
 
 
-COUNT, STEPS, COUNTERS, YIELD = (int(head) for head in Head)
+COUNT, STEPS, COUNTERS, YIELD, THREADS = (int(head) for head in Head)
 HEADS = len(Head)
-# Numbers per step, of which the first counts parts that are taken, that in the middle those done.
+# Numbers of a counter's line.
 LINE = 16
 # So often a thread looks whether the others are done before it lets others run.
-PATIENCE = 2_000
+PATIENCE = 100_000
 
 
 @njit(nogil=True)
@@ -122,20 +126,43 @@ def step_at(job: Any, number: int) -> Any:
 
 
 @njit(nogil=True)
-def taken(job: Any, number: int, step: Any, first: bool) -> tuple[int, int]:
-    """The units of a step that this thread computes next; none are left where both are equal."""
-    units, share = step[UNITS], step[SHARE]
+def _counter(job: Any, number: int, thread: int) -> int:
+    """Where the counter is of parts that are done (thread -1), or taken of a thread's own."""
+    lines = 1 + number * (1 + job[THREADS]) + 1 + thread
+    return np.intp(job[COUNTERS] + 8 * LINE * lines)
+
+
+@njit(nogil=True)
+def arrived(job: Any) -> int:
+    """The number of the thread that calls, in the order in which they come."""
+    return 0 if job[COUNTERS] == 0 else counted(np.intp(job[COUNTERS]), 1)
+
+
+@njit(nogil=True)
+def taken(job: Any, number: int, step: Any, who: int, first: bool) -> tuple[int, int]:
+    """The units of a step that this thread computes next; none are left where both are equal. Every
+    thread begins with parts of its own, the same share of all steps, whose data it has in its
+    cache; then it takes those of others."""
+    units, share, threads = step[UNITS], step[SHARE], job[THREADS]
     if job[COUNTERS] == 0:
         return 0, units if first else 0
-    begin = share * counted(np.intp(job[COUNTERS] + 8 * LINE * number), 1)
-    return min(begin, units), min(begin + share, units)
+    parts = (units + share - 1) // share
+    for turn in range(threads):
+        owner = (who + turn) % threads
+        begin, end = parts * owner // threads, parts * (owner + 1) // threads
+        place = _counter(job, number, owner)
+        if begin + seen(place) < end:
+            part = begin + counted(place, 1)
+            if part < end:
+                return part * share, min(part * share + share, units)
+    return 0, 0
 
 
 @njit(nogil=True)
 def done(job: Any, number: int) -> None:
     """Count what `taken` gave as computed."""
     if job[COUNTERS] != 0:
-        counted(np.intp(job[COUNTERS] + 8 * LINE * number + 4 * LINE), 1)
+        counted(_counter(job, number, -1), 1)
 
 
 @njit(nogil=True)
@@ -144,7 +171,7 @@ def wait(job: Any, number: int, step: Any) -> None:
     if job[COUNTERS] == 0:
         return
     parts = (step[UNITS] + step[SHARE] - 1) // step[SHARE]
-    place = np.intp(job[COUNTERS] + 8 * LINE * number + 4 * LINE)
+    place = _counter(job, number, -1)
     looked = 0
     while seen(place) < parts:
         looked += 1

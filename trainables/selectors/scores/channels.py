@@ -97,15 +97,17 @@ class Slimmer:
         )
         last = {name: channel for _, name, channel in ranked}
         self.order = [(name, channel) for _, name, channel in ranked if last[name] != channel]
-        self.channels = {name: len(values) for name, values in scales.items()}
+        places = {channel: place for place, channel in enumerate(self.order)}
+        self.places = {
+            name: torch.tensor([places.get((name, i), len(places)) for i in range(len(values))])
+            for name, values in scales.items()
+        }
         self.whole = {la.name: torch.ones(la.channels, dtype=torch.bool) for la in table.layers}
 
     def left(self, removed: int) -> dict[str, Left]:
         """What is left of every layer without the first `removed` channels of the order. Inputs
         that are zero for every example are gone too."""
-        outputs = {n: torch.ones(count, dtype=torch.bool) for n, count in self.channels.items()}
-        for name, channel in self.order[:removed]:
-            outputs[name][channel] = False
+        outputs = {name: places >= removed for name, places in self.places.items()}
         found = {}
         for name, inputs in self.wiring.inputs(outputs).items():
             outs = outputs.get(name, self.whole.get(name))

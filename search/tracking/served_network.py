@@ -1,0 +1,40 @@
+"""A packed network as a model of MLflow. MLflow copies this file into the model and runs it there:
+`mlflow.pyfunc.load_model`, `mlflow models serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import torch
+from mlflow.pyfunc import PythonModel, PythonModelContext
+
+from bitfront.trainables import packed
+from bitfront.trainables.data import DATASETS
+from bitfront.trainables.own_code.trusted import trusting
+from bitfront.trainables.runtime.network import an_example, fast
+
+
+class PackedNetwork(PythonModel):
+    """Examples as the network takes them, normalised, to its outputs."""
+
+    def load_context(self, context: PythonModelContext) -> None:
+        # Whoever loads a model of MLflow runs the code in it: that of the network is no more.
+        with trusting(True):
+            network, spec, _ = packed.load(Path(context.artifacts["network"]))
+        self.info = DATASETS.get(spec.task.dataset)
+        self.network = fast(network.requires_grad_(False), an_example(self.info)).network
+
+    # MLflow reads the types of an annotated argument as a signature.
+    def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
+        """The outputs for a batch, also where it came as lists or flat."""
+        given = np.asarray(model_input, np.int64 if self.info.integers else np.float32)
+        x = torch.from_numpy(given.reshape(-1, *self.info.shape))
+        with torch.no_grad():
+            found: Any = self.network(x)
+        return found.numpy()
+
+
+mlflow.models.set_model(PackedNetwork())
