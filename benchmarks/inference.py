@@ -196,7 +196,7 @@ def random_layer(draw: random.Random) -> tuple[nn.Module, Tensor]:
 
         kernel, dilation = each(1, 6), each(1, 4)
         rest = (each(4), dilation, groups, draw.random() < 0.5)
-        convolution = nn.Conv1d if dimensions == 1 else nn.Conv2d
+        convolution: Any = nn.Conv1d if dimensions == 1 else nn.Conv2d
         layer = convolution(inputs, outputs, kernel, each(1, 4), *rest)
         size = [d * (k - 1) + draw.randrange(1, 12) for k, d in zip(kernel, dilation, strict=True)]
         x = random_input(draw, [draw.choice([1, 2, 3, 17]), inputs, *size])

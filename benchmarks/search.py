@@ -369,7 +369,7 @@ def kept() -> list[Row]:
     """The rows of all runs that are kept."""
     rows: list[Row] = []
     for path in sorted(RESULTS.glob("search-*cpu*.csv")):
-        if not path.name.startswith(("search-asks", "search-quick")):
+        if not path.name.startswith(("search-asks", "search-quick", "search-second")):
             with path.open(newline="", encoding="utf-8") as lines:
                 rows += [dict(row) for row in csv.DictReader(lines)]
     return rows

@@ -202,7 +202,7 @@ def failing(seed: int) -> MixedProblem:
         _config(20, {"method": "bnn", "plan": {"per": "layer", "levels": ["F", "B"]}}),
         lambda spec: float(known.accuracy(known.codes(spec.plan)[None])[0]),
         lambda spec: "nan" if any(spec.plan[i] == "B" for i in two) else None,
-        lambda space: known.best(lambda codes: codes[:, two].any(1)),
+        lambda space: known.best(lambda codes: np.asarray(codes[:, two].any(1))),
         price,
     )
 
@@ -300,7 +300,7 @@ def mixed(seed: int) -> MixedProblem:
         lost += 0.1 * (optimizer.momentum - momentum) ** 2
         lost += 0.01 * (spec.task.batch_size != batch)
         lost += 0.02 * (spec.params.get("scale") != scale)
-        return float(known.accuracy(known.codes(spec.plan)[None])[0]) - lost
+        return float(known.accuracy(known.codes(spec.plan)[None])[0] - lost)
 
     space = {
         "method": "bnn",
@@ -351,7 +351,7 @@ def _pruning(name: str, model: dict[str, Any], bend: float, seed: int) -> MixedP
         kept, optimizer = 1 - float(spec.params["rate"]), spec.task.optimizer
         lost = 0.4 * (unit(optimizer.lr, 1e-4, 1.0) - lr) ** 2
         lost += 0.1 * (unit(optimizer.weight_decay, 1e-6, 1e-2) - decay) ** 2
-        return max(CHANCE, at(kept, float(spec.params["p"])) - lost)
+        return float(max(CHANCE, at(kept, float(spec.params["p"])) - lost))
 
     def best(space: Space) -> float:
         points, full = [], max(costs["flops"] for costs in space.full_costs())
@@ -359,7 +359,7 @@ def _pruning(name: str, model: dict[str, Any], bend: float, seed: int) -> MixedP
             for p in np.linspace(0, 1, 11):
                 drawn = {"edge-popup.rate": 1 - float(kept), "edge-popup.p": float(p)}
                 middle = {"optimizer.lr": 0.01, "optimizer.weight_decay": 1e-4}
-                spec = space.walk(lambda key, domain, v=drawn | middle: v[key])
+                spec = space.walk(lambda key, domain, v=drawn | middle: v[key])  # type: ignore[misc]
                 points.append((at(float(kept), float(p)), space.costs(spec)["flops"] / full))
         return volume(*map(np.array, zip(*points, strict=True)))
 

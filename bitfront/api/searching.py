@@ -75,8 +75,9 @@ class Search:
         task, space = self._data["task"], self._data["space"]
         task["model"] = self._model(model)
         task["dataset"] = dataset_of(data, self.home)
-        single = isinstance(methods, str) or not isinstance(methods, Iterable)
-        listed = [methods] if single else list(methods)
+        listed: list[Any] = [methods]
+        if isinstance(methods, Iterable) and not isinstance(methods, str):
+            listed = list(methods)
         space.setdefault("method", [reference_to(m, "methods", self.home) for m in listed])
         space.setdefault("plan", _plan(plan, levels))
         if trials is not None:

@@ -136,6 +136,10 @@ class PackedLayer(Packed):
         super().__init__(layer, kernel)
         self._alone: Any = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy makes its own: links name their layer, which is this one.
+        return self.__dict__ | {"_alone": None}
+
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """The outputs; `residual`: what a shortcut brings, of their shape."""
         if self._alone is None:

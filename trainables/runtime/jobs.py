@@ -94,8 +94,8 @@ def form_after(layer: Finished, form: Form) -> Form:
         wanted = layer.inputs * layer.geometry.groups
         raise RuntimeError(f"an input of {channels} channels for a layer of {wanted}")
     if layer.dimensions == 2:
-        shape = (*form.shape[:-1], layer.channels)
-        return Form((1, height, 1, layer.channels), shape, last=False)
+        tokens = (*form.shape[:-1], layer.channels)
+        return Form((1, height, 1, layer.channels), tokens, last=False)
     high, wide = layer.geometry.size(height, width)
     if min(high, wide) < 1:
         raise RuntimeError(f"images of {height} x {width} are smaller than the kernel")

@@ -275,8 +275,12 @@ def test_a_cost_that_is_none_is_named(folder, cost, message):
 def test_a_name_that_a_package_declares_is_its_code(folder, monkeypatch):
     own_code.look_in(folder)
     (folder / "packaged.py").write_text(CODE + DATA)
-    declared = {"method.fancy": "Triangle", "dataset.waves": "load", "metric.best": "f1"}
-    found = tuple(Named(*k.split("."), f"packaged:{v}", "fancy") for k, v in declared.items()), ()
+    declared = [
+        ("method", "fancy", "Triangle"),
+        ("dataset", "waves", "load"),
+        ("metric", "best", "f1"),
+    ]
+    found = tuple(Named(kind, n, f"packaged:{v}", "fancy") for kind, n, v in declared), ()
     monkeypatch.setattr(entry_points, "declared", lambda: found)
     text = YAML.replace("mine.py:Triangle", "fancy").replace("tri.mu_end", "fancy.mu_end")
     (folder / "own.yaml").write_text(text)

@@ -3,6 +3,8 @@ torch.fx can follow, layer by layer where it cannot, and torch where nothing fit
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -46,6 +48,13 @@ def test_batch_norms_shortcuts_and_layers_of_a_stage_are_one_call():
         "chain2",
         "classifier",
     ]
+
+
+def test_a_copy_of_a_fast_network_gives_the_same_outputs():
+    _, network = planned_network("cresnet", {"depth": 8, "width": 8}, SHAPE, "B")
+    x = torch.randn(2, *SHAPE)
+    made = fast(network, x).network
+    assert torch.equal(copy.deepcopy(made)(x), made(x))
 
 
 class Branching(nn.Module):

@@ -126,7 +126,7 @@ def step_at(job: Any, number: int) -> Any:
 
 
 @njit(nogil=True)
-def _counter(job: Any, number: int, thread: int) -> int:
+def _counter(job: Any, number: int, thread: int) -> Any:
     """Where the counter is of parts that are done (thread -1), or taken of a thread's own."""
     lines = 1 + number * (1 + job[THREADS]) + 1 + thread
     return np.intp(job[COUNTERS] + 8 * LINE * lines)
