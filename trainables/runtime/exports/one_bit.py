@@ -92,8 +92,8 @@ def _add(name: str, found: Signs, nodes: list[Any], tensors: list[Any]) -> None:
         return f"{name}.{part}"
 
     def node(operator: str, inputs: list[str], part: str, **given: Any) -> str:
-        made = helper.make_node(operator, inputs, [f"{name}.{part}"], f"{name}.{part}", **given)
-        nodes.append(made)
+        # Without a name of its own, which would take more bytes than many a weight.
+        nodes.append(helper.make_node(operator, inputs, [f"{name}.{part}"], **given))
         return f"{name}.{part}"
 
     shape = constant("shape", np.array(found.signs.shape, np.int64))

@@ -13,7 +13,7 @@ onnx = pytest.importorskip("onnx", reason="the extra `deploy` is not installed")
 pytest.importorskip("onnxscript", reason="the extra `deploy` is not installed")
 
 
-class BipolarQuant(onnx.reference.op_run.OpRun):
+class BipolarQuant(onnx.reference.op_run.OpRun):  # type: ignore[name-defined]
     """The operator as the documentation of QONNX has it, computed apart from our own definition."""
 
     op_domain = DOMAIN

@@ -45,10 +45,14 @@ def combined(call: Call, expression: str, arguments: Sequence[Any]) -> Pointwise
             texts.append(number(float(argument)))
             continue
         found = call.lazy(argument)
-        alone = len(argument.users) == 1 and isinstance(found, Pointwise)
-        if alone and found.shape == shape and len(reads) + len(found.reads) <= MOST_READS:
-            texts.append(_renumbered(found, len(reads)))  # type: ignore[arg-type]
-            reads += found.reads  # type: ignore[union-attr]
+        if (
+            isinstance(found, Pointwise)
+            and len(argument.users) == 1
+            and found.shape == shape
+            and len(reads) + len(found.reads) <= MOST_READS
+        ):
+            texts.append(_renumbered(found, len(reads)))
+            reads += found.reads
             continue
         value = in_memory(program, found)
         program.values[argument] = value
@@ -216,7 +220,8 @@ def to_floats(call: Call) -> Value:
     """Floats as floats."""
     if call["dtype"] not in (None, torch.float32):
         raise call.refused(f"makes {call['dtype']}")
-    return same(call)
+    found: Value = same(call)
+    return found
 
 
 # --- operators that move elements ---------------------------------------------------------------
@@ -250,7 +255,7 @@ def slice_(call: Call) -> Pointwise | Value:
     begin = call["start"] or 0
     begin = min(begin + value.shape[dim] if begin < 0 else begin, value.shape[dim])
     if call.shape == value.shape:
-        return same(call)
+        return value
     strides = list(value.strides)
     strides[dim] *= call["step"]
     return moved(call, strides, begin * value.strides[dim])

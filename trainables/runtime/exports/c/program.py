@@ -306,7 +306,7 @@ def folded(program: Program, node: Any) -> bool:
     known = dict(zip(node.all_input_nodes, found, strict=True))
     args, kwargs = torch.fx.node.map_arg(
         (node.args, node.kwargs),
-        lambda each: known[each].constant,  # type: ignore[union-attr]
+        lambda each: known[each].constant,
     )
     result = node.target(*args, **kwargs)
     if not isinstance(result, Tensor):
