@@ -9,7 +9,7 @@ from typing import Any
 import mlflow
 import numpy as np
 import torch
-from mlflow.pyfunc import PythonModel, PythonModelContext
+from mlflow.pyfunc.model import PythonModel, PythonModelContext
 
 from bitfront.trainables import packed
 from bitfront.trainables.data import DATASETS

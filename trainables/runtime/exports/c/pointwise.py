@@ -45,10 +45,10 @@ def combined(call: Call, expression: str, arguments: Sequence[Any]) -> Pointwise
             texts.append(number(float(argument)))
             continue
         found = call.lazy(argument)
-        alone = len(argument.users) == 1 and isinstance(found, Pointwise)
-        if alone and found.shape == shape and len(reads) + len(found.reads) <= MOST_READS:
-            texts.append(_renumbered(found, len(reads)))  # type: ignore[arg-type]
-            reads += found.reads  # type: ignore[union-attr]
+        alone = len(argument.users) == 1 and found.shape == shape
+        if alone and isinstance(found, Pointwise) and len(reads) + len(found.reads) <= MOST_READS:
+            texts.append(_renumbered(found, len(reads)))
+            reads += found.reads
             continue
         value = in_memory(program, found)
         program.values[argument] = value
