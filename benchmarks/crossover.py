@@ -83,7 +83,7 @@ def int8_call(network: nn.Module, x: Tensor) -> Callable[[], object] | None:
 def compared(what: str, full: nn.Module, x: Tensor, own: dict[str, Any], seconds: float) -> Row:
     """A row: torch in its faster memory format, onnxruntime, and `own` calls."""
     calls = both_formats(full, x) | own
-    others = {"onnxruntime": onnx_call(full, x, 1), "int8": int8_call(full, x)}
+    others = {"onnxruntime": onnx_call(full, x), "int8": int8_call(full, x)}
     calls |= {name: call for name, call in others.items() if call is not None}
     with using(1), torch.inference_mode():
         found = milliseconds(calls, seconds)

@@ -10,10 +10,11 @@ from bitfront.trainables import packed
 from bitfront.trainables.runtime.exports.qonnx_file import DOMAIN, OPERATOR
 
 onnx = pytest.importorskip("onnx", reason="the extra `deploy` is not installed")
+op_run = pytest.importorskip("onnx.reference.op_run")
 pytest.importorskip("onnxscript", reason="the extra `deploy` is not installed")
 
 
-class BipolarQuant(onnx.reference.op_run.OpRun):  # type: ignore[name-defined]
+class BipolarQuant(op_run.OpRun):  # type: ignore[name-defined]
     """The operator as the documentation of QONNX has it, computed apart from our own definition."""
 
     op_domain = DOMAIN

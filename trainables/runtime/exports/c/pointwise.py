@@ -45,12 +45,8 @@ def combined(call: Call, expression: str, arguments: Sequence[Any]) -> Pointwise
             texts.append(number(float(argument)))
             continue
         found = call.lazy(argument)
-        if (
-            isinstance(found, Pointwise)
-            and len(argument.users) == 1
-            and found.shape == shape
-            and len(reads) + len(found.reads) <= MOST_READS
-        ):
+        alone = len(argument.users) == 1 and found.shape == shape
+        if alone and isinstance(found, Pointwise) and len(reads) + len(found.reads) <= MOST_READS:
             texts.append(_renumbered(found, len(reads)))
             reads += found.reads
             continue
@@ -220,8 +216,7 @@ def to_floats(call: Call) -> Value:
     """Floats as floats."""
     if call["dtype"] not in (None, torch.float32):
         raise call.refused(f"makes {call['dtype']}")
-    found: Value = same(call)
-    return found
+    return same(call)
 
 
 # --- operators that move elements ---------------------------------------------------------------
@@ -255,7 +250,7 @@ def slice_(call: Call) -> Pointwise | Value:
     begin = call["start"] or 0
     begin = min(begin + value.shape[dim] if begin < 0 else begin, value.shape[dim])
     if call.shape == value.shape:
-        return value
+        return same(call)
     strides = list(value.strides)
     strides[dim] *= call["step"]
     return moved(call, strides, begin * value.strides[dim])

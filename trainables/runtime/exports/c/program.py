@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -237,10 +237,13 @@ class Operator:
 OPERATORS: Registry[Operator] = Registry("operator")
 
 
-def operator(*names: str) -> Callable[[Any], Any]:
+Writer = TypeVar("Writer", bound=Callable[..., Any])
+
+
+def operator(*names: str) -> Callable[[Writer], Writer]:
     """A decorator for the function that writes the calls of these operators."""
 
-    def add(write: Any) -> Any:
+    def add(write: Writer) -> Writer:
         for name in names:
             OPERATORS.add(name, Operator(name, write))
         return write
