@@ -54,6 +54,7 @@ COMMAND = "import sys; from bitfront.cli import main; sys.exit(main())"
 ENVIRONMENTS = "environments"
 NAMESPACES = ("net", "uts", "mnt", "pid")
 KILLED_WITH_PARENT = 1  # PR_SET_PDEATHSIG
+OWN_FOLDER = 0x200  # CLONE_FS
 
 
 class Server:
@@ -198,6 +199,9 @@ def _go_to(client: socket.socket) -> None:
     if list(map(os.readlink, places)) == list(map(os.readlink, here)):
         return
     libc = ctypes.CDLL(None, use_errno=True)
+    # A library may have started a thread after the fork: the folder we are in is ours alone then,
+    # without which no other disks can be gone to.
+    libc.unshare(OWN_FOLDER)
     for opened in [os.open(place, os.O_RDONLY) for place in places]:
         if libc.setns(opened, 0) != 0:
             raise OSError(ctypes.get_errno(), "setns")
