@@ -172,15 +172,15 @@ def test_a_submitted_search_is_watched_stopped_and_continued_from_outside(head, 
     log = head.call("logs", "away", "--address", head.http)
     assert "another configuration" not in log
     assert "all checks passed: trials start" in log
-    # What a node does that joins on a disk it shares with the head, before it unpacks it anew.
-    (place,) = Path(head.files).glob("session_2*/runtime_resources/working_dir_files")
-    for sent in [path for path in place.iterdir() if (path / "away.yaml").exists()]:
-        shutil.rmtree(sent)
     deadline = time.monotonic() + 200
     while time.monotonic() < deadline:
         if any(e.state == "complete" for e in Results.of(folder).entries):
             break
         time.sleep(0.5)
+    # What a node does that joins on a disk it shares with the head, before it unpacks it anew.
+    (place,) = Path(head.files).glob("session_2*/runtime_resources/working_dir_files")
+    for sent in [path for path in place.iterdir() if (path / "away.yaml").exists()]:
+        shutil.rmtree(sent)
     searches = json.loads(head.call("status", "--address", head.http, "--json"))
     [listed] = [search for search in searches if search["search"] == "away"]
     assert listed["home"] == str(head.home)
