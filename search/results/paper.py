@@ -135,7 +135,9 @@ class PaperComparison:
         seeds = [s for s in range(first, first + max(1, wanted)) if s not in there]
         if not seeds or (wanted == 0 and complete):
             return ""
-        ended = {e.spec.seed: e for e in entries if e.spec.seed in seeds}
+        # A trial that its driver left behind did not run: it begins again with the next one.
+        gone = TrialState.RUNNING if self.ours.state != "running" else None
+        ended = {e.spec.seed: e for e in entries if e.spec.seed in seeds and e.state != gone}
         told = [_ending(ended[s], len(seeds) > 1 or bool(complete)) for s in seeds if s in ended]
         left = [s for s in seeds if s not in ended]
         if left and not complete and not told:

@@ -39,9 +39,11 @@ paper:
 @pytest.fixture
 def make_results(make_space, tiny_yaml, tmp_path):
     """A search with rows; the accuracy is 0.9, less 0.2 for binary layers, 0.2 for bnn++ and 0.01
-    for each seed. `fails` says which trials fail."""
+    for each seed. `fails` says which trials fail, `left` which a driver that goes leaves behind."""
 
-    def make(*changes, paper=PAPER, noted=True, fails=lambda _entry: False):
+    def make(
+        *changes, paper=PAPER, noted=True, fails=lambda _entry: False, left=lambda _entry: False
+    ):
         config, space = make_space("search.trials=14", *changes, text=tiny_yaml + paper)
         folder = SearchFolder(tmp_path / config.name)
         folder.path.mkdir(parents=True)
@@ -51,6 +53,8 @@ def make_results(make_space, tiny_yaml, tmp_path):
         while (entry := ledger.ask()) is not None:
             accuracy = 0.9 - 0.2 * ("B" in entry.spec.plan) - 0.01 * entry.spec.seed
             accuracy -= 0.2 * (entry.spec.method == "bnn++")
+            if left(entry):
+                continue
             if fails(entry):
                 ledger.tell(entry.id, "failed", failure="nan", message="the loss is nan")
             else:
@@ -90,6 +94,11 @@ def test_what_is_missing_is_said(make_results):
     none = rows_of(make_results("search.trials=1", "name=one"))
     assert none["BNN"]["missing"] == "0 of 3 seeds"
     assert none["BNN"]["ours"] is None
+
+
+def test_a_trial_that_its_driver_left_behind_has_not_run(make_results):
+    rows = rows_of(make_results(left=lambda e: e.spec.method == "bnn++"))
+    assert rows["BNN++"]["missing"] == "0 of 3 seeds"
 
 
 def test_a_failed_row_says_why(make_results):
