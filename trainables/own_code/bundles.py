@@ -4,8 +4,11 @@ folder of their own. Code that is installed is not sent: every node has its own.
 from __future__ import annotations
 
 import atexit
+import fcntl
+import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -14,6 +17,10 @@ from typing import Any
 from bitfront.trainables.errors import CodeError, UserError
 from bitfront.trainables.own_code import places, trusted
 from bitfront.trainables.own_code.reference import is_reference, parse
+
+FOLDERS = "bitfront-code-"
+# A folder is not yet locked while it is being made.
+MAKING_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -60,8 +67,7 @@ def unpack(sent: Bundle) -> None:
         _unpacked.add(each.trusted)
         if not each.files:
             continue
-        folder = Path(tempfile.mkdtemp(prefix="bitfront-code-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        folder = _new_folder()
         for name, content in each.files.items():
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
                 raise UserError(f"{name}: code that was sent names a file outside its folder")
@@ -71,6 +77,43 @@ def unpack(sent: Bundle) -> None:
         places.look_in(folder)
         if each.root and Path(each.root).is_dir():
             places.look_in(each.root)
+
+
+def _new_folder() -> Path:
+    """A temporary folder that goes with this process: at its exit or, as workers are killed, when
+    the next process makes one."""
+    _remove_left()
+    folder = Path(tempfile.mkdtemp(prefix=FOLDERS))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    _lock(folder)  # held for as long as this process or a fork of it lives
+    return folder
+
+
+def _remove_left() -> None:
+    """Remove the folders whose processes are gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*"):
+        try:
+            found = folder.lstat()
+            if found.st_uid != os.getuid() or time.time() - found.st_mtime < MAKING_SECONDS:
+                continue
+            number = _lock(folder)
+        except OSError:  # gone meanwhile, or no folder
+            continue
+        if number is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(number)
+
+
+def _lock(folder: Path) -> int | None:
+    """Lock a folder: the number of the open folder, None where another process has the lock or the
+    disk knows none."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(number)
+        return None
+    return number
 
 
 def files_named(data: Any) -> dict[str, bytes]:

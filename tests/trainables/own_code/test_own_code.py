@@ -1,14 +1,17 @@
 """Code of the user's own: found and hashed without being run, run only where it is trusted."""
 
+import fcntl
 import importlib
+import os
 import shutil
 import sys
+import tempfile
 
 import pytest
 
 from bitfront.trainables import own_code
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.own_code import places, trusted
+from bitfront.trainables.own_code import bundles, places, trusted
 from bitfront.trainables.own_code.sources import read_source
 
 NET = "import helper\n\nclass Net:\n    width = helper.WIDTH\n"
@@ -133,6 +136,25 @@ def test_code_that_was_sent_is_found_without_its_folder(folder, monkeypatch):
     shutil.rmtree(trusted.folder())
     own_code.unpack(sent)
     assert own_code.load_object(settled).width == 3
+
+
+def test_folders_of_sent_code_go_when_their_processes_were_killed(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    left, used, new = (tmp_path / "temporary" / f"bitfront-code-{name}" for name in "abc")
+    for each in (left, used, new):
+        each.mkdir(parents=True)
+        (each / "net.py").write_text("")
+        os.utime(each, (0, 0) if each is not new else None)
+    number = os.open(used, os.O_RDONLY)
+    fcntl.flock(number, fcntl.LOCK_EX)
+    trusted._now.clear()
+    monkeypatch.setattr(bundles, "_unpacked", set())
+    own_code.unpack(own_code.bundle([own_code.settle("my_net.py:Net", folder)]))
+    os.close(number)
+    kept = set((tmp_path / "temporary").iterdir())
+    assert left not in kept
+    assert {used, new} < kept
+    assert len(kept) == 3
 
 
 @pytest.mark.parametrize(
