@@ -47,6 +47,8 @@ class Room:
         resources, gpus = self.session.config.resources, self.session.gpus
         if resources.concurrent is not None and len(taken) >= resources.concurrent:
             return False
+        if taken and self.session.waits is not None:  # others have all places
+            return False
         places = sum(max(1, round(g / gpus)) if gpus else 1 for g in taken)
         return places < self._cluster().room(needs(resources, gpus))
 
