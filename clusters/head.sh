@@ -34,3 +34,17 @@ UNIT
 sudo systemctl daemon-reload
 sudo systemctl enable bitfront-mlflow
 sudo systemctl restart bitfront-mlflow
+# It makes its tables first.
+"$HOME/bitfront-venv/bin/python" - <<'PYTHON'
+import time
+from urllib.request import urlopen
+
+for _ in range(180):
+    try:
+        urlopen("http://127.0.0.1:5000/health", timeout=5)
+        break
+    except OSError:
+        time.sleep(1)
+else:
+    raise SystemExit("MLflow does not answer: journalctl -u bitfront-mlflow says why")
+PYTHON

@@ -1,40 +1,57 @@
 #!/usr/bin/env bash
-# Saves what the head of cluster.yaml has (searches, their ledgers, MLflow) in a bucket, before
-# `ray down` deletes it, and brings it back to the next head. Stop your searches first. From your machine:
+# Saves what the head of a cluster has (searches, their ledgers, MLflow) in a bucket or in a folder of
+# another disk, and brings it back to the next head. Stop your searches first. From your machine:
 #
 #   ray exec cluster.yaml 'bash ~/bitfront/clusters/keep.sh save s3://my-bucket/kept'
 #   ray exec cluster.yaml 'bash ~/bitfront/clusters/keep.sh restore s3://my-bucket/kept'
+#
+# With machines of your own, clusters/local.yaml and /mnt/shared/kept. Where there is no PostgreSQL,
+# the ledgers are in the folders of the searches.
 set -euo pipefail
 
-what=${1:?usage: keep.sh save|restore s3://BUCKET/FOLDER}
-place=${2:?usage: keep.sh save|restore s3://BUCKET/FOLDER}
+usage='usage: keep.sh save|restore s3://BUCKET/FOLDER|/FOLDER'
+what=${1:?$usage}
+place=${2:?$usage}
 PATH=$HOME/bitfront-venv/bin:$PATH
 dumps=$(mktemp -d)
 trap 'rm -rf "$dumps"' EXIT
+databases=0
+if command -v psql > /dev/null && psql -d bitfront -qc '' 2> /dev/null; then databases=1; fi
+
+copy() { # FROM TO: a folder, with all that is in it
+  case $1$2 in
+    *s3://*) aws s3 sync --only-show-errors "${@:3}" "$1" "$2" ;;
+    *) mkdir -p "$2" && rsync -a "${@:3}" "$1/" "$2/" ;;
+  esac
+}
 
 case $what in
   save)
-    for database in bitfront mlflow; do
-      pg_dump --format=custom --file="$dumps/$database.dump" "$database"
-    done
-    aws s3 cp --recursive --only-show-errors "$dumps" "$place/databases"
+    if ((databases)); then
+      for database in bitfront mlflow; do
+        pg_dump --format=custom --file="$dumps/$database.dump" "$database"
+      done
+      copy "$dumps" "$place/databases"
+    fi
     for folder in bitfront-runs bitfront-mlflow; do
       mkdir -p "$HOME/$folder"
-      aws s3 sync --only-show-errors --delete "$HOME/$folder" "$place/$folder"
+      copy "$HOME/$folder" "$place/$folder" --delete
     done
     echo "searches, ledgers and MLflow are in $place"
     ;;
   restore)
-    aws s3 cp --recursive --only-show-errors "$place/databases" "$dumps"
-    sudo systemctl stop bitfront-mlflow
-    for database in bitfront mlflow; do
-      pg_restore --clean --if-exists --no-owner --exit-on-error --dbname="$database" \
-        "$dumps/$database.dump"
-    done
+    if ((databases)); then
+      copy "$place/databases" "$dumps"
+      sudo systemctl stop bitfront-mlflow
+      for database in bitfront mlflow; do
+        pg_restore --clean --if-exists --no-owner --exit-on-error --dbname="$database" \
+          "$dumps/$database.dump"
+      done
+    fi
     for folder in bitfront-runs bitfront-mlflow; do
-      aws s3 sync --only-show-errors "$place/$folder" "$HOME/$folder"
+      copy "$place/$folder" "$HOME/$folder"
     done
-    sudo systemctl start bitfront-mlflow
+    if ((databases)); then sudo systemctl start bitfront-mlflow; fi
     echo "searches, ledgers and MLflow are those of $place"
     ;;
   *)

@@ -3,8 +3,10 @@
 # is marked, then:
 #
 #   sbatch clusters/slurm.sh my_search.yaml --set resources.gpus=auto
+#   sbatch --nodes=4 --gpus-per-node=8 clusters/slurm.sh my_search.yaml --set resources.gpus=auto
 #
-# What comes after the script's name goes to `bitfront run`. When the time is over, the search is told
+# What comes after the script's name goes to `bitfront run`, what comes before it is for SLURM and
+# goes before the lines below. When the time is over, the search is told
 # two minutes before: it stops as on ctrl-C, with its running trials kept at their last epoch. Submit the
 # same line again: it continues where it stopped. A preempted job is queued again by SLURM and does so
 # by itself.
@@ -19,7 +21,8 @@
 #SBATCH --open-mode=append
 set -euo pipefail
 
-venv=${BITFRONT_VENV:-$HOME/bitfront/.venv} # CHANGE: where bitfront is installed, on a shared disk
+# module load python/3.11 # CHANGE: what the python of the environment below was made with, if a module
+venv=${BITFRONT_VENV:-$HOME/bitfront-venv} # CHANGE: where bitfront is installed, on a shared disk
 export BITFRONT_HOME=${BITFRONT_HOME:-$HOME/bitfront-runs} # CHANGE: on a shared disk too
 # A shared disk is no place for SQLite. With a database the ledger is safe from two jobs, or a job and
 # a login node, at once; its password is in ~/.pgpass. Without one: look at a search when it has ended.

@@ -12,10 +12,14 @@ import socket
 from dataclasses import asdict, dataclass
 
 VARIABLE = "BITFRONT_SUBMISSION"
-# What a submitted driver prints when nothing keeps its trials from starting, and while no node can
-# take one yet: `submit` waits for it.
+# What a submitted driver prints when nothing keeps its trials from starting: `submit` waits for it.
 PASSED = "all checks passed: trials start"
-WAITING = "waiting for the autoscaler"
+# What it prints before that where its first trial has to wait: no node can take one yet, or the
+# trials of others have all places.
+FOR_NODES = "waiting for the autoscaler"
+FOR_MACHINES = "waiting for machines that are being set up"
+FOR_PLACE = "waiting for a place"
+WAITING = (FOR_NODES, FOR_MACHINES, FOR_PLACE)
 
 
 @dataclass(frozen=True)

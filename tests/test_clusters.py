@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -408,11 +409,19 @@ bucket = Path(os.environ["BUCKET"])
 source, target = (bucket / p[5:] if p.startswith("s3://") else Path(p) for p in places)
 shutil.copytree(source, target, dirs_exist_ok=True)
 """
+RSYNC = """\
+import shutil, sys
+
+source, target = [word for word in sys.argv[1:] if not word.startswith("-")]
+shutil.copytree(source, target, dirs_exist_ok=True)
+"""
+COPIERS = {"aws": AWS, "rsync": RSYNC}
 
 
 def heads(folder, server):
     """The environments of two heads, one after the other, with stubs for the cloud and systemd."""
-    programs = {"aws": f"#!{sys.executable}\n{AWS}", "sudo": "#!/bin/sh\n"}
+    programs = {name: f"#!{sys.executable}\n{text}" for name, text in COPIERS.items()}
+    programs["sudo"] = "#!/bin/sh\n"
     for name in ("first", "next"):
         place = folder / name / "bitfront-venv" / "bin"
         place.mkdir(parents=True)
@@ -422,6 +431,20 @@ def heads(folder, server):
         known = {"PGHOST": str(server.folder), "PGPORT": str(server.port), "PGUSER": "ubuntu"}
         path = f"{POSTGRES[-1]}:{os.environ['PATH']}"
         yield known | {"HOME": str(folder / name), "BUCKET": str(folder / "bucket"), "PATH": path}
+
+
+def test_what_a_head_without_a_database_has_is_saved_in_a_folder(tmp_path):
+    """As searches keep it then: ledgers are files beside the YAML."""
+    server = SimpleNamespace(folder=tmp_path / "no socket", port=1)
+    for env, what in zip(heads(tmp_path, server), ("save", "restore"), strict=True):
+        ledger = Path(env["HOME"]) / "bitfront-runs" / "hers" / "ledger.db"
+        if what == "save":
+            ledger.parent.mkdir(parents=True)
+            ledger.write_text("trials")
+        command = ["bash", CLUSTERS / "keep.sh", what, tmp_path / "other disk" / "kept"]
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    assert ledger.read_text() == "trials"
 
 
 @pytest.mark.skipif(not POSTGRES, reason="PostgreSQL is not installed")

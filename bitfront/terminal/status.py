@@ -90,8 +90,8 @@ def status_table(
         terminal.table(
             headers,
             rows,
-            flexible=0,
-            optional=STATUS_OPTIONAL,
+            flexible=0 if terminal.bounded() else -1,
+            optional=STATUS_OPTIONAL if terminal.bounded() else (),
             paint={1: terminal.painted_state} if colours else {},
         )
     ]

@@ -33,6 +33,11 @@ def width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
+def bounded() -> bool:
+    """Whether lines have to fit a width, that of a terminal or of COLUMNS: a pipe takes any."""
+    return sys.stdout.isatty() or os.environ.get("COLUMNS", "") not in ("", "0")
+
+
 def show(text: str) -> None:
     """Print a text unchanged except for its secrets, and flush the output."""
     print(redacted(text), flush=True)

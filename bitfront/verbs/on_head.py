@@ -91,7 +91,7 @@ def _tell(name: str, job: str, address: str, begun: Begun | None) -> None:
             "sent": f"search '{name}' was sent to {address} as job {job}; whether it passes its "
             "checks, its log will say",
             "running": f"search '{name}' runs at {address} as job {job}; you may leave.",
-            "waiting": f"search '{name}' waits for nodes at {address} as job {job}: {last}",
+            "waiting": f"search '{name}' waits at {address} as job {job}: {last}",
             "preparing": f"search '{name}' is still being prepared at {address} as job {job}: "
             f"{last}",
             "ended": f"search '{name}' has ended at {address} (job {job})",

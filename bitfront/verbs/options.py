@@ -4,9 +4,11 @@ own file."""
 from __future__ import annotations
 
 import argparse
+import shlex
 from argparse import ArgumentParser, Namespace, _MutuallyExclusiveGroup
 
 from bitfront.search.ports import first_free
+from bitfront.trainables.errors import UserError
 
 QUICKSTART = "quickstart"
 
@@ -113,8 +115,23 @@ def served(parser: ArgumentParser, default_port: int) -> None:
     )
     parser.set_defaults(usual_port=default_port)
     parser.add_argument("--no-browser", action="store_true", help="do not open a browser")
+    # Asked for by who knows the other verbs: `not_remote` says what there is instead.
+    parser.add_argument("--address", help=argparse.SUPPRESS)
     # What one of the verbs called it in version 0.1.
     parser.add_argument("--no-open", dest="no_browser", action="store_true", help=argparse.SUPPRESS)
+
+
+def not_remote(args: Namespace) -> None:
+    """Raise UserError where a page is asked for at the head of a cluster."""
+    if args.address is None:
+        return
+    port, word = args.usual_port, f" {shlex.quote(args.search)}" if args.search else ""
+    raise UserError(
+        f"bitfront {args.verb} shows searches of this machine, and those of {args.address} "
+        "are on its head",
+        f"a tunnel to the head: ray attach CLUSTER.yaml -p {port}, and there: bitfront "
+        f"{args.verb}{word} --port {port} --no-browser; then it is at http://127.0.0.1:{port} here",
+    )
 
 
 def port_of(args: Namespace) -> int:

@@ -203,8 +203,22 @@ def _greet(address: str) -> None:
 def look() -> Cluster:
     """The cluster this process is connected to, as it is now."""
     nodes = tuple(node["Resources"] for node in ray.nodes() if node["Alive"])
-    grows = _autoscales()
-    return Cluster(nodes, grows, _most() if grows else None)
+    grows, coming = _autoscales()
+    return Cluster(nodes, grows, _most() if grows else None, coming)
+
+
+def taken() -> bool:
+    """Whether a worker of this driver has its place on a node, be it still starting."""
+    from ray._private.state import actors
+
+    return bool(actors(job_id=ray.JobID.from_hex(ray.get_runtime_context().get_job_id())))
+
+
+def free() -> list[Amounts]:
+    """What is left of every node."""
+    from ray._private.state import available_resources_per_node
+
+    return list(available_resources_per_node().values())
 
 
 def offers_gpus() -> bool:
@@ -230,20 +244,23 @@ def _most() -> Amounts | None:
     return state.get_max_resources_from_cluster_config()
 
 
-def _autoscales() -> bool:
-    """Whether a cluster launcher or KubeRay may add nodes. Without one, Ray's monitor reports every
-    node as a node type of its own, named by its id."""
+def _autoscales() -> tuple[bool, int | None]:
+    """Whether a cluster launcher or KubeRay may add nodes, and how many machines of one's own are
+    being set up. Without an autoscaler, Ray's monitor reports every node as a node type of its own,
+    named by its id."""
     from ray.autoscaler.v2.utils import is_autoscaler_v2
     from ray.experimental.internal_kv import _internal_kv_get
 
     status = _internal_kv_get("__autoscaling_status")
     if not status:
-        return bool(is_autoscaler_v2(fetch_from_server=True))
+        return bool(is_autoscaler_v2(fetch_from_server=True)), None
     report = json.loads(status).get("autoscaler_report") or {}
     kinds = report.get("active_nodes") or {}
     if set(kinds) == {OWN_MACHINES}:  # no others will come than those that are being set up
-        return bool(report.get("pending_nodes") or report.get("pending_launches"))
-    return not any(name.startswith("node_") for name in kinds)
+        launches = (report.get("pending_launches") or {}).values()
+        coming = len(report.get("pending_nodes") or ()) + sum(launches)
+        return coming > 0, coming
+    return not any(name.startswith("node_") for name in kinds), None
 
 
 @contextmanager

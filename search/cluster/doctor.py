@@ -143,9 +143,13 @@ def _data() -> Check:
             "data", "PASS", f"{', '.join(embedded)} (embedded)", "BITFRONT_DATA=DIR adds others"
         )
     others = [n for n, info in DATASETS.items() if not info.embedded and info.is_there(data_dir)]
-    if not others:
-        return Check("data", "WARN", f"nothing usable in {data_dir}", "bitfront datasets --json")
-    return Check("data", "PASS", ", ".join([*embedded, *others]))
+    there = f"{', '.join([*embedded, *others])} ({len(embedded)} embedded"
+    if others:
+        return Check("data", "PASS", f"{there}, others in {data_dir})")
+    advice = "needed for other data sets only; what files they want: bitfront datasets --json"
+    if Path(data_dir).is_dir():
+        return Check("data", "PASS", f"{there}; none in {data_dir} yet)", advice)
+    return Check("data", "WARN", f"{there}; there is no folder {data_dir})", advice)
 
 
 def _tracking(root: Path, given: str | None) -> Check:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import re
 import secrets
 import shlex
@@ -67,8 +68,8 @@ AGENT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Begun:
-    """What became of a submitted search: running, waiting for nodes, preparing still, refused, or
-    ended already."""
+    """What became of a submitted search: running, waiting for nodes or places, preparing still,
+    refused, or ended already."""
 
     state: str
     code: int
@@ -119,7 +120,7 @@ class Head:
                 return _ended(info, lines)
             last = lines[-1] if lines else str(info.get("message") or "")
             if PASSED in lines:
-                waits = [line for line in lines if WAITING in line]
+                waits = [line for line in lines if any(words in line for words in WAITING)]
                 warnings = [line for line in lines if line.startswith("warning: ")]
                 return Begun("waiting" if waits else "running", 0, [*warnings, *waits])
             if time.monotonic() > deadline:
@@ -135,8 +136,7 @@ class Head:
             jobs = self.dashboard.jobs()
             service = self._service(jobs) or self._start_service(jobs, wait=True)
             given = [*words, *(["--home", home] if home else [])]
-            columns = shutil.get_terminal_size().columns
-            request = Request(given, self._submission(jobs, home).text(), columns)
+            request = Request(given, self._submission(jobs, home).text(), _columns())
             try:
                 return ask(self.dashboard, service, request)
             except ServiceGoneError:  # it had nothing to do any more
@@ -147,9 +147,8 @@ class Head:
         """Run a command that needs Ray on the head as a job of its own; return its exit code and
         what it printed."""
         mark = secrets.token_hex(8)
-        columns = shutil.get_terminal_size().columns
         sent = self._submission(self.dashboard.jobs(), None)
-        command = f"export COLUMNS={columns}; {_entrypoint(CLI, words, sent)}"
+        command = f"export COLUMNS={_columns()}; {_entrypoint(CLI, words, sent)}"
         # The job itself succeeds: Ray lists failed ones for as long as the head lives.
         entrypoint = f"echo {mark}; ({command}); echo {mark} $?"
         job = self._start(entrypoint=entrypoint, runtime_env=self._environment())
@@ -309,6 +308,12 @@ def _ended(info: dict[str, Any] | None, lines: list[str]) -> Begun:
     if not errors and OUT_OF_MEMORY in "\n".join([*lines, str(info.get("message") or "")]):
         told = NO_MEMORY
     return Begun("refused", code, told or [str(info.get("message") or "")])
+
+
+def _columns() -> int:
+    """The width of our terminal; 0 where a pipe takes lines of any length."""
+    bounded = sys.stdout.isatty() or os.environ.get("COLUMNS")
+    return shutil.get_terminal_size().columns if bounded else 0
 
 
 def _entrypoint(module: str, words: Sequence[str], sent: Submission) -> str:

@@ -95,8 +95,12 @@ def _clock_difference(probe: Any) -> float | None:
 
 def _resources() -> Check:
     there = look()
-    grows = "; an autoscaler adds nodes" if there.grows else ""
-    found = f"{there.text()}{grows}"
+    found = there.text()
+    if there.coming:
+        machines = "machines are" if there.coming > 1 else "machine is"
+        found += f"; {there.coming} more {machines} being set up, or tried again"
+    elif there.grows:
+        found += "; an autoscaler adds nodes"
     if not there.grows and there.total("CPU") == 0:
         return Check("resources", "FAIL", found, "no trial fits: add workers with ray start")
     return Check("resources", "PASS", found)

@@ -7,11 +7,11 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bitfront.search.config.schema import ResourceSpec
-from bitfront.search.submission import WAITING
+from bitfront.search.submission import FOR_MACHINES, FOR_NODES
 from bitfront.trainables.errors import UserError
 
 ACCELERATOR = "accelerator_type:"
@@ -44,6 +44,8 @@ class Cluster:
     grows: bool = False
     may_have: Amounts | None = None
     """the resources of all nodes an autoscaler may add together; None where it does not say"""
+    coming: int | None = None
+    """how many machines of one's own are being set up; None where an autoscaler starts machines"""
 
     @property
     def has_gpus(self) -> bool:
@@ -89,7 +91,8 @@ class Cluster:
                 "the cluster's file says what nodes there may be; see resources in the YAML",
             )
         if self.grows:
-            return f"{wanted} yet: {WAITING}; the cluster has {self.text()}"
+            awaited = FOR_NODES if self.coming is None else FOR_MACHINES
+            return f"{wanted} yet: {awaited}; the cluster has {self.text()}"
         hint = self._without_custom(need) or (
             "lower resources.cpus or resources.gpus, or use a larger cluster"
         )
@@ -146,6 +149,11 @@ class Cluster:
         kinds = Counter(amounts_text(node) for node in self.nodes)
         texts = [f"{n} node{'s' if n > 1 else ''} with {kind}" for kind, n in sorted(kinds.items())]
         return ", ".join(texts) or "no node"
+
+
+def has_place(free: Iterable[Amounts], need: Amounts) -> bool:
+    """Whether another trial may start on a node with so much left."""
+    return any(all(have.get(n, 0.0) + STEP >= a for n, a in need.items()) for have in free)
 
 
 def check_here(resources: ResourceSpec) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from bitfront.search.cluster.connection import look
-from bitfront.search.cluster.resources import Cluster, needs
+from bitfront.search.cluster.connection import free, look, taken
+from bitfront.search.cluster.resources import Cluster, has_place, needs
+from bitfront.search.homes import searches
 from bitfront.search.ledger.writing import LedgerLostError
 from bitfront.search.session.interrupts import obey
 from bitfront.search.session.session import Session
+from bitfront.search.submission import FOR_PLACE
 
 # Seconds between two looks at the cluster, whose nodes come and go.
 LOOK_SECONDS = 5.0
@@ -45,6 +47,8 @@ class Room:
         resources, gpus = self.session.config.resources, self.session.gpus
         if resources.concurrent is not None and len(taken) >= resources.concurrent:
             return False
+        if taken and self.session.waits is not None:  # others have all places
+            return False
         places = sum(max(1, round(g / gpus)) if gpus else 1 for g in taken)
         return places < self._cluster().room(needs(resources, gpus))
 
@@ -52,6 +56,20 @@ class Room:
         if time.monotonic() >= self._until:
             self._seen, self._until = look(), time.monotonic() + LOOK_SECONDS
         return self._seen
+
+
+def waits_for_place(session: Session) -> str | None:
+    """What to say while the trials of others have all places where a trial of this session would
+    fit; None where it has one, or one is free."""
+    need = needs(session.config.resources, session.gpus)
+    places = look().slots(need)
+    if not places or has_place(free(), need) or taken():
+        return None
+    others = [f"'{f.name}'" for f in searches(None) if f.running and f.path != session.folder.path]
+    who = f"by {', '.join(others)}" if others else "by other jobs of this Ray"
+    count = f"all {places} are" if places > 1 else "the only one is"
+    limit = "how many trials a search may run at once is its resources.concurrent"
+    return f"{FOR_PLACE}, {count} taken {who} ({limit})"
 
 
 class LedgerSearcher(Searcher):

@@ -23,6 +23,7 @@ from bitfront.search.cluster.searcher import (
     LOOK_SECONDS,
     LedgerSearcher,
     Room,
+    waits_for_place,
 )
 from bitfront.search.cluster.watcher import Watcher, deaths_by_memory
 from bitfront.search.config.schema import ResourceSpec, SearchConfig
@@ -174,6 +175,9 @@ def _settle(session: Session) -> None:
     unused = there.unused_gpus(need)
     if unused is not None:
         session.progress.say(unused)
+    session.waits = waits_for_place(session)
+    if session.waits is not None:
+        session.progress.say(session.waits)
     sent = submission.here()
     if sent is not None and sent.job:  # `bitfront submit` waits for it
         session.progress.say(submission.PASSED)

@@ -22,6 +22,7 @@ from bitfront.search.cluster.searcher import (
     LOOK_SECONDS,
     LedgerSearcher,
     ending_all_when_lost,
+    waits_for_place,
 )
 
 # A driver that was blocked this long, since its database was away, received no reports meanwhile:
@@ -31,6 +32,8 @@ HELD_UP_SECONDS = 5.0
 # waits for some heartbeats first, and tells of the workers one by one.
 BEFORE_SECONDS = 120.0
 AFTER_SECONDS = 2.0
+# Seconds between two looks at the places of a cluster, while the first trial waits for one.
+PLACES_SECONDS = 15.0
 # Ray's numbers for why a node is gone: it was stopped, or the autoscaler had no use for it.
 MEANT_TO_GO = (1, 4)
 
@@ -133,12 +136,14 @@ class Watcher(Callback):
         self._hung: set[str] = set()
         self._last_step = time.monotonic()
         self._nodes: Nodes | None = None
+        self._look_at_places: float | None = 0.0
         self._actors: dict[str, str] = {}
 
     def setup(self, *args: Any, **info: Any) -> None:
         self._nodes = Nodes(self.searcher.session.progress.say)
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._look_at_places = self.searcher.session.waits = None
         self._last_report[trial.trial_id] = (trial, time.monotonic())
         actor = trial.temporary_state.ray_actor
         if actor is not None:
@@ -179,6 +184,9 @@ class Watcher(Callback):
         held_up, self._last_step = now - self._last_step, now
         if self._nodes is not None:
             self._nodes.look(now)
+        if self._look_at_places is not None and now >= self._look_at_places:
+            self._look_at_places = now + PLACES_SECONDS
+            self.searcher.session.waits = waits_for_place(self.searcher.session)
         if self.limit is None:
             return
         for trial_id, (trial, last) in list(self._last_report.items()):

@@ -118,8 +118,15 @@ def launch(
     results = Results.of(folder)
     shown.conclude(results, complete)
     if not complete:
-        return head.exit_code() if head.lost() else head.INTERRUPTED
+        return head.exit_code() if head.lost() else _stopped()
     return 0 if results.front else 1
+
+
+def _stopped() -> int:
+    """The exit code of a turn that somebody has ended. A job of Ray's that ends otherwise than with
+    0 stays in its list as FAILED, and a search that was stopped has not failed."""
+    sent = submission.here()
+    return 0 if sent is not None and sent.job else head.INTERRUPTED
 
 
 def _end_without_ray(folder: SearchFolder, shown: Shown) -> int:

@@ -71,6 +71,8 @@ class Session:
         self.progress: Progress = progress(self)
         self.ledger.say = self.progress.say
         self.board = Board(folder.identity)
+        self.waits: str | None = None
+        """why the first trial of this turn has no place yet"""
         self.gpus = config.resources.whole_gpus
         self._measuring = False
         self._told_not_saved = False

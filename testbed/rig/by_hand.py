@@ -3,9 +3,10 @@ some nodes, each with a home, an address and processes of its own, reached by ss
 
     python -m testbed.rig.by_hand FOLDER            # by root; ends them at ctrl-C
 
-It prints how to enter each; `kill -9 -$(cat FOLDER/node2.pid)` is a power cut. Everyone is
-`ubuntu` there, the laptop has this project in ~/bitfront and a key for the nodes, /mnt/shared is
-one folder on all. What a machine of one's own would have and these have not is stood in for:
+It prints how to enter each; `kill -9 -$(cat FOLDER/node2.pid)` is a power cut, and after
+`touch FOLDER/node2.on` the machine starts again, with its disk. Everyone is `ubuntu` there, the
+laptop has this project in ~/bitfront and a key for the nodes, /mnt/shared is one folder on all.
+What a machine of one's own would have and these have not is stood in for:
 `python3.11 -m venv` makes an environment that finds this one's libraries (there is no network to
 the outside), `sudo` asks nothing, `systemctl` starts PostgreSQL and what head.sh installs. sshd and
 rsync are looked for in PATH and below --tools, into which Debian's packages openssh-server,
@@ -139,9 +140,11 @@ class Place(Machine):
 
     def prepare(self) -> list[str]:
         shared = self.folder.parent / "shared"
-        (self.folder / self.home[1:] / ".bashrc").write_text(SETTINGS)
-        (self.folder / "mnt" / "shared").mkdir()
-        (self.folder / "run" / "sshd").mkdir()
+        settings = self.folder / self.home[1:] / ".bashrc"
+        if not settings.exists():
+            settings.write_text(SETTINGS)
+        (self.folder / "mnt" / "shared").mkdir(exist_ok=True)
+        (self.folder / "run" / "sshd").mkdir(exist_ok=True)
         for name in POSTGRES:
             (self.folder / name).mkdir(exist_ok=True)
             shutil.chown(self.folder / name, "postgres", "postgres")
@@ -173,6 +176,31 @@ def enter(machine: Machine, script: Path) -> None:
     script.chmod(0o755)
 
 
+def start(network: Network, number: int, name: str) -> None:
+    """Start a machine, and what may be reached on it."""
+    folder = network.folder
+    machine = network.start(number, name)
+    # Ray takes for its address the one from which this leads outside.
+    subprocess.run(
+        [*network.inside(number), "ip", "route", "add", "default", "via", network.outside],
+        check=True,
+    )
+    enter(machine, folder / f"enter-{name}")
+    (folder / f"{name}.pid").write_text(str(machine.group))
+    print(f"{name}: {network.host(number)}   {folder}/enter-{name}", flush=True)
+    if name != LAPTOP and (folder / "sbin" / "sshd").exists():
+        serve_ssh(network, number)
+
+
+def start_again(network: Network, number: int, name: str) -> None:
+    """Start a machine whose power was cut, once somebody asks for it."""
+    asked = network.folder / f"{name}.on"
+    if asked.exists():
+        asked.unlink()
+        network.kill(number)  # where it runs, it is started anew
+        start(network, number, name)
+
+
 def copy_project(home: Path) -> None:
     """This project, as somebody would clone it."""
     files = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -198,17 +226,7 @@ def main() -> int:
     with Network(folder, Place) as network:
         names = [LAPTOP, *(f"node{number}" for number in range(1, args.nodes + 1))]
         for number, name in enumerate(names):
-            machine = network.start(number, name)
-            # Ray takes for its address the one from which this leads outside.
-            subprocess.run(
-                [*network.inside(number), "ip", "route", "add", "default", "via", network.outside],
-                check=True,
-            )
-            enter(machine, folder / f"enter-{name}")
-            (folder / f"{name}.pid").write_text(str(machine.group))
-            print(f"{name}: {network.host(number)}   {folder}/enter-{name}")
-            if name != LAPTOP and (folder / "sbin" / "sshd").exists():
-                serve_ssh(network, number)
+            start(network, number, name)
         home = folder / LAPTOP / HOME[1:]
         (home / ".ssh").mkdir(mode=0o700)
         shutil.copy(folder / "sbin" / "key", home / ".ssh" / "id_ed25519")
@@ -217,7 +235,9 @@ def main() -> int:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             while True:
-                time.sleep(3600)
+                time.sleep(1)
+                for number, name in enumerate(names):
+                    start_again(network, number, name)
         except KeyboardInterrupt:
             return 0
 

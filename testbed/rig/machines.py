@@ -3,6 +3,7 @@ a home and process ids that the others do not see. Ending a machine ends all tha
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shlex
@@ -35,9 +36,8 @@ class Machine:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
-        for place in self.own:
-            (folder / place[1:]).mkdir(parents=True)
-        (folder / self.home[1:]).mkdir()
+        for place in (*self.own, self.home):  # a machine that is started again has its disk
+            (folder / place[1:]).mkdir(parents=True, exist_ok=True)
         os.chmod(folder / "tmp", 0o1777)
         self._process = subprocess.Popen(
             [*UNSHARE, "--mount-proc", "bash", "-c", self._script()],
@@ -90,7 +90,8 @@ class Machine:
 
     def kill(self) -> None:
         """Cut its power."""
-        os.killpg(self.group, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # somebody else has
+            os.killpg(self.group, signal.SIGKILL)
         self._process.communicate()
 
 

@@ -26,6 +26,7 @@ def options(parser: ArgumentParser) -> None:
 
 
 def action(args: Namespace) -> int:
+    shared.not_remote(args)
     root, names = home(args.home), args.allow_host or ()
     where = args.host, shared.port_of(args), not args.no_browser
     if not args.optuna:

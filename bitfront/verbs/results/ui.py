@@ -17,6 +17,7 @@ def options(parser: ArgumentParser) -> None:
 
 
 def action(args: Namespace) -> int:
+    shared.not_remote(args)
     folder = folder_of(args, args.search) if args.search else None
     where = args.host, shared.port_of(args), not args.no_browser
     return serve(home(args.home), folder, *where, say=terminal.show)

@@ -33,7 +33,7 @@ class Request:
     submission: str
     """the text of the sender's `Submission`"""
     columns: int = 80
-    """of the sender's terminal"""
+    """of the sender's terminal; 0 where there is none"""
     id: str = field(default_factory=lambda: secrets.token_hex(16))
 
 

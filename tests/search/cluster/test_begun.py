@@ -139,7 +139,7 @@ WARNS = "warning: trials train on CPUs, and the cluster has 2 GPUs: ..."
     ("states", "log", "more", "state", "code", "said"),
     [
         (["RUNNING"], [BEGINS, PASSED], {}, "running", 0, "'away' runs at http://there as job"),
-        (["RUNNING"], [BEGINS, WAITS, PASSED], {}, "waiting", 0, "waits for nodes at http://there"),
+        (["RUNNING"], [BEGINS, WAITS, PASSED], {}, "waiting", 0, "waits at http://there as job"),
         (["SUCCEEDED"], ["Front of away"], {"driver_exit_code": 0}, "ended", 0, "has ended"),
         (["FAILED"], [PASSED, "no front"], {"driver_exit_code": 1}, "ended", 1, "has ended"),
         # A process that was killed says nothing, and one that Ray ended is told of in our words.
