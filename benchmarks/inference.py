@@ -1,5 +1,6 @@
 """How fast binary layers and networks run on packed bits, against torch in full precision and,
-where it is installed, onnxruntime; and how many random layers give the bits of torch.
+where they are installed, onnxruntime and OpenVINO; and how many random layers give the bits of
+torch.
 
     python -m benchmarks.inference                 # layers and networks, one and two threads
     python -m benchmarks.inference --exact 1000    # random layers against torch, on every kernel
@@ -16,11 +17,9 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,6 +29,9 @@ from benchmarks.table import Row, bar, csv_path, format_table, write_csv
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.models import MODELS
 from bitfront.trainables.runtime.chains import PackedLayer
+from bitfront.trainables.runtime.exports import onnx_graph
+from bitfront.trainables.runtime.exports.description import INPUT
+from bitfront.trainables.runtime.exports.form import traced
 from bitfront.trainables.runtime.layers import misfit
 from bitfront.trainables.runtime.machine import Kernel, cpu_name, has_lookup
 from bitfront.trainables.runtime.network import fast
@@ -57,6 +59,8 @@ NETWORKS: dict[str, tuple[str, dict[str, Any], tuple[int, ...], dict[str, float]
 }  # fmt: skip
 
 
+# Other runtimes, of whole networks: in full precision, and the file of `deploy --openvino`.
+RIVALS = ("onnxruntime", "openvino", "openvino, B")
 # Seconds that calls of the same kind follow each other.
 BURST = 2e-3
 
@@ -98,8 +102,7 @@ def measured(
         found = milliseconds(calls, seconds) if threads == 1 else quarter(calls, seconds)
     full = min(value for key, value in found.items() if key.startswith("torch"))
     row: Row = {"what": name, "threads": threads, "torch": full}
-    if "onnxruntime" in found:
-        row["onnxruntime"] = found["onnxruntime"]
+    row |= {name: found[name] for name in RIVALS if name in found}
     return row | {"packed": found["packed"], "times torch": full / found["packed"]}
 
 
@@ -126,16 +129,29 @@ def onnx_call(network: nn.Module, x: Tensor) -> Callable[[], object] | None:
     """The call of a network in onnxruntime; None where it or the exporter is not installed."""
     if not (find_spec("onnxruntime") and find_spec("onnx") and find_spec("onnxscript")):
         return None
-    import onnxruntime
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "network.onnx"
-        torch.onnx.export(network, (x.contiguous(),), path, dynamo=True, verbose=False)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        session = onnxruntime.InferenceSession(path, options)
-    given = {session.get_inputs()[0].name: x.contiguous().numpy()}
+    given = {INPUT: x.contiguous().numpy()}
+    with using(1):
+        session = onnx_graph.session_of(onnx_of(network, x).SerializeToString())
     return lambda: session.run(None, given)
+
+
+def openvino_call(network: nn.Module, x: Tensor) -> Callable[[], object] | None:
+    """The same in OpenVINO, binary layers as its BinaryConvolution."""
+    if not (find_spec("openvino") and find_spec("onnx") and find_spec("onnxscript")):
+        return None
+    from bitfront.trainables.runtime.exports import openvino_graph
+
+    model = openvino_graph.openvino_of(onnx_of(network, x), tuple(x.shape[1:]))
+    openvino_graph.binary(model)
+    with using(1):
+        request = openvino_graph.compiled(model).create_infer_request()
+    given = x.contiguous().numpy()
+    return lambda: request.infer(given)
+
+
+def onnx_of(network: nn.Module, x: Tensor) -> Any:
+    """A network as a graph of ONNX, for inputs of this size."""
+    return onnx_graph.graph_of(traced(network, x.contiguous(), any_batch=False))
 
 
 def networks(threads: int, seconds: float) -> tuple[list[Row], list[str]]:
@@ -147,10 +163,9 @@ def networks(threads: int, seconds: float) -> tuple[list[Row], list[str]]:
         if not made.fused:
             sys.exit(f"{name}: {made}")
         calls = both_formats(full, x) | {"packed": lambda made=made, x=x: made.network(x)}
-        # Its threads would keep those of the others waiting.
-        other = onnx_call(full, x) if threads == 1 else None
-        if other is not None:
-            calls["onnxruntime"] = other
+        if threads == 1:  # Their threads would keep those of the others waiting.
+            found = (onnx_call(full, x), openvino_call(full, x), openvino_call(network, x))
+            calls |= {k: v for k, v in zip(RIVALS, found, strict=True) if v is not None}
         row = measured(name, calls, threads, seconds)
         rows.append(row)
         if threads == 1:

@@ -162,15 +162,20 @@ def saved(model: Any, path: Path) -> None:
     onnx.save_model(model, str(path))
 
 
-def runner(model: Path | bytes) -> Callable[[Tensor], Tensor]:
-    """A function that computes a model in onnxruntime, on as many threads as torch has."""
+def session_of(model: Path | bytes) -> Any:
+    """A session of onnxruntime, on as many threads as torch has."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3
     given = model if isinstance(model, bytes) else str(model)
-    session = onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(given, options, providers=["CPUExecutionProvider"])
+
+
+def runner(model: Path | bytes) -> Callable[[Tensor], Tensor]:
+    """A function that computes a model in onnxruntime."""
+    session = session_of(model)
     single = session.get_inputs()[0].shape[0] == 1
 
     def run(x: Tensor) -> Tensor:
