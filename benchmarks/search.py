@@ -32,6 +32,7 @@ from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.early_stopping import Row as Row_
+from bitfront.search.session.session import Session
 from bitfront.search.session.simulation import Replayed
 from testbed.mixed import FAILS_AT, MIXED, MixedProblem
 from testbed.problems import Problem, synthetic, table
@@ -88,8 +89,14 @@ class Moasha(EarlyStopping):
 
 
 def run(
-    problem: Problem | MixedProblem, sampler: str, trials: int, workers: int, seed: int
+    problem: Problem | MixedProblem,
+    sampler: str,
+    trials: int,
+    workers: int,
+    seed: int,
+    ended: Callable[[Session], None] = lambda _session: None,
 ) -> Replayed:
+    """Run a search; `ended` is called after every trial."""
     search = problem.config.search.model_copy(
         update={
             "sampler": {STOPPING: OURS, PEER: "random"}.get(sampler, sampler),
@@ -100,14 +107,15 @@ def run(
     )
     config = problem.config.model_copy(update={"search": search})
     peer = Moasha(config.task.epochs, seed) if sampler == PEER else None
-    return simulate(config, problem.space(), problem.answer(seed), workers, peer)
+    return simulate(config, problem.space(), problem.answer(seed), workers, peer, ended)
 
 
 def shares(
     problem: Problem | MixedProblem, replayed: Replayed, marks: Iterable[int]
-) -> dict[int, float]:
+) -> dict[str, float]:
     """Share of the truth when so many whole trials' worth of epochs had been trained; a trial that
-    failed counts as a whole one. Trials that were given up are no points of a front."""
+    failed counts as a whole one. Trials that were given up are no points of a front. Where the
+    problem knows its worst plan also the stricter share (`strict`)."""
     epochs, failed = problem.config.task.epochs, 0
     done = []
     for entry, used in zip(replayed.ended, replayed.epochs, strict=True):
@@ -115,10 +123,13 @@ def shares(
             failed += epochs - FAILS_AT
         elif entry.state == TrialState.COMPLETE:
             done.append((entry, used + failed))
-    return {
-        mark: problem.share_of([entry for entry, used in done if used <= mark * epochs])
-        for mark in marks
-    }
+    found: dict[str, float] = {}
+    for mark in marks:
+        here = [entry for entry, used in done if used <= mark * epochs]
+        found[f"at {mark}"] = problem.share_of(here)
+        if isinstance(problem, Problem):
+            found[f"strict {mark}"] = problem.share_of(here, strict=True)
+    return found
 
 
 def measure(args: argparse.Namespace) -> list[Row]:
@@ -144,7 +155,7 @@ def measure(args: argparse.Namespace) -> list[Row]:
                         "sampler": sampler,
                         "workers": workers,
                         "seed": seed,
-                        **{f"at {mark}": round(share, 5) for mark, share in found.items()},
+                        **{mark: round(share, 5) for mark, share in found.items()},
                         "failed of 50": sum(failed),
                         "ask ms": round(1000 * statistics.fmean(whole.ask_seconds), 2),
                         "cpu ms": round(1000 * spent / len(whole.ended), 2),
@@ -174,8 +185,43 @@ def summary(rows: list[Row]) -> list[Row]:
     return found
 
 
-def _values(rows: list[Row], mark: int) -> list[float]:
-    cells = [row.get(f"at {mark}") for row in rows]
+def paired(rows: list[Row], column: str = "at") -> list[Row]:
+    """Ours at 50 trials against every other sampler at 50 and at 150, seed by seed: the median
+    difference, the seeds in which ours is ahead, and the probability of such ranks by chance
+    (Wilcoxon's signed-rank test, two-sided)."""
+    from scipy.stats import wilcoxon
+
+    known = {
+        (r["problem"], int(str(r["workers"])), r["sampler"], int(str(r["seed"]))): r for r in rows
+    }
+    found: list[Row] = []
+    for problem, workers in dict.fromkeys((k[0], k[1]) for k in known):
+        for rival in dict.fromkeys(k[2] for k in known if k[:2] == (problem, workers)):
+            for mark in (50, 150) if rival in OPTUNA else ():
+                pairs = [
+                    (known.get((problem, workers, OURS, k[3])), known[k])
+                    for k in known
+                    if k[:3] == (problem, workers, rival)
+                ]
+                apart = [
+                    ours[0] - others[0]
+                    for one, other in pairs
+                    if one is not None
+                    and (ours := _values([one], 50, column))
+                    and (others := _values([other], mark, column))
+                ]
+                if len(apart) < 5:
+                    continue
+                chance = wilcoxon(apart).pvalue if any(apart) else 1.0
+                line: Row = {"problem": problem, "workers": workers, "rival": f"{rival} at {mark}"}
+                line |= {"reference": column, "seeds": len(apart)}
+                line |= {"ours at 50 is ahead by": round(statistics.median(apart), 4)}
+                found.append(line | {"in": sum(a > 0 for a in apart), "p": float(f"{chance:.2g}")})
+    return found
+
+
+def _values(rows: list[Row], mark: int, column: str = "at") -> list[float]:
+    cells = [row.get(f"{column} {mark}") for row in rows]
     return [float(str(cell)) for cell in cells if cell not in (None, "")]
 
 
@@ -362,6 +408,7 @@ def main() -> None:
         return
     rows = kept()
     print("\n".join(bars(rows)))
+    print(format_table([*paired(rows), *paired(rows, "strict")]))
     plot(rows, RESULTS / "search.png")
 
 
@@ -369,7 +416,9 @@ def kept() -> list[Row]:
     """The rows of all runs that are kept."""
     rows: list[Row] = []
     for path in sorted(RESULTS.glob("search-*cpu*.csv")):
-        if not path.name.startswith(("search-asks", "search-quick", "search-second")):
+        if not path.name.startswith(
+            ("search-asks", "search-quick", "search-second", "search-strict")
+        ):
             with path.open(newline="", encoding="utf-8") as lines:
                 rows += [dict(row) for row in csv.DictReader(lines)]
     return rows

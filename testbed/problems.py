@@ -79,12 +79,29 @@ class Problem:
         bits = np.stack([self.bits(plan) for plan in plans])
         return volume(self.accuracy(bits), self.cost(bits)) / self.true_volume
 
-    def share_of(self, entries: Sequence[Entry]) -> float:
-        """The share of the hypervolume that these trials found."""
-        return self.share([entry.spec.plan for entry in entries])
+    def share_of(self, entries: Sequence[Entry], strict: bool = False) -> float:
+        """The share of the hypervolume that these trials found. `strict`: from a reference point
+        that leaves little to have for nothing, the accuracy of the worst plan at the cost of full
+        precision, instead of chance at 1.1 times that cost."""
+        plans = [entry.spec.plan for entry in entries]
+        if not strict or not plans:
+            return self.share(plans)
+        bits = np.stack([self.bits(plan) for plan in plans])
+        found = volume(self.accuracy(bits), self.cost(bits), self.worst, 1.0)
+        return found / volume(*self.known, self.worst, 1.0)
+
+    @property
+    def worst(self) -> float:
+        """The accuracy of the worst plan, of those that are known."""
+        return float(self.known[0].min())
 
     @cached_property
     def true_volume(self) -> float:
+        return volume(*self.known)
+
+    @cached_property
+    def known(self) -> tuple[np.ndarray, np.ndarray]:
+        """Accuracies and costs of all plans, or of the good ones where they are too many."""
         if self.layers <= 20:
             number = np.arange(1 << self.layers)
             layer = np.arange(self.layers)
@@ -94,18 +111,21 @@ class Problem:
                 pairs.append((self.accuracy(bits), self.cost(bits)))
         else:
             pairs = [best_known(self)]
-        return volume(*(np.concatenate(column) for column in zip(*pairs, strict=True)))
+        accuracy, cost = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        return accuracy, cost
 
 
-def volume(accuracy: np.ndarray, cost: np.ndarray) -> float:
-    """The hypervolume of points with the reference point of a search: the accuracy of chance and
-    1.1 times the flops in full precision."""
+def volume(
+    accuracy: np.ndarray, cost: np.ndarray, worst: float = CHANCE, dearest: float = 1.1
+) -> float:
+    """The hypervolume of points, by default with the reference point of a search: the accuracy of
+    chance and 1.1 times the flops in full precision."""
     order = np.lexsort((-accuracy, cost))
     rising = np.maximum.accumulate(accuracy[order])
     first = np.concatenate([[True], rising[1:] > rising[:-1]])
     kept = order[first]
     points = zip(accuracy[kept].tolist(), cost[kept].tolist(), strict=True)
-    return hypervolume(list(points), [CHANCE, 1.1], OBJECTIVES)
+    return hypervolume(list(points), [worst, dearest], OBJECTIVES)
 
 
 def best_known(problem: Problem) -> tuple[np.ndarray, np.ndarray]:

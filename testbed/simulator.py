@@ -62,9 +62,11 @@ def simulate(
     answer: Answer,
     workers: int,
     stopping: EarlyStopping | None = None,
+    ended: Callable[[Session], None] = lambda _session: None,
 ) -> Replayed:
     """Run the search to the end of its budget on `workers` simulated workers and return its record;
-    `stopping` replaces the early stopping of the configuration."""
+    `stopping` replaces the early stopping of the configuration, `ended` is called after every
+    trial."""
 
     def rows(entry: Entry) -> list[dict[str, Any]]:
         return [
@@ -77,4 +79,4 @@ def simulate(
     with tempfile.TemporaryDirectory() as folder:
         session = Session(config, space, MemoryFolder(Path(folder)), tracker=None)
         session.stopping = stopping or session.stopping
-        return play(session, rows, workers, RayDesk(session, workers))
+        return play(session, rows, workers, RayDesk(session, workers), ended)

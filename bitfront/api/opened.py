@@ -23,6 +23,7 @@ from bitfront.terminal.notebooks import training_progress
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.own_code import look_in, references_in, shown
 from bitfront.trainables.own_code.trusted import trusting
+from bitfront.verbs.searching.extend import more_hours, more_trials
 from bitfront.verbs.searching.stop import stopped
 
 if TYPE_CHECKING:
@@ -113,13 +114,23 @@ class OpenedSearch:
         return self
 
     def extend(
-        self, trials: int, address: str | None = None, quiet: bool = False, trust: bool = False
+        self,
+        trials: int | None = None,
+        address: str | None = None,
+        quiet: bool = False,
+        trust: bool = False,
+        hours: float | None = None,
     ) -> OpenedSearch:
-        """Give the search so many trials more, run them, and return it."""
-        if trials < 1:
+        """Give the search so many trials or hours more, run them, and return it."""
+        if trials is None and hours is None:
+            raise UserError("extend: give trials or hours")
+        if trials is not None and trials < 1:
             raise UserError(f"extend: {trials} trials: give how many more, at least 1")
         config = config_to_continue(self.folder)
-        config.search.trials += trials
+        if trials is not None:
+            more_trials(config.search, f"+{trials}", self.results)
+        if hours is not None:
+            more_hours(config.search, f"+{hours}", self.results)
         continue_turn(config, self.folder, address, quiet, trust)
         return self
 
@@ -134,11 +145,9 @@ class OpenedSearch:
 
     def __repr__(self) -> str:
         results = self.results
-        ended = sum(results.counts().values())
-        return (
-            f"<search {self.name}: {results.state}, {ended} of {results.config.search.trials} "
-            f"trials, front of {len(results.front)}>"
-        )
+        ended, budget = sum(results.counts().values()), results.config.search.budget
+        trials = f"{ended} trials" if budget is None else f"{ended} of {budget} trials"
+        return f"<search {self.name}: {results.state}, {trials}, front of {len(results.front)}>"
 
     def _repr_html_(self) -> str:
         """The front as a table and a figure, for notebooks."""

@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bitfront.search.config.load import load
-from bitfront.search.config.schema import PaperSpec, SearchConfig
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.sections.paper import PaperSpec
 from bitfront.search.config.source import read
 from bitfront.search.durations import duration
 from bitfront.search.results.agreement import Mark, Order

@@ -41,7 +41,7 @@ def preview_text(preview: Preview) -> str:
     return "\n".join(
         [
             filled(
-                f"search {preview.search}: {preview.trials} trials of a space with {size} points, "
+                f"search {preview.search}: {_length(preview)} of a space with {size} points, "
                 f"{preview.layers} layers to plan at most"
             ),
             f"{100 * preview.feasible_share:.0f} % of random points satisfy the limits",
@@ -62,7 +62,7 @@ def _time(preview: Preview) -> list[str]:
     low, high = preview.trial_seconds
     trials = (
         f"one trial: {_short(low)} to {_short(high)}; {preview.concurrent} at once; "
-        f"about {duration(preview.eta_seconds)} in all{_stopping(preview)}"
+        f"{_whole(preview)}{_stopping(preview)}"
     )
     if not preview.pretraining_epochs:
         return [trials]
@@ -74,6 +74,25 @@ def _time(preview: Preview) -> list[str]:
     ]
 
 
+def _length(preview: Preview) -> str:
+    """`50 trials`, `trials until 2 hours`, `50 trials or until 2 hours`."""
+    if preview.trials is None:
+        return f"trials until {preview.until}"
+    return f"{preview.trials} trials" + (f" or until {preview.until}" if preview.until else "")
+
+
+def _whole(preview: Preview) -> str:
+    """How long the search takes, and how many trials that is where their number is open."""
+    if preview.eta_seconds is None:
+        return "no number of trials: the gain decides when it ends"
+    told = f"about {duration(preview.eta_seconds)} in all"
+    seconds = sum(preview.trial_seconds or ()) / 2
+    if preview.trials is None and seconds:
+        number = int(preview.concurrent * preview.eta_seconds / seconds)
+        told += f", some {count(number)} trials on this machine"
+    return told
+
+
 def _rows(preview: Preview) -> list[str]:
     """What the rows of a paper cost by themselves."""
     if not preview.rows:
@@ -83,7 +102,7 @@ def _rows(preview: Preview) -> list[str]:
         f"rows of the paper: {preview.rows}, which take {preview.row_trials} trials, "
         f"{preview.row_epochs:,} epochs{time}; they run first"
     )
-    if preview.row_trials > preview.trials:
+    if preview.trials is not None and preview.row_trials > preview.trials:
         text += f", and {preview.row_trials - preview.trials} of them not at all: give more trials"
     return [text]
 

@@ -54,6 +54,8 @@ class Progress:
         """Best quality, size of the front and hypervolume. They are read when a trial ends and
         kept: the thread that draws the bar must not read a front that is being changed."""
         s = self.session
+        ahead = s.ledger.outlook
+        self._ahead = "" if ahead is None else ahead.short
         return s.config.quality.text(s.best, 1), len(s.front), 100 * s.hypervolume_share
 
     @property
@@ -108,7 +110,16 @@ class Progress:
 
     def eta(self) -> float | None:
         s = self.session
-        return self.eta_model.seconds(time.monotonic(), self._started, s.done, s.budget)
+        found = self.eta_model.seconds(time.monotonic(), self._started, s.done, s.budget)
+        left = None if s.rows.alone else s.ending.seconds_left
+        if left is None:
+            return None if s.total is None else found
+        return left if found is None or s.total is None else min(found, left)
+
+    def _counted(self) -> str:
+        """How many trials have ended, of how many."""
+        s = self.session
+        return f"{s.ended} trials" if s.total is None else f"{s.ended}/{s.total} trials"
 
     def trial_line(self, entry: Entry) -> str:
         """The line of an ended trial: why it failed or what it measured, whether it is another seed
@@ -154,9 +165,9 @@ class Progress:
         if self._running and not self._reported:
             return f"{self._first()}: {self._waiting()}, {times}"
         return (
-            f"{s.ended}/{s.budget} trials, {s.running} running, {s.failed} failed"
+            f"{self._counted()}, {s.running} running, {s.failed} failed"
             f" | best {best} | front {front} | hypervolume {share:.1f} %"
-            f" | {times}"
+            f"{self._ahead and ' | '}{self._ahead} | {times}"
         )
 
     def _first(self) -> str:
@@ -177,8 +188,8 @@ class Progress:
         s = self.session
         passed = duration(time.monotonic() - self._started)
         row = Table.grid(padding=(0, 1))
-        bar = ProgressBar(total=s.budget, completed=min(s.done, s.budget), width=BAR_WIDTH)
-        told = f"{s.ended}/{s.budget} trials, this turn {passed}, about {duration(self.eta())} left"
+        bar = ProgressBar(total=s.total, completed=min(s.done, s.budget), width=BAR_WIDTH)
+        told = f"{self._counted()}, this turn {passed}, about {duration(self.eta())} left"
         row.add_row(bar, Text(told))
         if not self._reported:
             return Group(row, Text(f"{self._first()}: {self._waiting()} ..."))
@@ -187,7 +198,8 @@ class Progress:
         below = (
             f"{s.running} running{failed}; best {best}, front {front}, hypervolume {share:.1f} %"
         )
-        return Group(row, Text(below))
+        ahead = [Text(self._ahead)] if self._ahead else []
+        return Group(row, Text(below), *ahead)
 
 
 def _short(seconds: float | None) -> str:

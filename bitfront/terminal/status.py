@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from textwrap import indent
 
+from bitfront.search.deciding.limits import limits_in_words
 from bitfront.search.durations import duration
 from bitfront.search.ledger.entry import training_seconds
 from bitfront.search.ledger.states import ENDED, TrialState
@@ -32,7 +33,7 @@ def status_row(results: Results) -> list[str]:
     return [
         s["search"],
         s["state"],
-        f"{done}/{s['budget']}",
+        str(done) if s["budget"] is None else f"{done}/{s['budget']}",
         str(trials[TrialState.RUNNING]),
         str(trials[TrialState.FAILED]),
         results.config.quality.number(results.best, 1),
@@ -55,6 +56,18 @@ def failure_lines(results: Results, most: int = 3) -> list[str]:
     more = f"{len(failed) - most} more, and tracebacks" if len(failed) > most else "tracebacks"
     lines.append(f"  {more}: {all_failures(results.config.name)}")
     return [terminal.shortened(line, terminal.width()) for line in lines]
+
+
+def decision_lines(results: Results) -> list[str]:
+    """Lines on what the search may still expect, what ended it, and the limits that its points
+    keep; those on the model where it is no better than a mean."""
+    told = [] if results.ended_by is None else [results.ended_by.sentence()]
+    if results.outlook is not None and results.ended_by is None:
+        told.append(results.outlook.sentence())
+    if results.model is not None and results.model.blind:
+        told.append(results.model.sentence())
+    told += limits_in_words(results.config, results.points)
+    return [terminal.filled(f"{results.config.name}: {text}", "") for text in told]
 
 
 def failures_text(results: Results) -> str:
@@ -100,4 +113,5 @@ def status_table(
             lines.append(terminal.filled(f"{name}: {each.message}", ""))
         else:
             lines += failure_lines(each)
+            lines += decision_lines(each)
     return "\n".join(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bitfront.search.deciding.limits import limits_in_words
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.figure_data import MEASURED_HEAD
@@ -167,6 +168,7 @@ def front_summary(results: Results, wide: bool = False, colours: bool = False) -
         f"({reference}) to a perfect, free network",
         *_meanings(results, wide),
     ]
+    told += limits_in_words(config, results.points)
     if results.stopping is not None:
         told.append(results.stopping.sentence())
     head = f"Front of {config.name}: {len(results.front)} of {done} complete trials"
@@ -250,6 +252,8 @@ def show_end(results: Results, complete: bool) -> None:
         terminal.show("Interrupted: running trials keep their last checkpoint.")
     elif results.space_exhausted:
         terminal.show(exhausted_text(results))
+    elif results.ended_by is not None:
+        terminal.show(_filled(results.ended_by.sentence()))
     failures = results.failures()
     if failures:
         listed = ", ".join(f"{count} {reason}" for reason, count in failures.items())
@@ -257,8 +261,8 @@ def show_end(results: Results, complete: bool) -> None:
         for pattern in results.failing:
             terminal.show(_filled(f"  {pattern}"))
     terminal.show(front_summary(results, colours=terminal.coloured()))
-    if results.model is not None and results.model.sentence():
-        terminal.show(_filled(results.model.sentence()))
+    for sentence in results.told:
+        terminal.show(_filled(sentence))
     terminal.show("")
     terminal.show(after_search(results))
 

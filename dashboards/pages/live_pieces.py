@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bitfront.dashboards.pages.source import Source
-from bitfront.dashboards.pages.tiles import tiles
+from bitfront.dashboards.pages.tiles import decided, tiles
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.view import SearchView, TrialView
 from bitfront.trainables.plan import LEVELS
@@ -39,16 +39,19 @@ def state_sentence(view: SearchView) -> str:
 
 
 def search_tiles(view: SearchView) -> Any:
-    """The search at a glance, with the number of running trials."""
+    """The search at a glance, with the number of running trials, and what is known of its model,
+    its limits and its failures."""
     from dash import html
 
     shown = tiles(view)
     if view.counts[TrialState.RUNNING]:
         shown["running"] = str(view.counts["running"])
-    return html.Dl(
+    numbers = html.Dl(
         [html.Div([html.Dt(name), html.Dd(text)]) for name, text in shown.items()],
         className="tiles",
     )
+    told = [*decided(view), *view.limits, *(f"What fails: {text}." for text in view.failing)]
+    return [numbers, *(html.P(text, className="faint") for text in told)]
 
 
 def trial_rows(view: SearchView) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.results.figure_data import MISSES
 from bitfront.search.results.points import FrontPoint
 from bitfront.search.results.view import Axis, SearchView, TrialView
 from bitfront.trainables.plan import LEVELS
@@ -45,7 +46,7 @@ def trial_data(view: SearchView, trial: TrialView) -> dict[str, Any]:
         (view.quality.label, own),
         *means,
         *((axis.label, axis.text(trial.values.get(axis.name))) for axis in _costs(view)),
-        *((name, extra[name]) for name in ("sure %",) if name in extra),
+        *((name, extra[name]) for name in ("sure %", MISSES) if name in extra),
         *((name, f"{v:.4g}" if isinstance(v, float) else str(v)) for name, v in _settings(trial)),
     ]
     done = trial.state == TrialState.COMPLETE

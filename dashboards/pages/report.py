@@ -27,7 +27,7 @@ from bitfront.dashboards.pages.pieces import (
     section,
     table,
 )
-from bitfront.dashboards.pages.tiles import tiles
+from bitfront.dashboards.pages.tiles import decided, tiles
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.figure_data import MEASURED_HEAD
 from bitfront.search.results.importance import importances
@@ -63,7 +63,8 @@ def _findings(view: SearchView) -> list[Section]:
             caption(direction(view) + " Click a point for its plan and its command.")
             + placed(front, "front")
             + panel()
-            + _front_table(view),
+            + _front_table(view)
+            + "".join(map(caption, view.limits)),
         )
     ]
     if len(view.objectives) > 2:
@@ -85,7 +86,7 @@ def _findings(view: SearchView) -> list[Section]:
             placed(hypervolume_figure([view], "", "trials"), "over-trials")
             + placed(hypervolume_figure([view], "", "time"), "over-time")
             + caption(box.format(reference))
-            + (caption(view.model_health) if view.model_health else ""),
+            + "".join(map(caption, decided(view))),
         )
     )
     found.append(("layers", "Layers along the front", _layers(view)))

@@ -136,7 +136,7 @@ def _letters(plan: PlanSpace) -> str:
 def check_limits(config: SearchConfig, space: Space) -> None:
     """Raise for a limit that no point of the space can satisfy."""
     bounds = cost_bounds(space)
-    for cost, limit in config.limits.items():
+    for cost, limit in config.cost_limits.items():
         if cost not in bounds:  # of a device table that is not made yet
             continue
         low, high = bounds[cost]
@@ -155,14 +155,14 @@ def check_limits(config: SearchConfig, space: Space) -> None:
 
 
 def violations(config: SearchConfig, costs: dict[str, float]) -> dict[str, float]:
-    """How far a point is outside each limit that it violates, by the limit's cost."""
-    found = {name: limit.violation(costs[name]) for name, limit in config.limits.items()}
+    """How far a point is outside each limit on a cost that it violates, by the cost."""
+    found = {name: limit.violation(costs[name]) for name, limit in config.cost_limits.items()}
     return {name: amount for name, amount in found.items() if amount > 0}
 
 
 def feasible_share(config: SearchConfig, space: Space, draws: int = 400) -> float:
-    """The share of random points that satisfy all limits."""
-    if not config.limits:
+    """The share of random points that satisfy all limits on costs."""
+    if not config.cost_limits:
         return 1.0
     rng = random.Random(0)
     points = (space.random_point(rng) for _ in range(draws))

@@ -10,7 +10,7 @@ from bitfront.trainables.attacks import EVALUATION_ATTACKS
 from bitfront.trainables.costs import cost_names
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.metrics import Metric
-from bitfront.trainables.own_code.reference import called
+from bitfront.trainables.own_code.reference import called, is_reference
 from bitfront.trainables.tasks import KINDS, Kind, kind_of, metric_names
 
 # `flops_pct` is of the dearest full-precision network of the space, `flops_own_pct` of the trial's.
@@ -93,3 +93,9 @@ def is_sampler(name: str) -> bool:
 def adds_layer_costs(sampler: str) -> bool:
     """Whether a sampler takes the cost of a plan for the sum of the costs of its layers."""
     return SAMPLERS.get(sampler).adds_layer_costs
+
+
+def foresees(sampler: str) -> bool:
+    """Whether a sampler says what the next trials may add to the front; one of the user's own is
+    not loaded for it, and does not."""
+    return not is_reference(sampler) and SAMPLERS.get(sampler).foresees

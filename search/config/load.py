@@ -19,9 +19,11 @@ from bitfront.search.config.checks.search import check_config
 from bitfront.search.config.checks.space import check_space
 from bitfront.search.config.checks.task import check_data, check_model
 from bitfront.search.config.errors import ConfigError, KeyPath, Problems
+from bitfront.search.config.known import direction
 from bitfront.search.config.mistakes import mistakes
 from bitfront.search.config.own import check_metrics, with_code
-from bitfront.search.config.schema import SEARCH_FORMAT, Limit, SearchConfig
+from bitfront.search.config.schema import SEARCH_FORMAT, SearchConfig
+from bitfront.search.config.sections.bounds import Limit
 from bitfront.search.config.settle import settled, with_hashes
 from bitfront.search.config.source import Source, override, parse, read
 from bitfront.search.config.space import named_methods, read_space
@@ -197,15 +199,16 @@ def _place(given: Any, known: str | None) -> Any:
 
 
 def _expand_short(data: dict[str, Any]) -> None:
-    """Write a limit that is a bare number as the maximum it is short for, and the name of a device
-    table as its section."""
+    """Write a limit that is a bare number as the worst value it is short for (of a metric whose
+    best is its greatest value a minimum, else a maximum), and the name of a device table as its
+    section."""
     if isinstance(data.get("device"), str):
         data["device"] = {"table": data["device"]}
     limits = data.get("limits")
     if isinstance(limits, dict):
         for key, limit in limits.items():
             if isinstance(limit, int | float) and not isinstance(limit, bool):
-                limits[key] = {"max": limit}
+                limits[key] = {"min" if direction(str(key)) == "max" else "max": limit}
 
 
 def messages(error: ValidationError, source: Source) -> list[str]:

@@ -11,7 +11,8 @@ from typing import Any
 
 from bitfront.search.config.errors import Problems
 from bitfront.search.config.known import is_cost, names_of_costs
-from bitfront.search.config.schema import PaperSpec, SearchConfig
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.sections.paper import PaperSpec
 from bitfront.search.config.space import named_methods
 from bitfront.search.samplers.registry import SAMPLERS
 from bitfront.trainables import own_code

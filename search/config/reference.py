@@ -17,7 +17,7 @@ import annotated_types
 from pydantic import BaseModel
 
 from bitfront.search.config.known import COSTS, METRICS, samplers
-from bitfront.search.config.reference_texts import DATA, EXAMPLE, PAPER, SPACE
+from bitfront.search.config.reference_texts import DATA, EXAMPLE, LIMITS, PAPER, SPACE
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.config.space import TASK_KEYS
 from bitfront.trainables.methods import METHODS
@@ -51,10 +51,7 @@ def reference() -> str:
         *_rows(SearchConfig, ""),
         "",
         f"Objectives are metrics ({_words(METRICS)}) and costs ({_words(COSTS)}).",
-        "Limits are on costs, which are known before a trial is trained. `flops_pct` is of the",
-        "dearest full-precision network of the space, the same one for all trials, in tables,",
-        "figures, MLflow and `export --budget`; `flops_own_pct` is of the trial's own network.",
-        "",
+        LIMITS,
         DATA,
         SPACE.replace("TASK_KEYS", _words(TASK_KEYS)),
         PAPER,

@@ -207,3 +207,16 @@ metrics of the test set. Trials see no test set: these are of final trainings of
 from the row's trials, with their epochs and `--keep` as `task.keep`. A `value` of a test set
 (`paper.part`) is shown beside them too.
 """
+
+LIMITS = """\
+Limits are on costs, which are known before a trial is trained, and on metrics, which are not:
+the sampler spends its trials where they can hold, and the front has only points that keep them.
+`limits: {flops_pct: 60, val_accuracy: 0.9}`: a bare number is the worst value; of several seeds
+the mean counts. `flops_pct` is of the dearest full-precision network of the space, the same one
+for all trials, in tables, figures, MLflow and `export --budget`; `flops_own_pct` is of the
+trial's own network.
+
+A search ends after its `trials`, when its `hours` are over or when `until.gain` says so, whichever
+comes first. The trials that run then are finished. `bitfront extend` goes on: `--trials +20` lifts
+what ended it, `--hours +1` adds an hour.
+"""

@@ -17,13 +17,13 @@ from bitfront.search.config.known import (
     samplers,
 )
 from bitfront.search.config.plans import StartSpec
+from bitfront.search.config.sections.bounds import Limit, UntilSpec
+from bitfront.search.config.sections.paper import PaperSpec
 from bitfront.search.front import Objective
 from bitfront.search.urls import without_secrets
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError, did_you_mean, quoted
 from bitfront.trainables.metrics import Metric
-from bitfront.trainables.papers import citation, paper_of
-from bitfront.trainables.parameters import Value
 from bitfront.trainables.settings import Strict
 from bitfront.trainables.task import Task
 from bitfront.trainables.tasks import Kind, kind_for
@@ -33,27 +33,8 @@ from bitfront.trainables.worker.storage import is_url
 
 # The format of search.yaml; version 0.1 wrote none.
 SEARCH_FORMAT = 1
-
-
-class Limit(Strict):
-    """What a trial must satisfy. A bare number is a maximum."""
-
-    min: float | None = None
-    """at least this"""
-    max: float | None = None
-    """at most this; a bare number is short for it"""
-
-    def violation(self, value: float) -> float:
-        """How far the value is outside the limit: positive when violated, as in Optuna."""
-        over = value - self.max if self.max is not None else float("-inf")
-        under = self.min - value if self.min is not None else float("-inf")
-        return max(over, under)
-
-    def describe(self, name: str) -> str:
-        """The limit as an inequality."""
-        parts = [f"{name} <= {self.max:g}"] if self.max is not None else []
-        parts += [f"{name} >= {self.min:g}"] if self.min is not None else []
-        return " and ".join(parts)
+# `search.trials` of a search that ends by its hours or its gain alone.
+UNLIMITED = 1_000_000
 
 
 class EarlyStoppingSpec(Strict):
@@ -77,7 +58,14 @@ class SearchSpec(Strict):
     sampler: str = "free-cost"
     """the algorithm that proposes points; or code of your own (`my_sampler.py:MySampler`)"""
     trials: Annotated[int, Field(ge=1)] = 50
-    """how many; failed and stopped ones count, and those of rows of `paper`, which come first"""
+    """how many; failed and stopped ones count, and those of rows of `paper`, which come first;
+    as many as it takes where only `hours` or `until` is given"""
+    hours: Annotated[float, Field(gt=0)] | None = None
+    """no trial begins after so many hours in which trials run, those of all turns together; the
+    trials that run then are finished"""
+    until: UntilSpec | None = None
+    """end when little is left to gain: `until: {gain: 0.1%}`; beside `trials` and `hours`,
+    whichever comes first"""
     seed: Annotated[int, Field(ge=0)] = 0
     """of the sampler and of every trial"""
     confirm: Annotated[float, Field(ge=0, le=0.9)] = 0.0
@@ -89,6 +77,18 @@ class SearchSpec(Strict):
     bench: bool = False
     """measure the points of the front when the search ends, on the machine that drives it: the
     packed networks of their plans, with random weights, which take as long as trained ones"""
+
+    @model_validator(mode="after")
+    def _as_many_as_it_takes(self) -> Self:
+        """Without a number of trials the time or the gain decides alone."""
+        if "trials" not in self.model_fields_set and (self.hours or self.until):
+            self.trials = UNLIMITED
+        return self
+
+    @property
+    def budget(self) -> int | None:
+        """The number of trials; None where hours or the gain decide alone."""
+        return None if self.trials >= UNLIMITED else self.trials
 
     @field_validator("sampler")
     @classmethod
@@ -167,98 +167,6 @@ class TrackingSpec(Strict):
     resume` delivers the rest"""
 
 
-class PaperRow(Strict):
-    """One printed row of a paper's table: a setting, which trials answer that ran exactly it."""
-
-    label: str
-    """as the paper calls it; a label is there once"""
-    value: float | None = None
-    """the printed number, in the unit of `paper.metric`: an accuracy or AUC is a fraction; none
-    where only the cost of the row is known"""
-    spread: Annotated[float, Field(ge=0)] | None = None
-    """the printed standard deviation of `value`"""
-    values: dict[str, float] = Field(default_factory=dict)
-    """further printed numbers of the row, by our metric: `{train_accuracy: 0.99}`"""
-    spreads: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
-    """the printed standard deviations of `values`"""
-    flops_pct: Annotated[float, Field(gt=0, le=100)] | None = None
-    """the printed flops in percent of the paper's network in full precision, shown beside our
-    `flops_own_pct`; it chooses no trial"""
-    epochs: Annotated[int, Field(ge=1)] | None = None
-    """epochs of training of this row, where they are not `paper.epochs`"""
-    column: str | None = None
-    """which of `paper.columns` the row belongs to: its setting is added to `where`"""
-    where: dict[str, Value] = Field(default_factory=dict)
-    """the setting: a value for every key that `space` draws (see below)"""
-    reason: str = ""
-    """why the row cannot be run here; it is printed in place of our number, and `where` may then
-    be incomplete"""
-
-
-class PaperSpec(Strict):
-    """The rows a search aims at. They are run first, each with several seeds."""
-
-    title: str
-    """of the paper, with year; or its key in docs/catalog.md, which knows authors, year and link:
-    `title: bayesbinn`"""
-    table: str
-    """which table or figure, for example Table 3"""
-    dataset: str
-    """the paper's data; a name that is not that of `task.dataset` makes rows not comparable"""
-    examples: Annotated[int, Field(ge=1)] | None = None
-    """training examples of the paper, where they are not all of its data; a smaller `task.subset`
-    makes rows not comparable"""
-    model: str
-    """the paper's network"""
-    epochs: Annotated[int, Field(ge=1)] | None = None
-    """epochs of training in the paper; trials with fewer are not comparable"""
-    metric: str = "val_accuracy"
-    """our metric that is compared with `value`; papers print that of a test set"""
-    seeds: Annotated[int, Field(ge=0)] = 3
-    """how many seeds each row is run with before the sampler is asked; 0: rows are not run, only
-    trials that happen to have their settings answer them"""
-    runs: Annotated[int, Field(ge=1)] = 1
-    """over how many runs the paper's numbers and spreads are, for their standard errors"""
-    where: dict[str, Value] = Field(default_factory=dict)
-    """what `where` says of every row that draws the key, unless the row says otherwise"""
-    columns: dict[str, dict[str, Value]] = Field(default_factory=dict)
-    """what `where` says of the rows that name a `column`, unless the row says otherwise: `{binary:
-    {plan: W, optimizer.lr: 1e-4}}`"""
-    differs: str = ""
-    """what makes our numbers not comparable with the printed ones, besides data and epochs:
-    another network; rows are then marked by their order alone"""
-    part: Literal["test set", "validation part"] = "test set"
-    """what the printed `value` is of"""
-    note: str = ""
-    """what else differs"""
-    rows: Annotated[list[PaperRow], Field(min_length=1)]
-    """of the table"""
-
-    @model_validator(mode="after")
-    def _columns_complete_their_rows(self) -> Self:
-        """Give rows the setting of their column; an unknown one is found by `checks.paper`."""
-        for row in self.rows:
-            row.where = {**self.columns.get(row.column or "", {}), **row.where}
-        return self
-
-    @field_validator("differs", "note", mode="before")
-    @classmethod
-    def _nothing_is_said(cls, text: Any) -> Any:
-        """No text where none is given: `--set paper.differs=` for who has the paper's weights."""
-        return "" if text is None else text
-
-    @property
-    def citation(self) -> str:
-        """The paper with authors and year where it is known, else its title as written."""
-        return citation(self.title)
-
-    @property
-    def link(self) -> str:
-        """Where to read it; '' where that is not known."""
-        found = paper_of(self.title)
-        return "" if found is None else found.link
-
-
 class DeviceSpec(Strict):
     """The device table that `latency_ms` is of."""
 
@@ -288,7 +196,8 @@ class SearchConfig(Strict):
     """costs of your own, for objectives and limits: `my_costs.py:cycles`, a function of a layer, is
     the cost `cycles`"""
     limits: dict[str, Limit] = Field(default_factory=dict)
-    """costs a trial must satisfy, checked before it is trained"""
+    """what a network must satisfy: costs, checked before a trial is trained, and metrics
+    (`val_accuracy: {min: 0.9}`), without which it is no point of the front"""
     device: DeviceSpec | None = None
     """the machine of `latency_ms`; default: this one, where `bitfront bench` measured the networks
     of the space"""
@@ -354,6 +263,16 @@ class SearchConfig(Strict):
     def cost_names(self) -> tuple[str, ...]:
         """The names of all costs, those of the user's own last."""
         return names_of_costs(self.costs)
+
+    @property
+    def cost_limits(self) -> dict[str, Limit]:
+        """The limits on costs, which are known before a trial."""
+        return {name: limit for name, limit in self.limits.items() if is_cost(name)}
+
+    @property
+    def measured_limits(self) -> dict[str, Limit]:
+        """The limits on metrics, which only a trial can tell."""
+        return {name: limit for name, limit in self.limits.items() if not is_cost(name)}
 
     @property
     def front_objectives(self) -> list[Objective]:

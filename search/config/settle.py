@@ -134,9 +134,9 @@ def _drawn(space: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_measured_attacks(task: Task, config: SearchConfig) -> Task:
-    """The task that also measures robust accuracy under the attacks that an objective or the
-    numbers of a paper need."""
-    names = set(config.objectives)
+    """The task that also measures robust accuracy under the attacks that an objective, a limit or
+    the numbers of a paper need."""
+    names = {*config.objectives, *config.limits}
     if config.paper is not None:
         names |= {config.paper.metric, *(key for row in config.paper.rows for key in row.values)}
     measured = task.attack.evaluate

@@ -22,6 +22,7 @@ from optuna.trial import TrialState as OptunaState
 
 from bitfront.search import submission
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.deciding.outlook import OUTLOOK, Outlook
 from bitfront.search.ledger.entry import Entry, columns, entry_of
 from bitfront.search.ledger.file_guard import FileGuard
 from bitfront.search.ledger.networks import Networks
@@ -84,6 +85,8 @@ class Ledger:
         """whether the last ask for a new point found none"""
         self.say: Say = lambda _text: None
         """called with a message when a database or a disk has to be waited for"""
+        self.over: Callable[[], bool] = lambda: False
+        """whether no further trial begins, although the budget of trials has some left"""
         self.proposals = Proposals(
             config,
             space,
@@ -166,6 +169,11 @@ class Ledger:
         """Hand a trial that no worker trains any more back, so that the next ask returns it."""
         self._handed_out.discard(trial_id)
 
+    @property
+    def begun(self) -> int:
+        """How many trials there are."""
+        return len(self.entries)
+
     def count(self, *states: TrialState) -> int:
         """How many trials are in one of these states."""
         return sum(self._counts[state] for state in states)
@@ -178,7 +186,7 @@ class Ledger:
             self._handed_out.add(entry.id)
             return entry
         rows = self.proposals.rows
-        if not rows.alone and len(self.entries) >= self.config.search.trials:
+        if not rows.alone and (len(self.entries) >= self.config.search.trials or self.over()):
             return None
         found = self.proposals.row()
         if found is None and rows.alone:
@@ -197,20 +205,33 @@ class Ledger:
         entry, trial = found
         self._write_start(entry, trial)
         if entry.number % EVERY == 0:
-            self.note_health()
+            self.note_model()
         return entry
 
     @property
     def exploring(self) -> int:
         """How many trials of the budget are for new points; the others repeat points."""
         search = self.config.search
-        return search.trials - math.floor(search.confirm * search.trials)
+        trials = len(self.entries) + 1 if search.budget is None else search.trials
+        return trials - math.floor(search.confirm * trials)
 
-    def note_health(self) -> None:
-        """Store how good the model of the sampler is, where it has one."""
-        health = self.proposals.problem.memory.get("health")
-        if health is not None and health.as_json() != self.noted(HEALTH):
-            self.note(HEALTH, health.as_json())
+    def note_model(self) -> None:
+        """Store how good the model of the sampler is and what it expects of the next trials, where
+        it has one."""
+        memory = self.proposals.problem.memory
+        for key, found in ((HEALTH, memory.get("health")), (OUTLOOK, memory.get(OUTLOOK))):
+            if found is not None and found.as_json() != self.noted(key):
+                self.note(key, found.as_json())
+
+    def look_ahead(self) -> None:
+        """Store the same as of now, for a search that asks for no more trials."""
+        self.proposals.look_ahead()
+        self.note_model()
+
+    @property
+    def outlook(self) -> Outlook | None:
+        """What the next trials may add to the front; None where that is not known."""
+        return Outlook.from_json(self.noted(OUTLOOK))
 
     def _repeat(self) -> tuple[Entry, optuna.Trial] | None:
         running = Counter(e.point for e in self._open.values())

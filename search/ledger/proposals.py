@@ -16,11 +16,12 @@ from optuna.trial import TrialState as OptunaState
 
 from bitfront.search.config.bounds import violations
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.deciding.limits import keeping
 from bitfront.search.ledger.entry import Entry, point_of, without_plan
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.samplers.problem import Problem, distribution
-from bitfront.search.samplers.registry import make_sampler
-from bitfront.search.session.repeats import next_repeat
+from bitfront.search.samplers.registry import SAMPLERS, make_sampler
+from bitfront.search.session.repeats import merged, next_repeat
 from bitfront.search.session.rows import Rows
 from bitfront.spaces.listing import every_point
 from bitfront.spaces.space import FreePlan, Space, random_value, recorded
@@ -71,9 +72,10 @@ class Proposals:
             space,
             config.front_objectives,
             reference,
-            config.limits,
+            config.cost_limits,
             config.cost_names,
             self._is_new,
+            config.measured_limits,
         )
 
     def row(self) -> Proposal | None:
@@ -140,8 +142,8 @@ class Proposals:
         from bitfront.search.samplers.surrogate.atlas import Atlas  # SciPy
         from bitfront.search.samplers.surrogate.within import Within  # SciPy
 
-        limited = list(self.config.limits)
-        return Within(Atlas(self.space, limited or self.config.cost_names[:1]), self.config.limits)
+        limits = self.config.cost_limits
+        return Within(Atlas(self.space, list(limits) or self.config.cost_names[:1]), limits)
 
     def _prepare_sampler(self, number: int, attempt: int, seed: int) -> None:
         """Give the study a freshly seeded sampler, which makes each ask a function of the ledger
@@ -153,12 +155,21 @@ class Proposals:
             self.study.enqueue_trial(self._first[place])
         self.study.sampler = make_sampler(kind, seed, self.problem)
 
+    def look_ahead(self) -> None:
+        """Let the sampler say what it expects of the next trials, without asking for one."""
+        seed = random.Random(f"{self.config.search.seed}/{len(self.entries)}").randrange(2**31)
+        SAMPLERS.get(self.config.search.sampler).look_ahead(seed, self.problem, self.study)
+
     def repeat(self, running: Counter[str], params_of: Callable[[str], Any]) -> Proposal | None:
         """Another seed for the finished point where it tells most about the front. `running` counts
         the open trials per point, `params_of` returns the drawn parameters of a trial by its id."""
         if not self.config.search.confirm:
             return None
-        chosen = next_repeat(self.entries.values(), self.config.front_objectives, running)
+        entries, objectives = list(self.entries.values()), self.config.front_objectives
+        if self.config.measured_limits:
+            able = {e.point for e in keeping(self.config, merged(entries, objectives))}
+            entries = [e for e in entries if e.point in able]
+        chosen = next_repeat(entries, objectives, running)
         if chosen is None:
             return None
         seeds = {e.spec.seed for e in self.entries.values() if e.point == chosen.point}

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from bitfront.search.deciding.ending import ENDING, Reached
+from bitfront.search.deciding.outlook import OUTLOOK, Outlook
 from bitfront.search.garbage import uncollected
 from bitfront.search.ledger.entry import Entry, are_numbers, stored_entry
 from bitfront.search.ledger.networks import Networks
@@ -84,6 +86,10 @@ class LedgerReader:
         self.networks = Networks()
         self.model: ModelHealth | None = None
         """how good the model of the sampler is; None where it has none"""
+        self.outlook: Outlook | None = None
+        """what the next trials may add to the front; None where that is not known"""
+        self.ending: Reached | None = None
+        """what ended the search before its number of trials"""
         self.rows: dict[str, RowNote] = {}
         self.environment: dict[str, str] = {}
         self._order: list[str] = []
@@ -160,6 +166,8 @@ class LedgerReader:
                 self.networks = Networks.from_json(notes.get("networks"))
                 self.rows = notes_from_json(notes.get(ROWS))
                 self.model = ModelHealth.from_json(notes.get(HEALTH))
+                self.outlook = Outlook.from_json(notes.get(OUTLOOK))
+                self.ending = Reached.from_json(notes.get(ENDING))
                 self.environment = _texts(notes.get("environment", {}))
         for record in fresh:
             self._entries[record.number] = self._entry(record)

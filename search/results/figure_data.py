@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bitfront.search.deciding.limits import misses_in_words
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.results.labels import OWN_SHARE, metric_label
 from bitfront.search.results.points import FrontPoint, Labels
@@ -15,6 +16,8 @@ from bitfront.trainables.errors import UserError, did_you_mean
 
 # The heading of the measured latency.
 MEASURED_HEAD = "measured ms"
+# The note on a point that misses a limit on what is measured.
+MISSES = "misses"
 
 
 def front_points(results: Results) -> list[FrontPoint]:
@@ -38,6 +41,7 @@ def front_points(results: Results) -> list[FrontPoint]:
             on_front=e.id in confidence,
             extra={
                 **{name: _plain(value) for name, value in e.costs.items() if name not in shown},
+                **_missing(results, e),
                 **_certainty(e, confidence.get(e.id, e.confidence)),
                 **({MEASURED_HEAD: f"{latency[e.id]:.4g}"} if e.id in latency else {}),
             },
@@ -49,6 +53,12 @@ def front_points(results: Results) -> list[FrontPoint]:
         for e in results.points
         if quality.name in e.metrics
     ]
+
+
+def _missing(results: Results, point: Entry) -> dict[str, str]:
+    """By how much the point misses limits on what is measured."""
+    words = misses_in_words(results.config, point.metrics)
+    return {MISSES: words} if words else {}
 
 
 def _certainty(point: Entry, confidence: float | None) -> dict[str, str]:

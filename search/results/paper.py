@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from bitfront.search.config.schema import PaperRow, PaperSpec, SearchConfig
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.sections.paper import PaperRow, PaperSpec
 from bitfront.search.ledger.entry import PLAN_SETTINGS, Entry
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.recipes.finals import FinalTraining, final_trainings

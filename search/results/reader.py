@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from bitfront.search.config.known import is_cost
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.deciding.limits import limits_in_words
 from bitfront.search.ledger.entry import Entry, training_seconds
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import LedgerReader
@@ -109,12 +110,15 @@ def _view(
         hypervolume=steps,
         budgets=[Budget(*budget) for budget in budgets(results)],
         networks=networks(results),
-        budget_of_trials=config.search.trials,
+        budget_of_trials=config.search.budget,
         epochs=config.task.epochs,
         seconds=training_seconds(results.entries),
         rungs=config.search.early_stopping.rungs if config.search.early_stopping else (),
         stopping=stopping.sentence() if stopping is not None else None,
         model_health=results.model.sentence() if results.model else "",
+        outlook=results.outlook.sentence() if results.outlook else "",
+        ended_by=results.ended_by.sentence() if results.ended_by else "",
+        limits=limits_in_words(config, results.points),
         failing=[str(pattern) for pattern in results.failing],
         yaml=yaml,
         environment=results.environment,

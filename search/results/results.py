@@ -13,6 +13,9 @@ from typing import Any
 from bitfront.search import benched
 from bitfront.search.config.known import is_cost, metrics_of
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.deciding.ending import Reached
+from bitfront.search.deciding.limits import keeping, limits_json
+from bitfront.search.deciding.outlook import Outlook
 from bitfront.search.failing import Pattern, patterns
 from bitfront.search.front import Front, Objective, hypervolume, hypervolume_share
 from bitfront.search.garbage import uncollected
@@ -25,7 +28,7 @@ from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.model_health import ModelHealth
 from bitfront.search.results.labels import COST_LABELS, ONE_NETWORK, OWN_SHARE
 from bitfront.search.results.old_ledgers import as_meant, restate
-from bitfront.search.results.stored import stored_config
+from bitfront.search.results.stored import check_trials, stored_config
 from bitfront.search.session.early_stopping import StoppingReport, report
 from bitfront.search.session.repeats import merged, probabilities
 from bitfront.search.session.rows import RowNote
@@ -33,27 +36,6 @@ from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.registry import is_count
 from bitfront.trainables.tasks import kind_for
-
-
-def _check_trials(entries: list[Entry], config: SearchConfig) -> None:
-    """Raise a UserError where a trial lacks a cost or an objective."""
-    metrics = {name for name in config.objectives if not is_cost(name)}
-    costs = {"flops", "flops_pct", "parameters"} | (set(config.objectives) - metrics)
-    for entry in entries:
-        wrong = None
-        if not costs <= set(entry.costs) or entry.costs["flops_pct"] <= 0:
-            wrong = "costs"
-        elif entry.state == TrialState.COMPLETE and not metrics <= set(entry.metrics):
-            wrong = "metrics"
-        elif entry.state == TrialState.COMPLETE and (
-            entry.values is None or len(entry.values) != len(config.objectives)
-        ):
-            wrong = "values"
-        if wrong is not None:
-            raise UserError(
-                f"the ledger of '{config.name}' cannot be read: trial {entry.number} of the ledger "
-                f"is damaged: {wrong}"
-            )
 
 
 def _checked_reference(reference: list[float] | None, config: SearchConfig) -> list[float]:
@@ -81,12 +63,16 @@ class Results:
     points: list[Entry]
     """one for every finished setting: its first trial, with means over its seeds"""
     front: list[Entry]
-    """the non-dominated points"""
+    """the non-dominated points of those that keep the limits on what is measured"""
     networks: Networks = field(default_factory=Networks)
     environment: dict[str, str] = field(default_factory=dict)
     """versions and machine of the driver that worked on it last"""
     model: ModelHealth | None = None
     """how good the model of the sampler is; None where it has none"""
+    outlook: Outlook | None = None
+    """what the next trials may add to the front; None where that is not known"""
+    ended_by: Reached | None = None
+    """what ended the search before its number of trials; None where nothing did"""
     rows: dict[str, RowNote] = field(default_factory=dict)
     """what the ledger notes of the rows of a paper, by setting"""
 
@@ -107,13 +93,16 @@ class Results:
         """The results of a ledger that has been read; a UserError where it is damaged."""
         reference = [0.0] * len(config.objectives)
         if reader.entries or reader.reference:  # a search without a trial has neither
-            _check_trials(reader.entries, config)
+            check_trials(reader.entries, config)
             reference = _checked_reference(reader.reference, config)
         config = as_meant(config, reader.entries)
         restate(config, reader.entries, reference)
         results = cls.from_entries(folder, config, reader.entries, reference)
         results.networks, results.environment = reader.networks, reader.environment
         results.rows, results.model = reader.rows, reader.model
+        results.outlook = reader.outlook
+        if reader.ending is not None and reader.ending.holds(config.search):
+            results.ended_by = reader.ending
         return results
 
     @classmethod
@@ -128,10 +117,11 @@ class Results:
         objectives = config.front_objectives
         front = Front(objectives)
         points = {entry.id: entry for entry in merged(entries, objectives)}
-        for entry in points.values():
+        able = keeping(config, points.values())
+        for entry in able:
             if entry.values is not None:
                 front.add(entry.id, entry.values)
-        chances = dict(zip(points, probabilities(list(points.values()), objectives), strict=True))
+        chances = {e.id: p for e, p in zip(able, probabilities(able, objectives), strict=True)}
         on_front = [replace(points[key], confidence=chances[key]) for key in front.keys]
         return cls(folder, config, entries, reference, list(points.values()), on_front)
 
@@ -150,6 +140,7 @@ class Results:
         found = self.from_entries(self.folder, config, entries, reference)
         found.networks, found.environment = self.networks, self.environment
         found.rows, found.model = self.rows, self.model
+        found.outlook, found.ended_by = self.outlook, self.ended_by
         return found
 
     @cached_property
@@ -212,7 +203,8 @@ class Results:
         """interrupted or complete: the state of the search once its driver has ended."""
         ended = sum(e.state in ENDED for e in self.entries)
         open_trials = any(e.state == TrialState.RUNNING for e in self.entries)
-        if open_trials or (ended < self.config.search.trials and not self.space_exhausted):
+        enough = self.space_exhausted or self.ended_by is not None
+        if open_trials or (ended < self.config.search.trials and not enough):
             return "interrupted"
         return "complete"
 
@@ -257,6 +249,7 @@ class Results:
             "full_flops": self.full_flops if self.entries else None,
             "seed_noise": self.seed_noise,
             "points": [self._point_json(entry) for entry in self.front],
+            "limits": limits_json(self.config, self.points),
         }
 
     def _point_json(self, entry: Entry) -> dict[str, Any]:
@@ -273,7 +266,10 @@ class Results:
             "search": self.config.name,
             "state": state,
             "trials": trials,
-            "budget": self.config.search.trials,
+            "budget": self.config.search.budget,
+            "ended_by": _told(self.ended_by),
+            "outlook": _told(self.outlook),
+            "limits": limits_json(self.config, self.points),
             "failures": self.failures(),
             "failing": [{**asdict(p), "words": str(p)} for p in self.failing],
             "failed": [
@@ -284,9 +280,15 @@ class Results:
             "hypervolume": self.hypervolume,
             "hypervolume_share": self.hypervolume_share,
             f"best_{self.config.quality.bare}": self.best,
-            "model": asdict(self.model) | {"words": self.model.sentence()} if self.model else None,
+            "model": _told(self.model),
             "early_stopping": asdict(stopping) if (stopping := self.stopping) else None,
         }
+
+    @property
+    def told(self) -> list[str]:
+        """Sentences on the model of the sampler and on what it expects."""
+        found = [each.sentence() for each in (self.model, self.outlook) if each is not None]
+        return [sentence for sentence in found if sentence]
 
     @property
     def stopping(self) -> StoppingReport | None:
@@ -301,7 +303,8 @@ class Results:
     def best(self) -> float | None:
         """The best quality of a point, the mean over its seeds, as the front has it."""
         quality = self.config.quality
-        found = [e.metrics[quality.name] for e in self.points if quality.name in e.metrics]
+        able = keeping(self.config, self.points)
+        found = [e.metrics[quality.name] for e in able if quality.name in e.metrics]
         return (max if quality.maximize else min)(found, default=None)
 
     def quality_and(self, cost: str) -> tuple[list[list[float]], list[Objective]]:
@@ -353,6 +356,11 @@ class Results:
     def in_percent(self) -> bool:
         """Whether figures show the cost as a share of the dearest network."""
         return self.cost_name in ("flops", "flops_pct")
+
+
+def _told(found: ModelHealth | Outlook | Reached | None) -> dict[str, Any] | None:
+    """What the ledger notes of a search, with its sentence; None where it notes nothing."""
+    return None if found is None else asdict(found) | {"words": found.sentence()}
 
 
 def config_to_continue(folder: SearchFolder) -> SearchConfig:

@@ -1,5 +1,5 @@
-"""The configuration that a search keeps in its folder (`search.yaml`), read back and checked. The
-YAML of a user is read in `search.config.load`."""
+"""The configuration that a search keeps in its folder (`search.yaml`), read back and checked, and
+the check of its trials. The YAML of a user is read in `search.config.load`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from bitfront.search.config.known import is_cost
 from bitfront.search.config.mistakes import first_mistake
 from bitfront.search.config.schema import SEARCH_FORMAT, SearchConfig
+from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder, is_name, list_searches
+from bitfront.search.ledger.states import TrialState
 from bitfront.trainables.errors import UserError, quoted
 from bitfront.trainables.text_files import MOST_YAML_BYTES, check_format, load_yaml, read_text
 
@@ -65,7 +68,7 @@ def _unknown_name(config: SearchConfig) -> str | None:
         costs = set(config.cost_names)
     except UserError as error:
         return error.message
-    unknown = (set(config.objectives) - known - costs) | (set(config.limits) - costs)
+    unknown = (set(config.objectives) - known - costs) | (set(config.limits) - known - costs)
     if unknown:
         return f"{quoted(min(unknown))} is no metric or cost"
     if not set(config.objectives) & known:
@@ -73,3 +76,24 @@ def _unknown_name(config: SearchConfig) -> str | None:
     if config.paper is not None and config.paper.metric not in known:
         return f"{quoted(config.paper.metric)} is no metric"
     return None
+
+
+def check_trials(entries: list[Entry], config: SearchConfig) -> None:
+    """Raise a UserError where a trial lacks a cost or an objective."""
+    metrics = {name for name in config.objectives if not is_cost(name)}
+    costs = {"flops", "flops_pct", "parameters"} | (set(config.objectives) - metrics)
+    for entry in entries:
+        wrong = None
+        if not costs <= set(entry.costs) or entry.costs["flops_pct"] <= 0:
+            wrong = "costs"
+        elif entry.state == TrialState.COMPLETE and not metrics <= set(entry.metrics):
+            wrong = "metrics"
+        elif entry.state == TrialState.COMPLETE and (
+            entry.values is None or len(entry.values) != len(config.objectives)
+        ):
+            wrong = "values"
+        if wrong is not None:
+            raise UserError(
+                f"the ledger of '{config.name}' cannot be read: trial {entry.number} of the ledger "
+                f"is damaged: {wrong}"
+            )

@@ -143,7 +143,8 @@ class SearchView:
     hypervolume: Sequence[HypervolumeStep]
     budgets: Sequence[Budget]
     networks: Mapping[str, Sequence[Layer]]
-    budget_of_trials: int
+    budget_of_trials: int | None
+    """None where hours or the gain that is left decide alone"""
     epochs: int
     seconds: float
     rungs: Sequence[float] = ()
@@ -151,6 +152,12 @@ class SearchView:
     """what early stopping did, as a sentence"""
     model_health: str = ""
     """how good the model of the sampler is, in words"""
+    outlook: str = ""
+    """what the next trials may add to the front, in words"""
+    ended_by: str = ""
+    """what ended the search before its number of trials, in words"""
+    limits: Sequence[str] = ()
+    """how many points keep the limits on what is measured, and which miss them by least"""
     failing: Sequence[str] = ()
     """what the trials that failed have in common, in words"""
     yaml: str = ""

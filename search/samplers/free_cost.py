@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bitfront.search.samplers.registry import SAMPLERS, Sampler
 
 if TYPE_CHECKING:
+    from optuna import Study
     from optuna.samplers import BaseSampler
 
     from bitfront.search.samplers.problem import Problem
@@ -20,9 +21,16 @@ class FreeCost(Sampler):
     name = "free-cost"
     doc = "models the quality only, the cost is exact: greatest expected gain in hypervolume"
     adds_layer_costs = True
+    foresees = True
 
     @classmethod
     def make(cls, seed: int, problem: Problem) -> BaseSampler:
         from bitfront.search.samplers.surrogate.ask import FreeCostSampler  # SciPy
 
         return FreeCostSampler(problem, seed)
+
+    @classmethod
+    def look_ahead(cls, seed: int, problem: Problem, study: Study) -> None:
+        from bitfront.search.samplers.surrogate.ask import FreeCostSampler  # SciPy
+
+        FreeCostSampler(problem, seed).look_ahead(study)

@@ -15,7 +15,7 @@ from bitfront.trainables.parameters import Domain, Float, Int
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-    from bitfront.search.config.schema import Limit
+    from bitfront.search.config.sections.bounds import Limit
 
 
 @dataclass
@@ -32,6 +32,8 @@ class Problem:
     """the objectives and limits of these names are costs, known before training"""
     is_new: Callable[[dict[str, Any]], bool]
     """whether a point satisfies the limits and no trial has tried it"""
+    measured_limits: Mapping[str, Limit] = field(default_factory=dict)
+    """by the name of a metric: what no trial can promise"""
     memory: dict[str, Any] = field(default_factory=dict)
     """results that one ask leaves to the next; they depend on the space and the trials only"""
 

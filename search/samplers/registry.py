@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from bitfront.trainables.registry import Registry
 
 if TYPE_CHECKING:
+    from optuna import Study
     from optuna.samplers import BaseSampler
 
     from bitfront.search.samplers.problem import Problem
@@ -21,6 +22,8 @@ class Sampler:
     """what `search.sampler` in a YAML calls it"""
     doc: ClassVar[str]
     """one line for listings"""
+    foresees: ClassVar[bool] = False
+    """whether it says what the next trials may add to the front"""
     adds_layer_costs: ClassVar[bool] = False
     """whether it takes the cost of a plan for the sum of the costs of its layers, which does not
     hold for methods that prune all layers together"""
@@ -29,6 +32,11 @@ class Sampler:
     def make(cls, seed: int, problem: Problem) -> BaseSampler:
         """A sampler of Optuna's kind for one ask."""
         raise NotImplementedError
+
+    @classmethod
+    def look_ahead(cls, seed: int, problem: Problem, study: Study) -> None:
+        """Leave in the memory of the problem what the model expects of the next trials; a sampler
+        without a model expects nothing."""
 
 
 SAMPLERS: Registry[type[Sampler]] = Registry("sampler", package=__package__)

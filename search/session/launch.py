@@ -12,6 +12,7 @@ from pathlib import Path
 from bitfront.search import benched, homes, kept_code, submission
 from bitfront.search.cluster import head
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.deciding.ending import asked_in_words
 from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.folder import SearchFolder, writing
 from bitfront.search.pictures import Pictures
@@ -177,9 +178,7 @@ def _drive(
     _announce(session, line)
     complete = False
     try:
-        if session.ended < session.budget or session.ledger.interrupted():
-            _run_trials(session, address, line)
-        complete = session.complete
+        complete = _run_trials(session, address, line)
         if complete and config.search.bench and not _known_times(session, ended_before):
             _bench(session, line)
     except KeyboardInterrupt:
@@ -228,7 +227,13 @@ def _announce(session: Session, line: Line) -> None:
     config = session.config
     done = f"{session.ended} trials done, " if session.ended else ""
     left = max(0, session.budget - session.ended)
-    line.say(f"search {config.name}: {done}{left} to go, in {session.folder.path}")
+    told = f"{left} to go" if config.search.budget is not None else "more to come"
+    until = asked_in_words(config.search)
+    if session.ending.reached is not None:
+        told = session.ending.reached.sentence()[:-1]
+    elif until and not session.rows.alone:
+        told += f" until {until}" if config.search.budget is None else f" or until {until}"
+    line.say(f"search {config.name}: {done}{told}, in {session.folder.path}")
     of_rows = min(left, len(session.rows.left(session.ledger.entries)))
     if of_rows and not session.rows.alone:
         line.say(f"{of_rows} of them are rows of the paper, which come first")
@@ -239,7 +244,11 @@ def _announce(session: Session, line: Line) -> None:
         line.say(f"latency_ms of device table {device.name}: {device.describe()}")
 
 
-def _run_trials(session: Session, address: str | None, line: Line) -> None:
+def _run_trials(session: Session, address: str | None, line: Line) -> bool:
+    """Run what is left, and return whether that is all."""
+    if session.complete:
+        return True
+    ended_before = session.ended
     if not line.quiet and address is None:
         line.wait("timing a few steps of a trial")
         session.progress.expect(*quick_estimate(session.config, session.ledger.space))
@@ -248,6 +257,9 @@ def _run_trials(session: Session, address: str | None, line: Line) -> None:
         from bitfront.search.cluster.tuner import run_trials
 
     run_trials(session, address)
+    if session.complete and session.ended > ended_before:
+        session.ledger.look_ahead()
+    return session.complete
 
 
 def starting_point(space: Space) -> list[str]:

@@ -26,18 +26,20 @@ from bitfront.search.ledger.folder import (
 from bitfront.search.results.stored import stored_config
 from bitfront.search.session.beginning import has_trials, missing_folders
 from bitfront.search.session.progress import Line
-from bitfront.search.session.session import check_storage
 from bitfront.search.tracking.store import fetch_artifact, tracking_uri
 from bitfront.search.urls import canonical, redacted, with_whole_path, without_secrets
 from bitfront.spaces.space import Space
 from bitfront.trainables.data import DATASETS, dataset_title, load_train
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.own_code import parse, references_in, shown
+from bitfront.trainables.worker import storage
 
-# Settings that may differ between two turns at the same search: the number of trials, where they
+# Settings that may differ between two turns at the same search: when it ends, where its trials
 # run and how they are shown. A checkpoint is identified by its hash, not by its path.
 MAY_CHANGE = (
     "search.trials",
+    "search.hours",
+    "search.until",
     "resources",
     "storage",
     "tracking",
@@ -116,10 +118,11 @@ def check_same(config: SearchConfig, folder: SearchFolder) -> None:
     if not changed:
         # Another order of the objectives is no other search: the stored order is kept.
         config.objectives = {name: config.objectives[name] for name in stored.objectives}
-    fewer = config.search.trials < stored.search.trials
+    before = stored.search.budget or 0
+    fewer = config.search.trials < before
     if not (changed or fewer) or not has_trials(folder):
         return
-    config.search.trials = max(config.search.trials, stored.search.trials)
+    config.search.trials = max(config.search.trials, before)
     if changed:
         raise UserError(
             f"search '{config.name}' exists with another configuration: {'; '.join(changed)}",
@@ -211,3 +214,15 @@ def check_places(config: SearchConfig, folder: SearchFolder) -> None:
     _ = folder.ledger_url
     for place in (pretrained_folder, selections_folder):
         place(folder.path.parent)
+
+
+def check_storage(place: str, called: str) -> None:
+    """Raise UserError where files cannot be kept at `place`; messages call the storage `called`."""
+    try:
+        storage.try_out(place)
+    except Exception as error:  # every object store has faults of its own
+        raise UserError(
+            redacted(f"storage {called} cannot be used: {first_line(error)}"),
+            "it must let files be written, read, listed and deleted; "
+            "of several nodes: bitfront doctor --address auto --storage PLACE",
+        ) from None

@@ -13,6 +13,7 @@ import torch
 
 from bitfront.search.config.bounds import cost_bounds, extreme_specs, feasible_share
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.deciding.ending import asked_in_words
 from bitfront.search.session.eta import START_SECONDS
 from bitfront.search.session.rows import settle_rows
 from bitfront.spaces.space import Space
@@ -47,11 +48,14 @@ class Preview:
     """of the cheapest and of the dearest trial; None where nothing was timed: that needs the
     data"""
     concurrent: int
-    trials: int
+    trials: int | None
+    """None where hours or the gain that is left decide alone"""
     pretraining_epochs: list[int]
     pretraining_seconds: float | None
     eta_seconds: float | None
     """without what early stopping saves"""
+    until: str = ""
+    """what ends the search besides its trials, in words"""
     early_stopping: bool = False
     rows: int = 0
     """of a paper"""
@@ -85,8 +89,7 @@ def preview_search(config: SearchConfig, space: Space, timed: bool = True) -> Pr
     lengths = space.pretraining_lengths()
     before = [_full(by_cost[-1], n) for n in lengths[-1:]] if timed else []
     pretraining = max((trial_seconds(spec, config) for spec in before), default=0.0)
-    trials = int(min(config.search.trials, size))
-    eta = _seconds(pretraining, mean, trials, concurrent)
+    eta = _eta(config, pretraining, mean, size, concurrent)
     rows = settle_rows(config, space)
     return Preview(
         search=config.name,
@@ -97,7 +100,8 @@ def preview_search(config: SearchConfig, space: Space, timed: bool = True) -> Pr
         full_flops=space.full_flops,
         trial_seconds=(seconds[0], seconds[-1]) if timed else None,
         concurrent=concurrent,
-        trials=config.search.trials,
+        trials=config.search.budget,
+        until=asked_in_words(config.search),
         pretraining_epochs=lengths,
         pretraining_seconds=pretraining if timed else None,
         eta_seconds=eta if timed else None,
@@ -107,6 +111,20 @@ def preview_search(config: SearchConfig, space: Space, timed: bool = True) -> Pr
         row_epochs=sum(each.epochs for each in rows.trainings),
         row_seconds=_seconds(pretraining, mean, len(rows.trainings), concurrent) if timed else None,
     )
+
+
+def _eta(
+    config: SearchConfig, pretraining: float, mean: float, size: float, concurrent: int
+) -> float | None:
+    """Seconds of the whole search; None where the gain alone ends it."""
+    budget, hours = config.search.budget, config.search.hours
+    whole = math.inf if budget is None else float(budget)
+    trials = min(whole, size)
+    if math.isfinite(trials):
+        found = _seconds(pretraining, mean, int(trials), concurrent)
+        # Trials that run when the hours are over are finished.
+        return found if hours is None else min(found, 3600 * hours + mean)
+    return None if hours is None else 3600 * hours + mean
 
 
 def _seconds(pretraining: float, trial: float, trials: int, concurrent: int) -> float:

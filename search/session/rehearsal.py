@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bitfront.search.config.known import measured_at_end
-from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.schema import SearchConfig, SearchSpec
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.paper import TESTED, PaperComparison
@@ -98,6 +98,7 @@ def rehearse(
     """The outcome of the search with made-up accuracies. `failures` is the share of trials that
     fail; `ended` is called after each trial; `rows` are labels of rows that are run alone. The same
     configuration has the same outcome, and nothing is left on disk."""
+    config = counted(config)
     # Without the shared storage: there are no checkpoints, and none must be deleted there.
     config = config.model_copy(update={"storage": None})
     seed = config.search.seed
@@ -115,6 +116,14 @@ def rehearse(
         )
         results.rows = {row.note.key: row.note for row in settled.settled}
         return _report(session, results, made_up)
+
+
+def counted(config: SearchConfig) -> SearchConfig:
+    """The search with a number of trials alone: of hours and of gains made-up accuracies tell
+    nothing."""
+    trials = SearchSpec().trials if config.search.budget is None else config.search.trials
+    alone = {"trials": trials, "hours": None, "until": None}
+    return config.model_copy(update={"search": config.search.model_copy(update=alone)})
 
 
 def _report(session: Session, results: Results, made_up: list[str]) -> Rehearsal:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bitfront.search.config.bounds import violations
-from bitfront.search.config.schema import PaperRow, PaperSpec, SearchConfig
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.sections.paper import PaperRow, PaperSpec
 from bitfront.search.ledger.entry import point_of
 from bitfront.spaces.setting import SettingProblem, points, selectors_of
 from bitfront.spaces.space import Space

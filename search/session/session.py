@@ -13,6 +13,8 @@ from bitfront.search import benched
 from bitfront.search.cluster.board import Board
 from bitfront.search.cluster.resources import packed_share
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.deciding.ending import Ending
+from bitfront.search.deciding.limits import keeping
 from bitfront.search.front import Front, hypervolume_share
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder, pretrained_folder
@@ -21,6 +23,7 @@ from bitfront.search.ledger.reader import ledger_errors
 from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.results import ideal_point
 from bitfront.search.session.early_stopping import EarlyStopping
+from bitfront.search.session.preparation import check_storage
 from bitfront.search.session.progress import Progress, Silent
 from bitfront.search.session.repeats import merged
 from bitfront.search.session.rows import Rows
@@ -28,7 +31,6 @@ from bitfront.search.tracking.notes import FRONT
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import redacted
 from bitfront.spaces.space import Space
-from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.files import discard, write_atomically
 from bitfront.trainables.worker import storage
 
@@ -74,6 +76,8 @@ class Session:
         self.waits: str | None = None
         """why the first trial of this turn has no place yet"""
         self.gpus = config.resources.whole_gpus
+        self.ending = Ending(config.search, self.ledger)
+        self.ledger.over = self.ending.over
         self._measuring = False
         self._told_not_saved = False
         self._damaged: dict[str, str] = {}
@@ -85,6 +89,11 @@ class Session:
         if self.rows.alone:
             return len(self.ledger.entries) + len(self.rows.left(self.ledger.entries))
         return self.config.search.trials
+
+    @property
+    def total(self) -> int | None:
+        """The budget as people see it; None where hours or the gain decide alone."""
+        return self.budget if self.rows.alone else self.config.search.budget
 
     @property
     def ended(self) -> int:
@@ -131,7 +140,9 @@ class Session:
     @property
     def complete(self) -> bool:
         """Whether nothing runs and nothing is left to try in this turn."""
-        return not self.running and (self.ended >= self.budget or self.ledger.exhausted)
+        spent = self.ended >= self.budget or self.ledger.exhausted
+        enough = self.ending.reached is not None and not self.rows.alone
+        return not self.running and (spent or enough)
 
     def settle_gpus(self, there: bool) -> None:
         """Decide what `gpus: auto` means: 0 where the cluster has no GPU, the share that an earlier
@@ -268,6 +279,7 @@ class Session:
         if damaged is not None:
             details["message"] = "; ".join(filter(None, [details.get("message"), damaged]))
         entry = self.ledger.tell(trial_id, state, **details)
+        self.ending.keep()
         self._curves.pop(trial_id, None)
         self._losses.pop(trial_id, None)
         changed = self._count(entry)
@@ -289,6 +301,8 @@ class Session:
         self._seeds[entry.point] += 1
         if self._seeds[entry.point] > 1:
             return self._recount()
+        if not keeping(self.config, [entry]):
+            return False
         return self.front.add(entry.id, entry.values)
 
     def front_metrics(self) -> dict[str, dict[str, float]]:
@@ -311,7 +325,8 @@ class Session:
         """Compute the front again after a point got another seed; True when it changed."""
         before = self.front.items
         self.front = Front(self.config.front_objectives)
-        for entry in merged(self.ledger.entries.values(), self.config.front_objectives):
+        points = merged(self.ledger.entries.values(), self.config.front_objectives)
+        for entry in keeping(self.config, points):
             if entry.values is not None:
                 self.front.add(entry.id, entry.values)
         return self.front.items != before
@@ -371,18 +386,6 @@ class Session:
             discard(self.folder.path / "trials")
             if self._storage is not None:
                 self._forget(self._storage)
-
-
-def check_storage(place: str, called: str) -> None:
-    """Raise UserError where files cannot be kept at `place`; messages call the storage `called`."""
-    try:
-        storage.try_out(place)
-    except Exception as error:  # every object store has faults of its own
-        raise UserError(
-            redacted(f"storage {called} cannot be used: {first_line(error)}"),
-            "it must let files be written, read, listed and deleted; "
-            "of several nodes: bitfront doctor --address auto --storage PLACE",
-        ) from None
 
 
 def _metrics(result: dict[str, Any]) -> dict[str, float]:

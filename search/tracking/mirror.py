@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.deciding.ending import asked_in_words
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.environment import environment
 from bitfront.search.ledger.folder import SearchFolder
@@ -152,7 +153,7 @@ class Mirror:
             "model": shown(config.task.model.name),
             "epochs": config.task.epochs,
             "sampler": shown(config.search.sampler),
-            "trials": config.search.trials,
+            "trials": config.search.budget or asked_in_words(config.search),
             "objectives": ", ".join(f"{k} {v}" for k, v in config.objectives.items()),
         }
         if self._keeps(run_id):

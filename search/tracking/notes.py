@@ -36,12 +36,13 @@ def note_of(
     counts = Counter(entry.state for entry in entries)
     states = ", ".join(f"{n} {state}" for state, n in counts.items()) or "none yet"
     grown = "" if hypervolume_share is None else f", hypervolume {100 * hypervolume_share:.2f} %"
+    budget = f" of {config.search.trials}" if config.search.budget is not None else ""
     # MLflow shows the first lines at once, the others after a click.
     lines = [
         f"**{config.name}**" + (f": {config.description}" if config.description else ""),
         "",
         *paper_lines(config),
-        f"Trials: {states} of {config.search.trials}; {len(front)} on the front{grown}. The whole "
+        f"Trials: {states}{budget}; {len(front)} on the front{grown}. The whole "
         "story is the artifact `report.html`.",
         "",
         *([IMAGE, ""] if picture else []),

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from bitfront.cli import main
-from bitfront.search.config.schema import PaperSpec
+from bitfront.search.config.sections.paper import PaperSpec
 from bitfront.search.tracking.notes import paper_lines
 from bitfront.spaces.ready_made import searches
 from bitfront.trainables.methods import METHODS

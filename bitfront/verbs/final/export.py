@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bitfront.search.deciding.limits import misses_in_words
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.recipes.choice import (
     best_within,
@@ -161,7 +162,11 @@ def _tell_code(recipe: Recipe) -> None:
 def _chosen(results: Results, args: Namespace) -> Entry:
     """The point the options ask for."""
     if args.trial:
-        return results.find(args.trial)
+        entry = results.find(args.trial)
+        misses = misses_in_words(results.config, entry.metrics)
+        if misses:
+            terminal.say(f"warning: trial {entry.id} is no point of the front: it misses {misses}")
+        return entry
     if args.budget:
         return best_within(results, args.budget)
     if args.min_accuracy:

@@ -37,9 +37,9 @@ def show_preview(args: Namespace, rehearsed: bool = False) -> int:
         line.wait("reading the costs" if rehearsed else "timing a few steps of two trials")
         report = preview_search(config, space, timed=not rehearsed)
     if rehearsed:
-        from bitfront.search.session.rehearsal import rehearse  # torch
+        from bitfront.search.session.rehearsal import counted, rehearse  # torch
 
-        with rehearsal_progress(config.search.trials) as ended:
+        with rehearsal_progress(counted(config).search.trials) as ended:
             report.rehearsal = rehearse(config, space, ended=ended)
     if args.json:
         terminal.show_json(report.as_json())

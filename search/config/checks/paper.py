@@ -4,7 +4,8 @@ not run. The network is traced here where a row needs another one."""
 from __future__ import annotations
 
 from bitfront.search.config.errors import KeyPath, Problems
-from bitfront.search.config.schema import PaperRow, PaperSpec, SearchConfig
+from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.sections.paper import PaperRow, PaperSpec
 from bitfront.spaces.setting import SettingProblem, points
 from bitfront.spaces.space import Space
 from bitfront.trainables.errors import did_you_mean

@@ -10,6 +10,7 @@ from bitfront.search.config.known import (
     METRICS,
     attacks,
     direction,
+    foresees,
     measured_at_end,
     metrics_of,
     printable_metrics,
@@ -18,6 +19,7 @@ from bitfront.search.config.known import (
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import HOME_FILES, is_name
 from bitfront.trainables.errors import UserError, did_you_mean
+from bitfront.trainables.own_code import shown
 from bitfront.trainables.tasks import Kind
 
 
@@ -29,7 +31,8 @@ def check_config(config: SearchConfig, problems: Problems) -> None:
         kind = config.kind
     metrics = METRICS if kind is None else metrics_of(kind)
     _check_objectives(config, kind, metrics, problems)
-    _check_limits(config, problems)
+    _check_limits(config, metrics, problems)
+    _check_until(config, problems)
     _check_paper(config, metrics if kind is None else printable_metrics(kind), problems)
 
 
@@ -69,15 +72,30 @@ def _check_objectives(
         )
 
 
-def _check_limits(config: SearchConfig, problems: Problems) -> None:
+def _check_limits(config: SearchConfig, metrics: tuple[str, ...], problems: Problems) -> None:
+    known = (*metrics, *config.cost_names)
     for key, limit in config.limits.items():
         path = ("limits", key)
-        if key not in config.cost_names:
-            problems.add(path, f"unknown key, {did_you_mean(key, config.cost_names)}")
+        if key not in known:
+            problems.add(path, f"unknown key, {did_you_mean(key, known)}")
+        elif key in shares():
+            for side, value in (("min", limit.min), ("max", limit.max)):
+                if value is not None:
+                    _check_printed((*path, side), key, value, problems)
         if limit.min is None and limit.max is None:
             problems.add(path, "give a min, a max or a number")
         elif limit.min is not None and limit.max is not None and limit.min > limit.max:
             problems.add(path, "min is above max")
+
+
+def _check_until(config: SearchConfig, problems: Problems) -> None:
+    search, path = config.search, ("search", "until")
+    if search.until is None:
+        return
+    if not foresees(search.sampler):
+        problems.add(path, f"{shown(search.sampler)} cannot say what is left to gain: take hours")
+    elif len(config.objectives) > 2:
+        problems.add(path, "what is left to gain is known of one metric and one cost: take hours")
 
 
 def _check_paper(config: SearchConfig, metrics: tuple[str, ...], problems: Problems) -> None:

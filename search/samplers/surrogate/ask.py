@@ -31,14 +31,19 @@ import numpy as np
 from numpy.typing import NDArray
 from optuna.samplers import BaseSampler, RandomSampler
 
+from bitfront.search.deciding.outlook import AHEAD, OUTLOOK, Outlook
+from bitfront.search.deciding.outlook import LEAST as ENOUGH
+from bitfront.search.model_health import EVERY
 from bitfront.search.samplers.problem import Problem, distribution
 from bitfront.search.samplers.surrogate.atlas import Atlas, Block, Codes, Context, Encoder, Known
-from bitfront.search.samplers.surrogate.candidates import Candidates
+from bitfront.search.samplers.surrogate.candidates import Candidates, fresh, separation
 from bitfront.search.samplers.surrogate.failures import SuccessModel
 from bitfront.search.samplers.surrogate.fronts import Staircase, staircase_index
+from bitfront.search.samplers.surrogate.keeping import Chance, Together, keeping_models, kept
 from bitfront.search.samplers.surrogate.model import Floats, QualityModel, Rows
 from bitfront.search.samplers.surrogate.objectives import Objectives
 from bitfront.search.samplers.surrogate.past import Past
+from bitfront.search.samplers.surrogate.prospect import CANDIDATES, DRAWS, Ahead, outlook
 from bitfront.search.samplers.surrogate.within import Within
 from bitfront.spaces.space import FreePlan
 from bitfront.trainables.parameters import Choice, Domain
@@ -81,7 +86,13 @@ class FreeCostSampler(BaseSampler):
         names = [o.name for o in problem.objectives]
         measured = [o.name for o in self._objectives.measured]
         self._past: Past = problem.memory.setdefault(
-            "past", Past(self._atlas, measured, [names.index(name) for name in measured])
+            "past",
+            Past(
+                self._atlas,
+                measured,
+                [names.index(name) for name in measured],
+                list(problem.measured_limits),
+            ),
         )
         self._candidates = Candidates(
             problem.space,
@@ -93,6 +104,17 @@ class FreeCostSampler(BaseSampler):
         )
         self._point: dict[str, Any] = {}
         self._spread = OWN_SPREAD
+        self._ended = 0
+        self._looks_ahead = False
+
+    def look_ahead(self, study: Any) -> None:
+        """Leave in the memory of the problem how good the model is and what the next trials may
+        add, without an ask."""
+        trials = study.get_trials(deepcopy=False)
+        self._past.update(trials)
+        self._ended, self._looks_ahead = len(trials) - len(self._past.running), True
+        if self._past.finished.sum() >= LEAST:
+            self._ranked()
 
     # What Optuna calls.
 
@@ -121,6 +143,8 @@ class FreeCostSampler(BaseSampler):
         """The point for trial `number` and its domains; None where no candidate is new."""
         past = self._past
         past.update(study.get_trials(deepcopy=False), number)
+        self._ended = number - len(past.running)
+        self._looks_ahead = number % EVERY == 0
         begun = len(past.points) + len(past.running) + len(past.failed)
         if begun < 2:
             found = self._accepted(self._candidates.end(dear=begun == 0))
@@ -158,6 +182,13 @@ class FreeCostSampler(BaseSampler):
         points, succeeded = self._past.outcomes()
         return SuccessModel(self._rows(points), succeeded)
 
+    def _chance(self, keeps: Sequence[Chance]) -> Chance | None:
+        """The chance that training succeeds and all limits are kept; None where nothing speaks
+        against either."""
+        success = self._success_model()
+        parts = [*([] if success is None else [success]), *keeps]
+        return Together(parts) if parts else None
+
     def _accepted(
         self, candidates: Iterable[tuple[Context, Codes]]
     ) -> tuple[dict[str, Any], dict[str, Domain]] | None:
@@ -186,25 +217,65 @@ class FreeCostSampler(BaseSampler):
         health = self._problem.memory["health"] = model.health()
         self._spread = 1.0 if health.blind else OWN_SPREAD
         expected = model.expected(rows)
+        limits = self._problem.measured_limits
+        keeps = keeping_models(limits, rows.take(trained), past.limited[useful], self._rng)
         # A stopped trial is not on the front, whatever quality is expected of it.
-        may = np.concatenate([past.finished[useful], np.ones(len(past.running), bool)])
+        able = past.finished[useful] & kept(limits, past.limited[useful])
+        running = np.ones(len(past.running), bool)
+        if keeps and past.running:
+            running = Together(keeps).chance(rows.take(slice(len(useful), None))) >= 0.5
+        may = np.concatenate([able, running])
         stairs = Staircase.of(expected[may], cost[may], *self._objectives.worst())
         if past.running:
             model.believe(rows.take(self._believed(stairs, expected, cost, len(useful))))
         front = [points[i] for i in staircase_index(expected, cost)]
+        if limits and may.any():
+            first = np.flatnonzero(may)
+            front += [points[i] for i in first[staircase_index(expected[may], cost[may])]]
         tried = [*past.points, *past.failed.values(), *past.running]
         taken = {(k.context.key, k.codes.tobytes()) for k in tried}
-        success = self._success_model()
+        success = self._chance(keeps)
         hoped = partial(self._expected, model, success)
         blocks = self._candidates.pool(hoped, front)
         best: list[tuple[float, Context, Codes]] = []
+        looked: list[tuple[float, Context, Codes]] = []
         for climb in range(CLIMBS + 1):
-            best += self._valued(model, success, stairs, _fresh(blocks, taken))
-            best = sorted(best, key=lambda b: -b[0])[: 4 * CLIMBERS]
+            looked += self._valued(model, success, stairs, fresh(blocks, taken))
+            best = sorted(looked, key=lambda b: -b[0])[: 4 * CLIMBERS]
             if climb < CLIMBS:
                 tops = [(context, codes) for _, context, codes in best[:CLIMBERS]]
                 blocks = self._candidates.neighbours(tops)
+        if self._looks_ahead:
+            self._problem.memory[OUTLOOK] = self._outlook(model, success, looked)
         return [(context, codes) for _, context, codes in best]
+
+    def _outlook(
+        self,
+        model: QualityModel,
+        success: Chance | None,
+        looked: list[tuple[float, Context, Codes]],
+    ) -> Outlook | None:
+        """What the next trials may add to the front, those that run among them; None before enough
+        have ended, and where objectives are weighted at random."""
+        past, weights = self._past, self._objectives.scalar
+        if self._ended < ENOUGH or not self._objectives.single:
+            return None
+        best = sorted(looked, key=lambda b: -b[0])[:CANDIDATES]
+        running = past.running[:AHEAD]
+        points = [*running, *(Known(c, codes, c.costs(codes[None])[0]) for _, c, codes in best)]
+        done = past.finished & kept(self._problem.measured_limits, past.limited)
+        quality, cost = past.values[done] @ weights.quality, past.costs[done] @ weights.cost
+        measured = Staircase.of(quality, cost, *self._objectives.worst())
+        rng = np.random.default_rng(self._ended)
+        rows = self._rows(points)
+        ahead = Ahead(
+            self._scalar_costs(points),
+            model.expected(rows),
+            model.draws(rows, DRAWS, rng),
+            np.ones(len(points)) if success is None else success.chance(rows),
+            len(running),
+        )
+        return outlook(measured, ahead, self._ended, rng)
 
     def _believed(
         self, stairs: Staircase, expected: Floats, cost: Floats, first: int
@@ -272,10 +343,10 @@ class FreeCostSampler(BaseSampler):
         return self._encoder.rows(contexts, codes, np.stack([cost, dear], axis=1), cost)
 
     def _expected(
-        self, model: QualityModel, success: SuccessModel | None, context: Context, codes: Codes
+        self, model: QualityModel, success: Chance | None, context: Context, codes: Codes
     ) -> Floats:
-        """The qualities that the model expects of plans in one context; a trial that fails has that
-        of the reference point."""
+        """The qualities that the model expects of plans in one context; a trial that fails, or
+        misses a limit, has that of the reference point."""
         rows = self._rows_in(context, codes)
         expected = model.expected(rows)
         if success is not None:
@@ -286,7 +357,7 @@ class FreeCostSampler(BaseSampler):
     def _valued(
         self,
         model: QualityModel,
-        success: SuccessModel | None,
+        success: Chance | None,
         stairs: Staircase,
         blocks: list[Block],
     ) -> list[tuple[float, Context, Codes]]:
@@ -307,27 +378,3 @@ class FreeCostSampler(BaseSampler):
             context, codes = blocks[where[i]]
             found.append((float(gain[i]), context, codes[i - first[where[i]]]))
         return found
-
-
-def _fresh(blocks: Iterable[Block], taken: set[Any]) -> list[Block]:
-    """The candidates that are not in `taken`; they are added to it."""
-    found = []
-    for context, codes in blocks:
-        new = []
-        for i, row in enumerate(codes):
-            key = (context.key, row.tobytes())
-            if key not in taken:
-                taken.add(key)
-                new.append(i)
-        if new:
-            found.append((context, codes[new]))
-    return found
-
-
-def separation(rows: Rows, others: Rows) -> Floats:
-    """The distance of every row to the nearest of others, by settings and places on the cost
-    axis."""
-    left, right = (np.concatenate([r.numeric, r.trend], axis=1) for r in (rows, others))
-    apart = ((left[:, None] - right[None]) ** 2).sum(2)
-    apart += (rows.category[:, None] != others.category[None]).sum(2)
-    return np.asarray(np.sqrt(apart).min(1))

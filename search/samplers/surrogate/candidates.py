@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from bitfront.search.samplers.surrogate.atlas import (
     nearby,
 )
 from bitfront.search.samplers.surrogate.fronts import additive_front
-from bitfront.search.samplers.surrogate.model import Floats
+from bitfront.search.samplers.surrogate.model import Floats, Rows
 from bitfront.search.samplers.surrogate.objectives import Objectives
 from bitfront.search.samplers.surrogate.within import Within
 from bitfront.spaces.space import FreePlan, SelectedPlan, Space, ends
@@ -222,3 +222,27 @@ class Candidates:
                 moved = mapped(context, codes, other, self._rng)[None]
                 blocks.append((other, self._repaired(other, moved)))
         return blocks
+
+
+def fresh(blocks: Iterable[Block], taken: set[Any]) -> list[Block]:
+    """The candidates that are not in `taken`; they are added to it."""
+    found = []
+    for context, codes in blocks:
+        new = []
+        for i, row in enumerate(codes):
+            key = (context.key, row.tobytes())
+            if key not in taken:
+                taken.add(key)
+                new.append(i)
+        if new:
+            found.append((context, codes[new]))
+    return found
+
+
+def separation(rows: Rows, others: Rows) -> Floats:
+    """The distance of every row to the nearest of others, by settings and places on the cost
+    axis."""
+    left, right = (np.concatenate([r.numeric, r.trend], axis=1) for r in (rows, others))
+    apart = ((left[:, None] - right[None]) ** 2).sum(2)
+    apart += (rows.category[:, None] != others.category[None]).sum(2)
+    return np.asarray(np.sqrt(apart).min(1))

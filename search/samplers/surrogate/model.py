@@ -207,6 +207,17 @@ class QualityModel:
         cross = self._covariances(rows, self._rows.take(slice(0, len(self._weights))))
         return np.asarray(cross @ self._weights) * self._scale + self._shift
 
+    def draws(self, rows: Rows, count: int, rng: np.random.Generator) -> Floats:
+        """(count, rows): measurements as the model expects them, all rows drawn together. Points
+        that it believes in are drawn too."""
+        n = len(self._weights)
+        cross = self._covariances(self._rows.take(slice(0, n)), rows)
+        half = solve_triangular(self._factor[:n, :n], cross, lower=True, check_finite=False)
+        own = self._covariances(rows, rows) - half.T @ half
+        factor = _cholesky(own, self._scales["noise"])
+        drawn = cross.T @ self._weights + rng.normal(size=(count, len(rows))) @ factor.T
+        return np.asarray(drawn * self._scale + self._shift)
+
     def believe(self, rows: Rows) -> None:
         """Add points that are being trained as if their expectation were their result, so that the
         next proposal differs from them. That changes no expectation: the weights stay, and the

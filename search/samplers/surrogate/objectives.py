@@ -39,6 +39,8 @@ class Objectives:
         self.names = objectives + [n for n in problem.limits if n not in objectives]
         """the costs that are optimized, then those that are only limited"""
         self.scalar = self._weights(rng)
+        self.single = len(self.measured) == 1 and len(self.priced) <= 1
+        """whether the weights are the same at every ask"""
 
     def _weights(self, rng: np.random.Generator) -> Scalar:
         """Weights from the flat Dirichlet distribution where there is more than one."""

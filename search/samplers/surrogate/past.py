@@ -29,9 +29,16 @@ def blames_point(failure: str | None) -> bool:
 class Past:
     """Trials by number, whatever the order in which they ended."""
 
-    def __init__(self, atlas: Atlas, measured: Sequence[str], columns: Sequence[int]) -> None:
+    def __init__(
+        self,
+        atlas: Atlas,
+        measured: Sequence[str],
+        columns: Sequence[int],
+        limited: Sequence[str] = (),
+    ) -> None:
         """`measured` are the objectives that training measures, `columns` their places among the
-        values of a trial."""
+        values of a trial; `limited` are the metrics that must be within limits."""
+        self._limited = list(limited)
         self._atlas = atlas
         self._measured = list(measured)
         self._columns = list(columns)
@@ -44,6 +51,8 @@ class Past:
         """whether a trial is complete"""
         self.values: Floats = np.zeros((0, len(columns)))
         """what was measured, nan of stopped trials"""
+        self.limited: Floats = np.zeros((0, len(limited)))
+        """the metrics that must be within limits, nan where they were not measured"""
         self.costs: Floats = np.zeros((0, len(atlas.costs)))
         self.points: list[Known] = []
         self.running: list[Known] = []
@@ -83,10 +92,17 @@ class Past:
         self.numbers = numbers[order]
         self.finished = np.concatenate([self.finished, finished])[order]
         self.values = np.concatenate([self.values, np.array(values)])[order]
+        self.limited = np.concatenate([self.limited, [self._metrics(t) for t in trials]])[order]
         self.costs = np.concatenate([self.costs, [k.costs for k in known]])[order]
         points, curves = self.points + known, self._curves + [self._curve(t) for t in trials]
         self.points = [points[i] for i in order]
         self._curves = [curves[i] for i in order]
+
+    def _metrics(self, trial: Any) -> list[float]:
+        """The limited metrics of a finished trial."""
+        known = trial.user_attrs.get("result", {}).get("metrics", {})
+        whole = trial.state == OptunaState.COMPLETE
+        return [known.get(name, np.nan) if whole else np.nan for name in self._limited]
 
     def _curve(self, trial: Any) -> Floats:
         """What was measured after every epoch, (measured, epochs); empty where some is missing."""

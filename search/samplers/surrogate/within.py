@@ -18,7 +18,7 @@ from bitfront.spaces.listing import every_point
 from bitfront.spaces.space import FixedPlan, FreePlan
 
 if TYPE_CHECKING:
-    from bitfront.search.config.schema import Limit
+    from bitfront.search.config.sections.bounds import Limit
 
 # The settings of a space are listed where there are no more, and its plans where these are.
 CONTEXTS = 200

@@ -9,7 +9,7 @@ from bitfront.cli import main
 from bitfront.search.config.cautions import cautions
 from bitfront.search.config.errors import ConfigError
 from bitfront.search.config.load import load
-from bitfront.search.config.schema import PaperSpec
+from bitfront.search.config.sections.paper import PaperSpec
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import NO_ROWS, Ledger
 from bitfront.search.recipes.finals import FinalTraining, note_finals
