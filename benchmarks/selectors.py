@@ -19,6 +19,7 @@ CHOSEN_ON, so that regrets there favour them; on the tables PROOF nothing was ch
 from __future__ import annotations
 
 import argparse
+import csv
 import itertools
 import statistics
 import tempfile
@@ -55,6 +56,7 @@ SETTINGS: dict[str, dict[str, tuple[Any, ...]]] = {
         "per_weight": (False, True),
         "per_flop": (False, True),
     },
+    "clado": {"pairs": (True, False)},
 }
 
 
@@ -102,12 +104,12 @@ def regrets(problem: Problem, found: Selection, budget: float) -> list[float]:
     level, seed = found.spec.level, found.spec.seed
     out = []
     for draw in range(DRAWS.get(found.spec.selector, 1)):
-        order = found.order
-        if not selector.trained:
-            order = list(selector.order(problem.table, 1000 * seed + draw))
-        plan = selector.plan(
-            problem.table, order, problem.budget_pct(budget), RULE, level, 1000 * seed + draw
-        )
+        percent, drawn = problem.budget_pct(budget), 1000 * seed + draw
+        if selector.trained:
+            plan = found.plan(problem.table, percent, RULE, level, drawn)
+        else:
+            order = list(selector.order(problem.table, drawn))
+            plan = selector.plan(problem.table, order, percent, RULE, level, drawn)
         out.append(problem.regret(problem.cost[plan], problem.accuracy[plan]))
     return out
 
@@ -227,11 +229,23 @@ def scoring_seconds(threads: int) -> list[dict[str, Any]]:
     return [{**row, "examples scored": scoring.scored_examples}]
 
 
+def beside(rows: list[dict[str, Any]], path: Path) -> list[Any]:
+    """The rows that are kept of other selectors, and these."""
+    if not path.exists():
+        return rows
+    measured = {(row["table"], row["selector"]) for row in rows}
+    with path.open(newline="", encoding="utf-8") as lines:
+        kept = list(csv.DictReader(lines))
+    return [r for r in kept if (r["table"], r["selector"]) not in measured] + rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", nargs="*", help="default: those that chose the defaults")
     parser.add_argument("--proof", action="store_true", help="on the tables that chose nothing")
-    parser.add_argument("--selectors", nargs="*", default=list(SELECTORS), help="default: all")
+    parser.add_argument(
+        "--selectors", nargs="*", default=list(SELECTORS), help="default: all; rows of others stay"
+    )
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--switches", action="store_true", help="every setting of MixBin's")
     parser.add_argument("--scoring", action="store_true", help="time a pass on cresnet20 instead")
@@ -249,12 +263,14 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             work = args.work or Path(folder)
             rows = compare(problems, args.selectors, args.seeds, args.switches, work)
-        lines = [] if args.switches else verdicts(rows)
+        whole = not args.switches and "random" in args.selectors
+        lines = verdicts(rows) if whole else []
         what = "selectors-switches" if args.switches else "selectors"
         what += "-proof" if args.proof else ""
     print(format_table(rows))
     print("\n".join(lines))
-    write_csv(rows, csv_path(what, ["torch"]))
+    path = csv_path(what, ["torch"])
+    write_csv(rows if args.scoring else beside(rows, path), path)
 
 
 if __name__ == "__main__":

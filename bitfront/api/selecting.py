@@ -59,7 +59,7 @@ def select(
     if spec.build().method is not None:
         raise UserError(f"select: {selector} removes channels, it makes no plan")
     selection = run_selector(spec, selections_folder(root), pretrained_folder(root), gpus=1.0)
-    return spec.build().plan(table, list(selection.order), 100.0 * budget, level=level)
+    return selection.plan(table, 100.0 * budget, level=level)
 
 
 def _model(model: Any, root: Any) -> dict[str, Any]:

@@ -36,10 +36,11 @@ def parse_plan(text: str, table: CostTable, selected: Callable[[str], Selection]
     if mark == ":" and (not is_count(number) or not 0 <= int(number) <= n):
         raise UserError(f"--plan {text}: give a number of layers from 0 to {n}")
     percent = _percentage(text, number)
-    if not selector.trained:
+    found = selected(name) if selector.trained else None
+    if found is None:
         order = list(selector.order(table, 0))
     else:
-        order = list(selected(name).order)
+        order = list(found.order)
         if len(order) != n:
             raise UserError(
                 f"--plan {text}: the network {name} looked at has {len(order)} layers to plan, "
@@ -49,7 +50,7 @@ def parse_plan(text: str, table: CostTable, selected: Callable[[str], Selection]
     if mark == ":":
         chosen = set(order[: int(number)])
         return "".join("B" if i in chosen else "F" for i in range(n))
-    return selector.plan(table, order, percent)
+    return selector.plan(table, order, percent) if found is None else found.plan(table, percent)
 
 
 def _percentage(text: str, number: str) -> float:

@@ -15,6 +15,18 @@ PAPERS.register(
 )
 PAPERS.register(
     Paper(
+        name="clado",
+        title="Mixed-Precision Quantization for Deep Vision Models with Integer Quadratic "
+        "Programming",
+        authors="Z. Deng, S. Sharify, X. Wang, M. Orshansky",
+        venue="DAC",
+        year=2025,
+        link="https://arxiv.org/abs/2307.05657",
+        short="CLADO",
+    )
+)
+PAPERS.register(
+    Paper(
         name="bnas",
         title="Learning Architectures for Binary Networks",
         authors="D. Kim, K. P. Singh, J. Choi",

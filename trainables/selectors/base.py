@@ -45,6 +45,9 @@ class Ranking:
     score: str = ""
     channels: Mapping[str, Sequence[float]] = field(default_factory=dict)
     """the scale of every channel by layer, for a selector that removes channels"""
+    pairs: Sequence[Sequence[float]] = ()
+    """the damage of layers (the diagonal) and of pairs of them (above it), for a selector whose
+    plans follow no order"""
 
 
 class Selector:
@@ -82,7 +85,9 @@ class Selector:
         rule: str = "at_least",
         level: str = "B",
         seed: int = 0,
+        pairs: Sequence[Sequence[float]] = (),
     ) -> str:
+        """The plan for a budget in percent of the flops; `pairs` are those of its ranking."""
         return plan_for_budget(table, order, budget_pct, rule, level)
 
     def settings(
@@ -152,19 +157,31 @@ class Selection(Strict):
     """what the numbers are"""
     channels: dict[str, list[float]] = Field(default_factory=dict)
     """the scale of every channel by layer, of a selector that removes channels"""
+    pairs: list[list[float]] = Field(default_factory=list)
+    """the damage of layers and of pairs of them, of a selector whose plans follow no order"""
     training_epochs: float = 0.0
     """over all networks: pretraining and everything else that was trained"""
     scored_examples: int = 0
     """examples passed through a network to score it"""
     seconds: float = 0.0
 
-    def plan(self, table: CostTable, budget_pct: float, rule: str, level: str, seed: int) -> str:
+    def plan(
+        self,
+        table: CostTable,
+        budget_pct: float,
+        rule: str = "at_least",
+        level: str = "B",
+        seed: int = 0,
+    ) -> str:
+        """The plan for a budget in percent of the flops of the table's network."""
         if len(table.plan_layers) != len(self.order):
             raise UserError(
                 f"{shown(self.spec.selector)} ranked {len(self.order)} layers, the network has "
                 f"{len(table.plan_layers)}"
             )
         selector = self.spec.build()
+        if self.pairs:
+            return selector.plan(table, self.order, budget_pct, rule, level, seed, self.pairs)
         return selector.plan(table, self.order, budget_pct, rule, level, seed)
 
     def summary(self) -> str:

@@ -138,6 +138,7 @@ class PseudoRandom(Selector):
         rule: str = "at_least",
         level: str = "B",
         seed: int = 0,
+        pairs: Sequence[Sequence[float]] = (),
     ) -> str:
         """The plan of the MixBin order with ceil(share |Phi|) binary layers exchanged for as many
         full-precision ones (docs/methods.md 4.5). Their flops may differ, and the budget must still

@@ -40,6 +40,7 @@ class Slimming(Selector):
         rule: str = "at_least",
         level: str = "B",
         seed: int = 0,
+        pairs: Sequence[Sequence[float]] = (),
     ) -> str:
         """Every layer in full precision, without channels where the budget asks for it."""
         return ("F" if budget_pct >= 100.0 else "S") * len(table.plan_layers)

@@ -79,8 +79,9 @@ class Case:
         self.nested = type(selector).plan is Selector.plan
         if selector.trained:
             self.table = task_cost_table(spec_of(name).task)
-            self.order = selection_of(name).order
+            self.order, self.pairs = selection_of(name).order, selection_of(name).pairs
         else:
+            self.pairs = []
             self.table = table_of(model)
             self.order = list(selector.order(self.table, seed))
         self.selector, self.seed = selector, seed
@@ -88,7 +89,8 @@ class Case:
         self.cheapest = pct(self.table, "B" * len(self.order))
 
     def plan(self, budget: float, rule: str) -> str:
-        return self.selector.plan(self.table, self.order, budget, rule, seed=self.seed)
+        pairs = {"pairs": self.pairs} if self.pairs else {}
+        return self.selector.plan(self.table, self.order, budget, rule, seed=self.seed, **pairs)
 
 
 CASES = st.builds(

@@ -57,6 +57,7 @@ def run(
         scores=[float(score) for score in ranking.scores],
         score=ranking.score,
         channels={name: list(scales) for name, scales in ranking.channels.items()},
+        pairs=[[float(each) for each in row] for row in ranking.pairs],
         training_epochs=scoring.training_epochs,
         scored_examples=scoring.scored_examples,
         seconds=time.perf_counter() - started,
@@ -270,7 +271,7 @@ class Scoring:
             best = left[ascending([scores[i] for i in left])[0]]
             net.flip(best)
             if values["update"] == "greedy" and len(left) > 2:
-                self._recalibrate(net)
+                self.recalibrate(net)
             left.remove(best)
             converted.append(best)
         order = converted[::-1] if to_full else converted
@@ -284,14 +285,14 @@ class Scoring:
         """mixbin-loss: L(network with layer l converted) - L(present network) for every candidate
         l, batch norms estimated anew (docs/methods.md 4.2)."""
         images = self.examples(int(values["examples"]))
-        now = self._loss(net, images)
+        now = self.loss_on(net, images)
         changes = {}
         for place, index in enumerate(left, 1):
             report(f"scoring layer {place} of {len(left)}, {self.layers - len(left)} converted")
             net.flip(index)
             with kept_statistics(net.model):
-                self._recalibrate(net)
-                changes[index] = self._loss(net, images) - now
+                self.recalibrate(net)
+                changes[index] = self.loss_on(net, images) - now
             net.flip(index)
         return changes
 
@@ -318,11 +319,13 @@ class Scoring:
             scores[index] = sign * score
         return scores
 
-    def _recalibrate(self, net: Switchable) -> None:
+    def recalibrate(self, net: Switchable) -> None:
+        """Estimate the statistics of batch norms anew."""
         recalibrate(net.model, self.train, self.spec.task.batch_size)
         self.scored_examples += min(RECALIBRATION_EXAMPLES, len(self.train))
 
-    def _loss(self, net: Switchable, images: Part) -> float:
+    def loss_on(self, net: Switchable, images: Part) -> float:
+        """The mean loss over these examples, which are counted."""
         self.scored_examples += len(images)
         return self.mean_loss(net.model, images)
 
