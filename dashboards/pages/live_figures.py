@@ -111,7 +111,7 @@ def live_front(view: SearchView, stopped: bool) -> go.Figure:
         if t.state == TrialState.STOPPED and t.curve and view.cost.name in t.values
     ]
     if stopped and ended:
-        figure.layout.annotations = ()
+        figure.layout.annotations = [a for a in figure.layout.annotations if a.name]
         figure.add_scatter(
             x=[t.values[view.cost.name] for t in ended],
             y=[view.quality.shown(t.curve[-1][1]) for t in ended],

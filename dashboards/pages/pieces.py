@@ -33,7 +33,7 @@ def reproduction(view: SearchView) -> str:
 def direction(view: SearchView) -> str:
     """Where the better points of a front are, as a sentence."""
     up = "Up" if view.quality.maximize else "Down"
-    return f"{up} and to the left is better; grey points are dominated."
+    return f"{up} and to the left is better; pale points are dominated."
 
 
 def table(

@@ -4,10 +4,11 @@ beside this one draw it with Plotly, with matplotlib and as characters."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bitfront.dashboards.figures.front.baseline import baseline_of, claim, kept_by
 from bitfront.dashboards.figures.style import look
 from bitfront.search.front import Objective, non_dominated
 from bitfront.search.results.points import FrontPoint, Labels
@@ -17,6 +18,10 @@ COST_LABEL = "FLOPs, MixBin convention, % of FP"
 # Separates the name of a cost from the network it is a percentage of, in the label of an axis.
 PERCENT = ", % of "
 EMPTY = "no finished trials yet"
+# Points whose costs span more than this factor are shown on a logarithmic axis.
+DECADE = 10.0
+# What stands in the legend for the smaller, paler marks.
+DIM = "dominated (pale)"
 
 
 class Dot(NamedTuple):
@@ -35,7 +40,10 @@ class Chart:
     y_label: str
     x_range: tuple[float, float]
     y_range: tuple[float, float]
-    dominated: list[Dot]
+    log: bool
+    """the cost axis is logarithmic: costs are positive and span more than a decade"""
+    dominated: dict[str, list[Dot]]
+    """by method, as `front`"""
     front: dict[str, list[Dot]]
     """by method, in the order of the legend"""
     styles: dict[str, tuple[str, str, str]]
@@ -49,6 +57,14 @@ class Chart:
     """(x, y) of its two lines, None where a line lies outside the axes"""
     budgets: list[tuple[str, float]]
     """(name, x) of those within the axes"""
+    baseline: Dot | None
+    """the best network in full precision, where one was trained"""
+    claim: str
+    """what the front keeps of the baseline, and at which share of its cost; may be empty"""
+
+    def place(self, x: float) -> float:
+        """Where a cost is on the axis: its decimal logarithm where that is logarithmic."""
+        return math.log10(x) if self.log else x
 
 
 def chart_of(points: Sequence[FrontPoint], labels: Labels, padding: float = 0.06) -> Chart:
@@ -61,10 +77,10 @@ def chart_of(points: Sequence[FrontPoint], labels: Labels, padding: float = 0.06
     dots = [dot for dot in dots if math.isfinite(dot.x) and math.isfinite(dot.y)]
     dots.sort(key=lambda dot: (dot.x, -dot.y, dot.point.trial))
     on_front = [dot for dot in dots if dot.point.on_front]
-    front: dict[str, list[Dot]] = {}
-    for dot in sorted(on_front, key=lambda dot: dot.point.method):
-        front.setdefault(dot.point.method, []).append(dot)
-    x_range = _padded([dot.x for dot in dots], padding)
+    log = _spans_decades([dot.x for dot in dots])
+    x_range = _padded([math.log10(dot.x) if log else dot.x for dot in dots], padding)
+    if log:
+        x_range = 10 ** x_range[0], 10 ** x_range[1]
     y_range = _padded([dot.y for dot in dots], padding)
     visible_x = visible_y = None
     reference = labels.get("reference")
@@ -72,13 +88,15 @@ def chart_of(points: Sequence[FrontPoint], labels: Labels, padding: float = 0.06
         y, x = scale * reference[0], reference[1]
         visible_x = x if x_range[0] <= x <= x_range[1] else None
         visible_y = y if y_range[0] <= y <= y_range[1] else None
+    baseline = baseline_of([dot.point for dot in dots], maximize)
     return Chart(
         x_label=x_label,
         y_label=labels.get("accuracy_label", ACCURACY_LABEL),
         x_range=x_range,
         y_range=y_range,
-        dominated=[dot for dot in dots if not dot.point.on_front],
-        front=front,
+        log=log,
+        dominated=_by_method(dot for dot in dots if not dot.point.on_front),
+        front=_by_method(on_front),
         # Of all methods, so that each keeps its colour while the front changes.
         styles={
             m: look(i)
@@ -89,7 +107,50 @@ def chart_of(points: Sequence[FrontPoint], labels: Labels, padding: float = 0.06
         steps=_steps(on_front, x_range[1], maximize),
         reference=(visible_x, visible_y),
         budgets=[(n, v) for n, v in labels.get("budgets", ()) if x_range[0] <= v <= x_range[1]],
+        baseline=next((dot for dot in dots if dot.point is baseline), None),
+        claim=_claim(baseline, dots, labels),
     )
+
+
+def ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """(value, text) of the ticks of a logarithmic axis: 1, 2 and 5 of every decade, or powers of
+    ten alone where those are more than ten."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for steps in ((1, 2, 5), (1,)):
+        found = [step * 10.0**decade for decade in decades for step in steps]
+        found = [value for value in found if low <= value <= high]
+        if len(found) <= 10:
+            break
+    skipped = -(-len(found) // 10) or 1
+    return [(value, _short(value)) for value in found[::skipped]]
+
+
+def _short(value: float) -> str:
+    """A number as few letters: 20, 5k, 2M."""
+    for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= 0.999 * factor:
+            return f"{value / factor:g}{letter}"
+    return f"{value:g}"
+
+
+def _spans_decades(costs: list[float]) -> bool:
+    return bool(costs) and min(costs) > 0 and max(costs) / min(costs) > DECADE
+
+
+def _by_method(dots: Iterable[Dot]) -> dict[str, list[Dot]]:
+    found: dict[str, list[Dot]] = {}
+    for dot in sorted(dots, key=lambda dot: dot.point.method):
+        found.setdefault(dot.point.method, []).append(dot)
+    return found
+
+
+def _claim(baseline: FrontPoint | None, dots: Sequence[Dot], labels: Labels) -> str:
+    """What the front keeps of the baseline, in a line; empty without one."""
+    if baseline is None:
+        return ""
+    share, cost = labels.get("share", True), labels.get("cost_label", COST_LABEL).partition(",")[0]
+    kept = kept_by([dot.point for dot in dots], baseline, labels.get("maximize", True), share)
+    return claim(baseline, kept, share, cost)
 
 
 def _cost_axis(

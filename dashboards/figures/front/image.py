@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from bitfront.dashboards.figures import FIGURES, Subject
-from bitfront.dashboards.figures.front.chart import EMPTY, Chart, chart_of
+from bitfront.dashboards.figures.front.baseline import NAME
+from bitfront.dashboards.figures.front.chart import DIM, EMPTY, Chart, chart_of, ticks
 from bitfront.dashboards.figures.style import (
     BUDGET,
     DOMINATED,
     GRID,
     INK,
+    PALE,
     canvas,
     saved,
     titled,
@@ -41,7 +43,15 @@ def front_image(
     handles = [*_draw_points(axes, chart), *_draw_lines(axes, chart)]
     axes.set_xlim(chart.x_range)
     axes.set_ylim(chart.y_range)
-    titled(axes, title, 16)
+    if chart.log:
+        axes.set_xscale("log")
+        values, texts = zip(*ticks(*chart.x_range), strict=True)
+        axes.set_xticks(values, texts)
+        axes.minorticks_off()
+        axes.set_xlim(chart.x_range)
+    titled(axes, title, 16, pad=24 if chart.claim else None)
+    if chart.claim:
+        axes.text(0.5, 1.02, chart.claim, transform=axes.transAxes, ha="center", **words(14))
     axes.set_xlabel(chart.x_label, **words(15))
     axes.set_ylabel(chart.y_label, **words(15))
     axes.tick_params(labelsize=14)
@@ -55,21 +65,39 @@ def front_image(
 
 def _draw_points(axes: Axes, chart: Chart) -> list[Line2D]:
     """Draw dominated points, staircase and front; return the entries of the legend."""
-    handles = []
-    if chart.dominated:
-        handles += axes.plot(
-            [dot.x for dot in chart.dominated], [dot.y for dot in chart.dominated], "o",
-            color=DOMINATED, alpha=0.7, markersize=5, markeredgewidth=0, label="dominated",
+    handles: list[Line2D] = []
+    for method, dots in chart.dominated.items():
+        colour, _, marker = chart.styles[method]
+        drawn = axes.plot(
+            [dot.x for dot in dots], [dot.y for dot in dots], marker, color=colour, alpha=PALE,
+            markersize=5.5, markeredgewidth=0, label=method,
         )  # fmt: skip
+        handles += [] if method in chart.front else drawn
     if chart.steps:
         xs, ys = zip(*chart.steps, strict=True)
         axes.plot(list(xs), list(ys), color=INK, linewidth=1.5)
     for method, dots in chart.front.items():
         colour, _, marker = chart.styles[method]
+        several = [dot for dot in dots if dot.point.spread]
+        axes.errorbar(
+            [dot.x for dot in several], [dot.y for dot in several],
+            [chart.scale * (dot.point.spread or 0.0) for dot in several],
+            fmt="none", ecolor=colour, elinewidth=1.4, capsize=4,
+        )  # fmt: skip
         handles += axes.plot(
             [dot.x for dot in dots], [dot.y for dot in dots], marker, color=colour,
             markersize=chart.marker_size, markeredgecolor=INK, markeredgewidth=0.8, label=method,
         )  # fmt: skip
+    if chart.baseline is not None:
+        handles += axes.plot(
+            [chart.baseline.x], [chart.baseline.y], "o", markersize=17, markerfacecolor="none",
+            markeredgecolor=INK, markeredgewidth=1.6, label=NAME,
+        )  # fmt: skip
+        axes.axhline(chart.baseline.y, color=INK, linestyle="-.", linewidth=1, alpha=0.5, zorder=1)
+    if chart.dominated:
+        handles += axes.plot(
+            [], [], "o", color=DOMINATED, alpha=0.7, markersize=5.5, markeredgewidth=0, label=DIM
+        )
     return handles
 
 

@@ -29,21 +29,24 @@ def front_text(
     gutter = max(map(len, ticks))
     columns, rows = width - gutter - 2, height - 4
     canvas = [[" "] * columns for _ in range(rows)]
-    for mark, dots in (("·", chart.dominated), ("●", front)):
+    lost = [dot for dots in chart.dominated.values() for dot in dots]
+    at_low, at_high = chart.place(x_low), chart.place(x_high)
+    for mark, dots in (("·", lost), ("●", front)):
         for dot in dots:
-            column = round((dot.x - x_low) / (x_high - x_low) * (columns - 1))
+            column = round((chart.place(dot.x) - at_low) / (at_high - at_low) * (columns - 1))
             row = round((y_high - dot.y) / (y_high - y_low) * (rows - 1))
             canvas[row][column] = mark
 
     edges = {0: ticks[0], rows - 1: ticks[1]}
     indent = " " * (gutter + 2)
-    left, right = _number(x_low, x_high - x_low), _number(x_high, x_high - x_low)
+    spans = (x_low, x_high) if chart.log else (x_high - x_low,) * 2
+    left, right = _number(x_low, spans[0]), _number(x_high, spans[1])
     lines = [
         _justified(chart.y_label, "● front  · dominated", width),
         *(f"{edges.get(i, ''):>{gutter}} │{''.join(row)}" for i, row in enumerate(canvas)),
         f"{'':>{gutter}} └{'─' * columns}",
         indent + _justified(left, right, columns),
-        indent + chart.x_label.center(columns),
+        indent + (chart.x_label + (", log scale" if chart.log else "")).center(columns),
     ]
     return "\n".join(line[:width].rstrip() for line in lines)
 

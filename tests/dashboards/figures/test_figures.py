@@ -13,13 +13,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bitfront.dashboards.figures.front.chart import ACCURACY_LABEL, COST_LABEL, EMPTY
+from bitfront.dashboards.figures.front.chart import (
+    ACCURACY_LABEL,
+    COST_LABEL,
+    DIM,
+    EMPTY,
+    chart_of,
+    ticks,
+)
 from bitfront.dashboards.figures.front.image import front_image
 from bitfront.dashboards.figures.front.interactive import front_figure, front_html
 from bitfront.dashboards.figures.front.table import CSV_COLUMNS, front_csv
 from bitfront.dashboards.figures.front.text import front_text
-from bitfront.dashboards.figures.style import DOMINATED
-from bitfront.search.results.points import FrontPoint
+from bitfront.search.results.points import FrontPoint, Labels
 
 POINTS = [
     FrontPoint("t-cheap", "bop", "FBBBF", 0.70, 1.0e6, 10.0, True, {"epochs": "20"}),
@@ -37,16 +43,87 @@ def replace_cost_pct(cost_pct: float | None) -> list[FrontPoint]:
 # Plotly
 
 
-def test_front_points_carry_their_method_and_dominated_ones_are_grey() -> None:
-    traces = {trace.name: trace for trace in front_figure(POINTS, "digits").data}
-    assert set(traces) == {"dominated", "front", "bop", "bnn++", "bc"}
-    assert traces["dominated"].marker.color == DOMINATED
-    assert list(traces["dominated"].x) == [50.0]
-    assert list(traces["dominated"].y) == [60.0]
-    methods = [traces[name] for name in ("bop", "bnn++", "bc")]
-    assert len({trace.marker.color for trace in methods} | {DOMINATED}) == 4
-    assert len({trace.marker.symbol for trace in methods}) == 3
-    assert all(trace.marker.size > traces["dominated"].marker.size for trace in methods)
+def test_points_carry_their_method_and_dominated_ones_are_smaller_and_paler() -> None:
+    traces = front_figure(POINTS, "digits").data
+    assert {t.name for t in traces} == {DIM, "front", "bop", "bnn++", "bc", "full precision"}
+    lost, found = [t for t in traces if t.name == "bc"]
+    assert (list(lost.x), list(lost.y)) == ([50.0], [60.0])
+    assert (lost.marker.color, lost.marker.symbol) == (found.marker.color, found.marker.symbol)
+    assert lost.marker.size < found.marker.size
+    assert lost.marker.opacity < 1
+    assert lost.showlegend is False
+    methods = [t for t in traces if t.name in ("bop", "bnn++")] + [found]
+    assert len({t.marker.color for t in methods}) == len({t.marker.symbol for t in methods}) == 3
+
+
+def test_the_claim_compares_the_front_with_the_best_network_in_full_precision() -> None:
+    narrow = FrontPoint("t-narrow", "fp", "FFFFF", 0.84, 3.0e6, 30.0, True)
+    chart = chart_of([*POINTS, narrow], {})
+    assert chart.baseline is not None
+    assert chart.baseline.point.trial == "t-full"
+    # None keeps 90 % within a percentage point: the best that is cheaper and partly binary.
+    assert chart.claim == "full precision 90.0 %; 80.0 % at 40 % of its FLOPs"
+    close = FrontPoint("t-close", "bc", "FBFFF", 0.892, 7.0e5, 7.0, True)
+    labels: Labels = {"cost_label": "bytes"}
+    assert chart_of([*POINTS, close], labels).claim == (
+        "full precision 90.0 %; 89.2 % at 7 % of its bytes"
+    )
+
+
+def test_a_claim_about_errors_looks_down() -> None:
+    errors = [
+        FrontPoint("t1", "fp", "FF", 0.50, 100.0, None, True),
+        FrontPoint("t2", "bc", "FB", 0.504, 30.0, None, True),
+        FrontPoint("t3", "bc", "BB", 0.9, 10.0, None, True),
+    ]
+    labels: Labels = {"maximize": False, "share": False}
+    assert chart_of(errors, labels).claim == "full precision 0.5; 0.504 at 30 % of its FLOPs"
+
+
+def test_nothing_is_claimed_without_a_baseline_or_beside_it_alone() -> None:
+    assert chart_of(POINTS[:2], {}).claim == chart_of([POINTS[2]], {}).claim == ""
+    names = {t.name for t in front_figure(POINTS[:2], "digits").data}
+    assert "full precision" not in names
+
+
+def test_costs_of_more_than_a_decade_have_an_axis_that_switches() -> None:
+    cheap = FrontPoint("t-least", "bop", "BBBBB", 0.5, 2.0e5, 2.0, True)
+    layout = front_figure([*POINTS, cheap], "digits").layout
+    assert layout.xaxis.type == "log"
+    low, high = (10**end for end in layout.xaxis.range)
+    assert (low < 2.0, high > 100.0) == (True, True)
+    assert list(layout.xaxis.ticktext) == ["2", "5", "10", "20", "50", "100"]
+    (menu,) = layout.updatemenus
+    assert [b.args[0]["xaxis.type"] for b in menu.buttons] == ["log", "linear"]
+    decade = front_figure(POINTS, "digits").layout
+    assert (decade.xaxis.type, decade.updatemenus) == (None, ())
+    free = front_figure([*POINTS, FrontPoint("t", "bc", "B", 0.5, 0.0, 0.0, True)], "digits")
+    assert free.layout.xaxis.type is None
+
+
+def test_a_budget_is_marked_where_it_is_on_either_axis() -> None:
+    cheap = FrontPoint("t-least", "bop", "BBBBB", 0.5, 2.0e5, 2.0, True)
+    shapes = front_figure([*POINTS, cheap], "digits", budgets=[("at most 30", 30.0)]).layout.shapes
+    assert [(s.x0, s.label.text) for s in shapes if s.label.text] == [(30.0, "at most 30")]
+
+
+@given(st.floats(1e-6, 1e12), st.floats(11, 1e14))
+def test_a_logarithmic_axis_has_a_few_ticks_within_its_range(low: float, factor: float) -> None:
+    found = ticks(low, low * factor)
+    values = [value for value, _ in found]
+    assert 1 <= len(found) <= 10
+    assert all(low <= value <= low * factor for value in values)
+    assert values == sorted(set(values))
+    assert len({text for _, text in found}) == len(found)
+
+
+def test_seeds_have_bars_of_their_spread() -> None:
+    several = FrontPoint("t-two", "bop", "FBBBF", 0.75, 2e6, 20.0, True, seeds=2, spread=0.01)
+    traces = front_figure([*POINTS, several], "digits").data
+    (bop,) = [t for t in traces if t.name == "bop"]
+    assert list(bop.error_y.array) == [0.0, 1.0]
+    (other,) = [t for t in traces if t.name == "bnn++"]
+    assert other.error_y.array is None
 
 
 def test_sixty_methods_are_told_apart_by_colour_and_symbol() -> None:
@@ -119,8 +196,10 @@ def test_axes_name_the_convention_and_fonts_are_readable_on_a_phone() -> None:
 def test_one_unknown_percentage_moves_the_whole_axis_to_counts() -> None:
     percent = front_figure(replace_cost_pct(50.0), "digits")
     counts = front_figure(replace_cost_pct(None), "digits")
-    assert max(x for trace in percent.data for x in trace.x) < 200
-    assert min(x for trace in counts.data for x in trace.x) == 1234.0
+    named = [t for t in percent.data if t.name != DIM]
+    assert max(x for trace in named for x in trace.x) < 200
+    named = [t for t in counts.data if t.name != DIM]
+    assert min(x for trace in named for x in trace.x) == 1234.0
     assert counts.layout.xaxis.title.text == "FLOPs, MixBin convention"
 
 
@@ -129,8 +208,9 @@ def test_a_distant_reference_does_not_squash_the_front() -> None:
     distant = front_figure(POINTS, "digits", reference=(0.0, 500.0)).layout
     near = front_figure(POINTS, "digits", reference=(0.61, 101.0)).layout
     assert without.yaxis.range == distant.yaxis.range == near.yaxis.range
-    assert len(distant.shapes) == 0
-    assert {(s.x0, s.y0) for s in near.shapes} == {(101.0, 0), (0, 61.0)}
+    assert [s for s in distant.shapes if s.line.dash == "dot"] == []
+    dotted = {(s.x0, s.y0) for s in near.shapes if s.line.dash == "dot"}
+    assert dotted == {(101.0, 0), (0, 61.0)}
     assert [s.name for s in near.shapes if s.showlegend] == ["reference"]
 
 
