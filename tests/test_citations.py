@@ -152,7 +152,7 @@ def test_the_map_lists_every_module_of_every_room():
     there: dict[str, list[str]] = {}
     for path in tracked():
         name = path.relative_to(ROOT)
-        rooms = ("bitfront", "dashboards", "search", "spaces", "trainables", "testbed")
+        rooms = ("bitfront", "dashboards", "search", "spaces", "trainables", "testbed", "studies")
         if name.parts[0] in rooms and name.suffix == ".py" and name.name != "__init__.py":
             there.setdefault(str(name.parent), []).append(name.name)
     listed = mapped()
