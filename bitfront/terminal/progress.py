@@ -177,7 +177,7 @@ class Progress:
     def _waiting(self) -> str:
         """What keeps the first trial of this turn from reporting."""
         told = self.session.board.read() if self._running else []
-        return "; ".join(told) or self.session.waits or "workers start"
+        return "; ".join(told) or self.session.waits or self.session.starting
 
     def _bar(self) -> Any:
         from rich.console import Group
