@@ -102,7 +102,8 @@ def _init(address: str | None) -> None:
     if address.startswith(("http://", "https://")):
         raise UserError(
             f"--address {address} is a dashboard; a search is sent there with bitfront submit",
-            "a driver that stays wants auto or HOST:PORT on a node, or ray://HEAD:10001",
+            "what stays with your terminal wants auto or HOST:PORT on a node (ray attach), "
+            "or ray://HEAD:10001",
         )
     try:
         _greet(address)

@@ -73,7 +73,7 @@ class Cluster:
         return sum(fitting(node, need) for node in self.nodes)
 
     def room(self, need: Amounts) -> int:
-        """How many trials may be asked for: those that fit and, where trials that wait bring a node,
+        """How many trials may be asked for: those that fit and, where those that wait bring a node,
         as many as it would take."""
         brings = self.grows and self.coming is None  # machines of one's own come by themselves
         waiting = max((fitting(node, need) for node in self.nodes), default=0) if brings else 0

@@ -52,7 +52,7 @@ def test_a_lost_node_is_a_line_with_what_becomes_of_its_trials(cluster):
 def test_a_turn_says_how_far_its_workers_are_until_one_reports(monkeypatch):
     """It has asked Ray for three workers; others' trials take all places at first."""
     states: list[str] = []
-    waits = ["waiting for a place"]
+    waits: list[str | None] = ["waiting for a place"]
     here = SimpleNamespace(get_job_id=lambda: "01000000")
     monkeypatch.setattr("ray.get_runtime_context", lambda: here)
     monkeypatch.setattr(
