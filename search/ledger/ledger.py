@@ -92,15 +92,8 @@ class Ledger:
         """whether no further trial begins, although the budget of trials has some left"""
         self.promoted: Callable[[], Entry | None] = lambda: None
         """the paused trial that is taken up before a new one begins, if there is one"""
-        self.proposals = Proposals(
-            config,
-            space,
-            self.in_memory,
-            self.entries,
-            self.reference,
-            self.study.user_attrs.get("first", []),
-            rows,
-        )
+        known = self.entries, self.reference, self.study.user_attrs.get("first", [])
+        self.proposals = Proposals(config, space, self.in_memory, *known, rows)
         for trial in self.study.get_trials(deepcopy=False):
             self._remember(trial)
         self._check_percentages()
@@ -167,8 +160,9 @@ class Ledger:
             self._open[entry.id] = entry
 
     def interrupted(self) -> list[Entry]:
-        """The trials that an earlier driver left running and that are not handed out yet."""
-        return [e for e in self._open.values() if e.id not in self._handed_out]
+        """The trials that an earlier driver left running and that are not handed out yet. The
+        thread that draws the bar asks, too: it reads a copy."""
+        return [e for e in list(self._open.values()) if e.id not in self._handed_out]
 
     def hand_back(self, trial_id: str) -> None:
         """Hand a trial that no worker trains any more back, so that the next ask returns it."""

@@ -25,7 +25,7 @@ from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.results import ideal_point
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.preparation import check_storage
-from bitfront.search.session.progress import Progress, Silent
+from bitfront.search.session.progress import WORKERS_START, Progress, Silent
 from bitfront.search.session.repeats import merged
 from bitfront.search.session.rows import Rows
 from bitfront.search.tracking.notes import FRONT
@@ -79,6 +79,8 @@ class Session:
         self.board = Board(folder.identity)
         self.waits: str | None = None
         """why the first trial of this turn has no place yet"""
+        self.starting = WORKERS_START
+        """what workers do before the first of them reports"""
         self.gpus = config.resources.whole_gpus
         self.ending = Ending(config.search, self.ledger)
         self.ledger.over = self.ending.over
@@ -225,8 +227,7 @@ class Session:
         return True
 
     def _rests(self, pausing: Pausing, entry: Entry, result: dict[str, Any]) -> bool:
-        """Whether the trial pauses here. Where there are too many checkpoints then, trials that
-        rest are stopped for good."""
+        """Whether the trial pauses here; where checkpoints are too many, some are given up."""
         self._note(entry.id, result)
         curve = list(self._curves[entry.id])
         if not pausing.rests(entry, curve, int(result.get("kept_bytes", 0))):
