@@ -64,6 +64,8 @@ class Rehearsal:
     """how many different trials satisfy the limits; None where the space is too large to list"""
     complete: int
     stopped: int
+    paused: int
+    """trials that rest at a rung when the search is over"""
     failed: int
     repeats: int
     """trials that repeat a point with another seed"""
@@ -115,7 +117,7 @@ def rehearse(
             folder, config, list(session.ledger.entries.values()), session.ledger.reference
         )
         results.rows = {row.note.key: row.note for row in settled.settled}
-        return _report(session, results, made_up)
+        return _report(session, results, made_up, rows)
 
 
 def counted(config: SearchConfig) -> SearchConfig:
@@ -126,26 +128,31 @@ def counted(config: SearchConfig) -> SearchConfig:
     return config.model_copy(update={"search": config.search.model_copy(update=alone)})
 
 
-def _report(session: Session, results: Results, made_up: list[str]) -> Rehearsal:
-    ledger, config = session.ledger, session.config
+def _report(
+    session: Session, results: Results, made_up: list[str], chosen: Sequence[str] | None
+) -> Rehearsal:
+    ledger = session.ledger
     of_rows = [e for e in ledger.entries.values() if e.id in session.rows.ids]
     return Rehearsal(
         trials=len(ledger.entries),
-        asked=config.search.trials,
+        asked=session.budget,
         exhausted=ledger.exhausted,
         distinct=None if ledger.proposals.listed is None else len(ledger.proposals.listed),
         complete=ledger.count(TrialState.COMPLETE),
         stopped=ledger.count(TrialState.STOPPED),
+        paused=ledger.count(TrialState.PAUSED),
         failed=ledger.count(TrialState.FAILED),
         repeats=len(ledger.entries) - ledger.explored,
         refused_by_limits=ledger.proposals.refused["limits"],
         known=ledger.proposals.refused["known"],
         front=len(results.front),
         made_up_selectors=made_up,
-        rows=len(session.rows.settled),
+        rows=len(session.rows.settled if chosen is None else chosen),
         row_trials=len(of_rows),
         row_epochs=sum(e.spec.task.epochs for e in of_rows),
-        unanswered=_unanswered(results, made_up),
+        unanswered=[
+            row for row in _unanswered(results, made_up) if chosen is None or row.label in chosen
+        ],
     )
 
 
@@ -210,8 +217,7 @@ class Curves:
 
     def _epochs(self, epochs: int) -> list[int]:
         """The epochs that a trial reports: the last, some before it, and the rungs."""
-        stopping = self.config.search.early_stopping
-        rungs = {rung_epoch(share, epochs) for share in stopping.rungs} if stopping else set()
+        rungs = {rung_epoch(share, epochs) for share in self.config.search.rungs}
         some = {math.ceil(epochs * i / CURVE_POINTS) for i in range(1, CURVE_POINTS + 1)}
         return sorted({*rungs, *some})
 
