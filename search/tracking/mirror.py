@@ -24,7 +24,7 @@ from bitfront.search.session.repeats import merged
 from bitfront.search.tracking.database import make_database
 from bitfront.search.tracking.extra_runs import log_extras
 from bitfront.search.tracking.extras import extras_of
-from bitfront.search.tracking.notes import FRONT, RUN, note_of
+from bitfront.search.tracking.notes import FRONT, RUN, VIEWS, note_of
 from bitfront.search.tracking.runs import (
     code_tags,
     end_tags,
@@ -34,6 +34,7 @@ from bitfront.search.tracking.runs import (
     run_name,
 )
 from bitfront.search.tracking.store import find_runs, keeps_artifacts
+from bitfront.search.tracking.views import path_of, tags_of
 from bitfront.search.urls import sqlite_path
 from bitfront.trainables.own_code import shown
 
@@ -132,7 +133,7 @@ class Mirror:
             return run_id
         tags = {
             "mlflow.runName": self.config.name,
-            "mlflow.note.content": note_of(self.config, (), (), None),
+            "mlflow.note.content": self._linked(note_of(self.config, (), (), None)),
             "state": TrialState.RUNNING,
             "bitfront.search": self.config.name,
             "bitfront.search_id": self.identity,
@@ -156,6 +157,8 @@ class Mirror:
             "trials": config.search.budget or asked_in_words(config.search),
             "objectives": ", ".join(f"{k} {v}" for k, v in config.objectives.items()),
         }
+        for name, view in tags_of(config, self.identity).items():
+            self.client.set_experiment_tag(self.experiment_id, name, view)
         if self._keeps(run_id):
             self.client.log_text(run_id, config.dump(), "search.yaml")
         self.client.log_batch(run_id, params=[Param(k, str(v)) for k, v in params.items()])
@@ -325,7 +328,13 @@ class Mirror:
             (e for e in points if e.id in front), key=lambda e: e.costs.get("flops", 0.0)
         )
         note = note_of(self.config, entries, members, share)
-        self.client.set_tag(self.parent_id, "mlflow.note.content", note)
+        self.client.set_tag(self.parent_id, "mlflow.note.content", self._linked(note))
+
+    def _linked(self, note: str) -> str:
+        """A description with the paths of the search's views."""
+        for view, place in VIEWS.items():
+            note = note.replace(place, path_of(self.experiment_id, self.identity, view))
+        return note
 
     def deliver_extras(self, entries: Iterable[Entry]) -> None:
         """Write runs for selectors, pretraining and final trainings that have none yet."""
@@ -344,7 +353,7 @@ class Mirror:
                 self.client.log_artifact(self.parent_id, str(content))
             else:
                 self.client.log_text(self.parent_id, content, name)
-        note = summary.replace(RUN, str(self.parent_id))
+        note = self._linked(summary.replace(RUN, str(self.parent_id)))
         self.client.set_tag(self.parent_id, "mlflow.note.content", note)
         self.client.set_tag(self.parent_id, "state", state)
         self._discard_spares()

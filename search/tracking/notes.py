@@ -16,6 +16,8 @@ from bitfront.trainables.papers import paper_of
 MOST_ROWS = 25
 # Replaced by the id of the parent run, which the tracker knows.
 RUN = "{parent run}"
+# Replaced by the paths of ready views of the table of runs (`views.py`).
+VIEWS = {"trials": "{view of trials}", "front": "{view of the front}"}
 # Prefix of metrics of a point of the front: means over its seeds.
 FRONT = "front_"
 # Files of the parent run, and the address at which an MLflow server has them.
@@ -48,7 +50,8 @@ def note_of(
         *([IMAGE, ""] if picture else []),
         *front_rows(front, config),
         "",
-        "Runs of the front: filter the experiment by `tags.pareto = 'true'`; compare them by "
+        f"[Runs of the front]({VIEWS['front']}) and [all trials]({VIEWS['trials']}) as tables and as "
+        "charts; elsewhere filter by `tags.pareto = 'true'`. Compare them by "
         f"`flops_pct` and `{FRONT}{config.quality.name}`, the mean over the seeds of a point as in "
         f"the table (`{config.quality.name}` is of one trial). Percentages are of the dearest "
         "network of the search in full precision.",

@@ -28,6 +28,7 @@ from bitfront.search.results.stored import newest_readable, stored_config
 from bitfront.search.session.interrupts import held_back
 from bitfront.search.tracking.notes import REPORT
 from bitfront.search.tracking.store import find_runs, keeps_artifacts, tracking_uri
+from bitfront.search.tracking.views import TRAINING
 from bitfront.search.urls import without_secrets
 from bitfront.trainables.errors import UserError
 
@@ -147,9 +148,9 @@ def run_path(uri: str, folder: SearchFolder) -> str:
     info = runs[0].info
     page = f"/#/experiments/{info.experiment_id}/runs/{info.run_id}"
     if not keeps_artifacts(client, info.run_id, uri, folder.path.parent):
-        return page
+        return f"{page}?{TRAINING}"
     made = any(artifact.path == REPORT for artifact in client.list_artifacts(info.run_id))
-    return f"{page}/artifacts/{REPORT}" if made else page
+    return f"{page}/artifacts/{REPORT}?{TRAINING}" if made else f"{page}?{TRAINING}"
 
 
 def _open(url: str, open_browser: bool, say: Callable[[str], None]) -> int:

@@ -8,6 +8,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -268,6 +269,18 @@ def test_mlflow_lists_the_search_and_under_it_its_trials(mlflow_ui, tracked):
     page.wait_for_selector("text=shown")
     page.goto(f"{base}/#/experiments/{experiment}/runs/{run}")
     page.wait_for_selector("text=/[0-9a-f]{8} bnn/")
+
+
+@pytest.mark.timeout(900)
+def test_a_link_in_mlflow_opens_the_front_with_its_columns(mlflow_ui, tracked):
+    base, experiment, run = tracked
+    page = mlflow_ui
+    page.goto(f"{base}/#/experiments/{experiment}/runs/{run}")
+    link = page.wait_for_selector("a:has-text('Runs of the front')").get_attribute("href")
+    page.goto(f"{base}/{link[link.index('#') :]}")
+    page.wait_for_selector(".ag-header-cell:has-text('flops_pct')")
+    page.wait_for_selector(".ag-header-cell:has-text('method')")
+    assert "tags.pareto" in unquote(page.url)
 
 
 @pytest.mark.timeout(900)
