@@ -19,7 +19,7 @@ from bitfront.trainables.cost import CostTable, task_cost_table
 from bitfront.trainables.costs import COSTS, Cost, bound
 from bitfront.trainables.costs.devices import DeviceTable
 from bitfront.trainables.methods import METHODS
-from bitfront.trainables.parameters import Choice, Domain, Value
+from bitfront.trainables.parameters import Choice, Domain, Prior, Value
 from bitfront.trainables.plan import check_plan, expand, with_real_inputs
 from bitfront.trainables.selectors import Selection, SelectionSpec
 from bitfront.trainables.task import Task, TrialSpec, with_overrides
@@ -63,6 +63,8 @@ class FreePlan:
 
     per: str
     levels: tuple[str, ...]
+    priors: Mapping[str, Prior] = field(default_factory=dict)
+    """the levels that parts of the network are believed to have on the front, by their names"""
 
     def groups(self, table: CostTable) -> list[str]:
         if self.per == "layer":
@@ -182,6 +184,15 @@ class Space:
     """references to costs of the user's own"""
     device: DeviceTable | None = None
     """the times that costs which were measured are made of"""
+
+    def priors(self) -> dict[str, Prior]:
+        """What is believed best, by the keys of a YAML."""
+        domains: dict[str, Domain] = {"method": self.method, **self.overrides}
+        for method, params in self.method_params.items():
+            domains |= {f"{method}.{name}": domain for name, domain in params.items()}
+        found = {name: domain.prior for name, domain in domains.items() if domain.prior is not None}
+        parts = self.plan.priors if isinstance(self.plan, FreePlan) else {}
+        return found | {f"plan.{part}": prior for part, prior in parts.items()}
 
     def selecting(self) -> list[Selecting]:
         """The selectors that run before the first trial."""

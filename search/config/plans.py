@@ -23,7 +23,7 @@ from bitfront.spaces.space import (
 )
 from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.methods import METHODS
-from bitfront.trainables.parameters import Choice
+from bitfront.trainables.parameters import Choice, Confidence, Domain, Prior
 from bitfront.trainables.plan import LEVELS
 from bitfront.trainables.selectors import RULES, SELECTORS
 from bitfront.trainables.settings import Strict
@@ -49,6 +49,9 @@ class FreePlanSpec(Strict):
     levels: Annotated[list[str], BeforeValidator(_letters)] = Field(
         default_factory=lambda: ["F", "B"]
     )
+    prior: dict[str, Annotated[str, BeforeValidator(str)]] = Field(default_factory=dict)
+    """levels that parts are believed to have on the front: `{head: F}`"""
+    confidence: Confidence = "medium"
 
     @field_validator("levels")
     @classmethod
@@ -134,9 +137,14 @@ def parse_plan(raw: Any, methods: Sequence[str]) -> PlanSpace:
         case FixedPlanSpec(fixed=letters):
             _check_levels((*PLAN, "fixed"), sorted(set(letters)), planned)
             return FixedPlan(letters)
-        case FreePlanSpec(per=per, levels=levels):
+        case FreePlanSpec(per=per, levels=levels, prior=prior, confidence=confidence):
             _check_levels((*PLAN, "levels"), levels, planned)
-            return FreePlan(per, tuple(levels))
+            for part, level in prior.items():
+                if level not in levels:
+                    message = f"the levels of the plan are {', '.join(levels)}, not {level}"
+                    raise KeyProblem((*PLAN, "prior", part), message)
+            priors = {part: Prior(level, confidence) for part, level in prior.items()}
+            return FreePlan(per, tuple(levels), priors)
         case OnlyPlanSpec(only=part, level=level):
             _check_levels((*PLAN, "level"), [level], planned)
             if level == "F":
@@ -156,16 +164,23 @@ def _selected_plan(spec: SelectedPlanSpec, planned: Sequence[str]) -> SelectedPl
     path = (*PLAN, "budget")
     if "budget" not in spec.model_fields_set:
         raise KeyProblem(path, "is missing: percent of the network's full-precision flops")
-    budget = parse_domain(path, spec.budget)
+    budget = _without_prior(path, parse_domain(path, spec.budget))
     _check_budgets(path, ends(budget))
     path = (*PLAN, "seeds")
     given = "seeds" in spec.model_fields_set
-    seeds = parse_domain(path, spec.seeds) if given else None
+    seeds = _without_prior(path, parse_domain(path, spec.seeds)) if given else None
     if seeds is not None and not (
         isinstance(seeds, Choice) and all(type(v) is int and v >= 0 for v in seeds.values)
     ):
         raise KeyProblem(path, "give a list of whole numbers")
     return SelectedPlan(_selecting(PLAN, spec, planned), budget, spec.rule, seeds)
+
+
+def _without_prior(path: KeyPath, domain: Domain) -> Domain:
+    """The domain of something that has no best value: a front has plans of all budgets."""
+    if domain.prior is not None:
+        raise KeyProblem((*path, "prior"), "no value is the best one here")
+    return domain
 
 
 def parse_start(spec: StartSpec, plan: PlanSpace, methods: Sequence[str]) -> StartFrom:

@@ -86,6 +86,11 @@ def _check_plan(space: Space) -> None:
                 raise KeyProblem(PLAN, str(error).removeprefix("plan: ")) from None
         if not table.plan_layers and isinstance(plan, FreePlan):
             raise KeyProblem(PLAN, _no_layers(table))
+        parts = plan.groups(table) if isinstance(plan, FreePlan) else []
+        for part in plan.priors if isinstance(plan, FreePlan) else ():
+            if part not in parts:
+                hint = did_you_mean(part, dict.fromkeys(parts))
+                raise KeyProblem((*PLAN, "prior", part), f"no {plan.per} of that name, {hint}")
         hidden = [layer.name for layer in table.plan_layers if not layer.accumulates]
         if hidden and isinstance(plan, FreePlan) and "A" in plan.levels:
             raise KeyProblem(

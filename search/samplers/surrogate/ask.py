@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,7 @@ from bitfront.search.deciding.outlook import LEAST as ENOUGH
 from bitfront.search.model_health import EVERY
 from bitfront.search.samplers.problem import Problem, distribution
 from bitfront.search.samplers.surrogate.atlas import Atlas, Block, Codes, Context, Encoder, Known
+from bitfront.search.samplers.surrogate.beliefs import Beliefs
 from bitfront.search.samplers.surrogate.candidates import Candidates, fresh, separation
 from bitfront.search.samplers.surrogate.failures import SuccessModel
 from bitfront.search.samplers.surrogate.fronts import Staircase, staircase_index
@@ -307,7 +309,9 @@ class FreeCostSampler(BaseSampler):
             cost = self._scalar_costs(points)
             if cost.min() > 0 and cost.max() > 1.001 * cost.min():
                 priced = float(np.log(cost.min())), float(np.log(cost.max()))
-        self._encoder = Encoder.of((k.context for k in points), self._atlas.levels, priced)
+        contexts = [k.context for k in points]
+        self._encoder = Encoder.of(contexts, self._atlas.levels, priced)
+        self._beliefs = Beliefs(self._problem.space, contexts)
 
     def _scalar_costs(self, points: Sequence[Known]) -> Floats:
         costs = np.array([k.costs for k in points]).reshape(len(points), -1)
@@ -340,7 +344,8 @@ class FreeCostSampler(BaseSampler):
             low = price.min(1, keepdims=True)
             unit = (price - low) / np.maximum(price.max(1, keepdims=True) - low, 1e-12)
             dear = unit[np.arange(groups)[None], codes].mean(1)
-        return self._encoder.rows(contexts, codes, np.stack([cost, dear], axis=1), cost)
+        rows = self._encoder.rows(contexts, codes, np.stack([cost, dear], axis=1), cost)
+        return replace(rows, believed=self._beliefs.of(contexts, codes))
 
     def _expected(
         self, model: QualityModel, success: Chance | None, context: Context, codes: Codes

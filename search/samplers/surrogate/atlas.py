@@ -56,8 +56,8 @@ class Context:
         """The parameters as numbers: an index of a category, else a place from 0 to 1."""
         return {
             name: domain.values.index(self.params[name])
-            if isinstance(domain, Choice) and _is_category(domain)
-            else _unit(domain, self.params[name])
+            if isinstance(domain, Choice) and is_category(domain)
+            else place_of(domain, self.params[name])
             for name, domain in self.domains.items()
         }
 
@@ -116,7 +116,7 @@ class Encoder:
             groups.update(context.groups)
             domains |= context.domains
         named = sorted(domains)
-        category = [name for name in named if _is_category(domains[name])]
+        category = [name for name in named if is_category(domains[name])]
         numeric = [name for name in named if name not in category]
         values = tuple(len(getattr(domains[name], "values", ())) for name in category)
         features = likeness(levels)
@@ -150,6 +150,7 @@ class Encoder:
             trend=trend,
             numeric=numeric,
             category=_settings(self.category, contexts, n, -1),
+            believed=np.zeros((n, 0)),
             groups=len(self.groups),
             alike=self.alike,
             values=self.values,
@@ -306,12 +307,12 @@ def mapped(context: Context, codes: Codes, other: Context, rng: np.random.Genera
 def nearby(domain: Domain, value: Any, rng: random.Random) -> Any:
     """A random value near this one; of a category any value."""
     if isinstance(domain, Choice):
-        if _is_category(domain):
+        if is_category(domain):
             return rng.choice(domain.values)
         ranked = sorted(domain.values)
         index = ranked.index(value) + rng.choice((-1, 1))
         return ranked[min(max(index, 0), len(ranked) - 1)]
-    place = min(max(_unit(domain, value) + rng.gauss(0, 0.15), 0.0), 1.0)
+    place = min(max(place_of(domain, value) + rng.gauss(0, 0.15), 0.0), 1.0)
     low, high = float(domain.low), float(domain.high)
     if domain.log:
         moved = math.exp(math.log(low) + place * (math.log(high) - math.log(low)))
@@ -332,7 +333,7 @@ def _key(params: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(sorted(params.items()))
 
 
-def _is_category(domain: Domain) -> bool:
+def is_category(domain: Domain) -> bool:
     """Whether values have no order. Three or more numbers have one."""
     if not isinstance(domain, Choice):
         return False
@@ -340,7 +341,7 @@ def _is_category(domain: Domain) -> bool:
     return not numbers or len(domain.values) < 3
 
 
-def _unit(domain: Domain, value: Any) -> float:
+def place_of(domain: Domain, value: Any) -> float:
     """A value's place in its domain, from 0 to 1."""
     if isinstance(domain, Choice):
         return sorted(domain.values).index(value) / max(1, len(domain.values) - 1)
