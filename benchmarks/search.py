@@ -443,7 +443,7 @@ def kept() -> list[Row]:
     rows: list[Row] = []
     for path in sorted(RESULTS.glob("search-*cpu*.csv")):
         if not path.name.startswith(
-            ("search-asks", "search-quick", "search-second", "search-strict")
+            ("search-asks", "search-quick", "search-first", "search-second")
         ):
             rows += _read(path)
     return rows
