@@ -1,10 +1,16 @@
-"""What it is worth to tell a search what is believed, right or wrong: a prior on every setting.
+"""What it is worth to tell a search what is believed, right or wrong: a prior on every setting, or
+the trials of another search.
 
     python -m benchmarks.beliefs                # continues where the CSV ends
+    python -m benchmarks.beliefs --transfer
     python -m benchmarks.beliefs --table        # the medians of what it has
 
 A right prior is the best value of a setting on a grid, in the middle of all others; a wrong one is
-the worst value there. Searches are simulated as in `benchmarks.search`."""
+the worst value there. The other search had 60 trials of its own task, from which this one begins
+with its front, or knows all its trials as well. Tasks are `related` where each layer loses about as
+much there (within a factor of e^0.3, log-normal), learns 10 points worse and at twice the rate, and
+`unrelated` where layers lose what others lose here. Searches are simulated as in
+`benchmarks.search`."""
 
 from __future__ import annotations
 
@@ -13,18 +19,28 @@ import csv
 import statistics
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from benchmarks.search import OURS, run, shares
 from benchmarks.table import Row, append_csv, csv_path, format_table
+from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.results.results import Results
+from bitfront.search.session.simulation import Replayed
+from bitfront.search.session.warm_start import carried_points, carried_trials
 from bitfront.spaces.space import middle
 from bitfront.trainables.parameters import Choice, Domain
-from testbed.mixed import MIXED, MixedProblem
+from bitfront.trainables.task import TrialSpec
+from testbed.mixed import LR, MIXED, Layers, MixedProblem, config_of, unit
 
 MARKS = (10, 25, 50)
 WORKERS = 4
 PRIORS = ("cliff", "mixed", "pruning", "pruning-other")
 GRID = 17
+# Trials of another search.
+ELSEWHERE = 60
 
 
 def with_priors(problem: MixedProblem, right: bool, confidence: str) -> MixedProblem:
@@ -87,6 +103,68 @@ def variants(name: str) -> dict[str, Callable[[MixedProblem], MixedProblem]]:
     return found
 
 
+def task(layers: int, seed: int, other: str = "") -> MixedProblem:
+    """A task of its own or, by name, the `other` one that a search is begun from."""
+    known = Layers.drawn(layers, "FB", seed)
+    rate, worse, rng = 0.5, 0.0, np.random.default_rng([6, seed])
+    if other == "related":
+        lost = known.lost * rng.lognormal(0, 0.3, (layers, 1))
+        known, rate, worse = replace(known, lost=lost), 0.58, 0.1
+    if other == "unrelated":
+        drawn = Layers.drawn(layers, "FB", seed + 1000)
+        known, rate, worse = replace(known, lost=drawn.lost, pairs=drawn.pairs), 0.3, 0.1
+
+    def quality(spec: TrialSpec) -> float:
+        apart = unit(spec.task.optimizer.lr, 1e-4, 1.0) - rate
+        return float(known.accuracy(known.codes(spec.plan)[None])[0]) - worse - 0.4 * apart**2
+
+    plan = {"per": "layer", "levels": ["F", "B"]}
+    space = {"method": "bnn", "plan": plan, "optimizer.lr": LR}
+    return MixedProblem(
+        f"task-{layers}",
+        layers,
+        config_of(layers, space),
+        quality,
+        lambda spec: None,
+        lambda space: known.best(),
+        lambda spec: float(known.cost(known.codes(spec.plan)[None])[0]),
+    )
+
+
+def begun(layers: int, seed: int, other: str, model: bool) -> dict[str, Any]:
+    """What a search begins with that was told of another one: the points of its front, and its
+    trials."""
+    there, here = task(layers, seed, other), task(layers, seed).space()
+    ended = run(there, OURS, ELSEWHERE, WORKERS, seed).ended
+    results = Results.from_entries(SearchFolder(Path("other")), there.config, ended, [0.1, 1.1])
+    found: dict[str, Any] = {"first": carried_points(results, here)}
+    return found | ({"elsewhere": carried_trials(results, here)} if model else {})
+
+
+def transfers(path: Any, seeds: int) -> None:
+    done = {(r["problem"], r["told"], int(r["seed"])) for r in read(path)}
+    for seed in range(seeds):
+        for layers in (16, 24):
+            for other in ("", "related", "unrelated"):
+                for model in (False, True) if other else (False,):
+                    known = "its front and its trials" if model else "its front"
+                    told = f"{other}: {known}" if other else "nothing"
+                    if (f"task-{layers}", told, seed) in done:
+                        continue
+                    given = begun(layers, seed, other, model) if other else {}
+                    problem = task(layers, seed)
+                    whole = run(problem, OURS, max(MARKS), WORKERS, seed, **given)
+                    _keep(path, problem, told, seed, whole)
+
+
+def _keep(path: Any, problem: MixedProblem, told: str, seed: int, whole: Replayed) -> None:
+    row: Row = {"problem": problem.name, "told": told, "seed": seed}
+    found = shares(problem, whole, MARKS)
+    row |= {f"at {m}": round(found[f"at {m}"], 5) for m in MARKS}
+    append_csv(row, path)
+    print(row, flush=True)
+
+
 def measure(path: Any, seeds: int) -> None:
     done = {(r["problem"], r["told"], int(r["seed"])) for r in read(path)}
     for seed in range(seeds):
@@ -96,11 +174,7 @@ def measure(path: Any, seeds: int) -> None:
                     continue
                 problem = make(MIXED[name](seed))
                 whole = run(problem, OURS, max(MARKS), WORKERS, seed)
-                row: Row = {"problem": name, "told": told, "seed": seed}
-                found = shares(problem, whole, MARKS)
-                row |= {f"at {m}": round(found[f"at {m}"], 5) for m in MARKS}
-                append_csv(row, path)
-                print(row, flush=True)
+                _keep(path, problem, told, seed, whole)
 
 
 def read(path: Any) -> list[dict[str, str]]:
@@ -125,11 +199,12 @@ def summary(rows: list[dict[str, str]]) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--transfer", action="store_true", help="another search instead of priors")
     parser.add_argument("--table", action="store_true", help="only what the CSV has")
     args = parser.parse_args()
     path = csv_path("beliefs", ("optuna",))
     if not args.table:
-        measure(path, args.seeds)
+        (transfers if args.transfer else measure)(path, args.seeds)
     print(format_table(summary(read(path))))
 
 

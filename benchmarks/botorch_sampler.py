@@ -21,9 +21,10 @@ class QNEHVI(Sampler):
     def make(cls, seed: int, problem: Problem) -> BaseSampler:
         from optuna_integration.botorch import BoTorchSampler, qnehvi_candidates_func
 
-        return BoTorchSampler(
+        made: BaseSampler = BoTorchSampler(
             candidates_func=qnehvi_candidates_func,
             n_startup_trials=10,
             seed=seed,
             consider_running_trials=True,
         )
+        return made

@@ -100,8 +100,10 @@ def run(
     workers: int,
     seed: int,
     ended: Callable[[Session], None] = lambda _session: None,
+    **begun: Any,
 ) -> Replayed:
-    """Run a search; `ended` is called after every trial."""
+    """Run a search; `ended` is called after every trial, `begun` says what a session begins
+    with."""
     search = problem.config.search.model_copy(
         update={
             "sampler": {STOPPING: OURS, PEER: "random"}.get(sampler, sampler),
@@ -112,7 +114,7 @@ def run(
     )
     config = problem.config.model_copy(update={"search": search})
     peer = Moasha(config.task.epochs, seed) if sampler == PEER else None
-    return simulate(config, problem.space(), problem.answer(seed), workers, peer, ended)
+    return simulate(config, problem.space(), problem.answer(seed), workers, peer, ended, **begun)
 
 
 def shares(

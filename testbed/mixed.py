@@ -106,7 +106,7 @@ class MixedProblem:
         return volume(*self.known)
 
 
-def _config(layers: int, space: dict[str, Any]) -> SearchConfig:
+def config_of(layers: int, space: dict[str, Any]) -> SearchConfig:
     task = {"dataset": "digits", "model": {"name": "mlp", "depth": layers + 1, "width": 2}}
     return SearchConfig.model_validate(
         {"name": f"mixed-{layers}", "task": {**task, "epochs": EPOCHS}, "space": space}
@@ -209,7 +209,7 @@ def failing(seed: int) -> MixedProblem:
     return MixedProblem(
         "failing",
         20,
-        _config(20, {"method": "bnn", "plan": {"per": "layer", "levels": ["F", "B"]}}),
+        config_of(20, {"method": "bnn", "plan": {"per": "layer", "levels": ["F", "B"]}}),
         lambda spec: float(known.accuracy(known.codes(spec.plan)[None])[0]),
         lambda spec: "nan" if any(spec.plan[i] == "B" for i in two) else None,
         lambda space: known.best(lambda codes: np.asarray(codes[:, two].any(1))),
@@ -239,7 +239,7 @@ def cliff(seed: int) -> MixedProblem:
     return MixedProblem(
         "cliff",
         12,
-        _config(12, {"method": ["bnn", "bnn++"], "plan": plan, "optimizer.lr": LR}),
+        config_of(12, {"method": ["bnn", "bnn++"], "plan": plan, "optimizer.lr": LR}),
         quality,
         fails,
         lambda space: known.best(),
@@ -271,7 +271,7 @@ def fragile(seed: int) -> MixedProblem:
     return MixedProblem(
         "fragile",
         16,
-        _config(16, {"method": "bnn", "plan": plan, "optimizer.lr": LR}),
+        config_of(16, {"method": "bnn", "plan": plan, "optimizer.lr": LR}),
         quality,
         fails,
         lambda space: known.best(lambda codes: codes[:, five].sum(1) > 2),
@@ -286,7 +286,7 @@ def levels(seed: int) -> MixedProblem:
     return MixedProblem(
         "levels",
         16,
-        _config(16, {"method": "bnn", "plan": {"per": "layer", "levels": ["F", "W", "B"]}}),
+        config_of(16, {"method": "bnn", "plan": {"per": "layer", "levels": ["F", "W", "B"]}}),
         lambda spec: float(known.accuracy(known.codes(spec.plan)[None])[0]),
         _nowhere,
         lambda space: known.best(),
@@ -324,7 +324,7 @@ def mixed(seed: int) -> MixedProblem:
     return MixedProblem(
         "mixed",
         20,
-        _config(20, space),
+        config_of(20, space),
         quality,
         _nowhere,
         lambda space: known.best(),

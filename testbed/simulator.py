@@ -63,10 +63,11 @@ def simulate(
     workers: int,
     stopping: EarlyStopping | None = None,
     ended: Callable[[Session], None] = lambda _session: None,
+    **begun: Any,
 ) -> Replayed:
     """Run the search to the end of its budget on `workers` simulated workers and return its record;
     `stopping` replaces the early stopping of the configuration, `ended` is called after every
-    trial."""
+    trial, `begun` says what the session begins with."""
 
     def rows(entry: Entry) -> list[dict[str, Any]]:
         return [
@@ -77,6 +78,6 @@ def simulate(
         ]
 
     with tempfile.TemporaryDirectory() as folder:
-        session = Session(config, space, MemoryFolder(Path(folder)), tracker=None)
+        session = Session(config, space, MemoryFolder(Path(folder)), tracker=None, **begun)
         session.stopping = stopping or session.stopping
         return play(session, rows, workers, RayDesk(session, workers), ended)

@@ -33,6 +33,7 @@ from bitfront.search.ledger.storage import open_storage
 from bitfront.search.ledger.study import directions_of, open_study
 from bitfront.search.ledger.writing import Say, T, persistently
 from bitfront.search.model_health import EVERY, HEALTH
+from bitfront.search.samplers.problem import Elsewhere
 from bitfront.search.session.rows import ROWS, Rows
 from bitfront.search.urls import sqlite_path
 from bitfront.spaces.space import Space
@@ -53,15 +54,17 @@ class Ledger:
         first: Sequence[dict[str, Any]] = (),
         owner: str | None = None,
         rows: Rows = NO_ROWS,
+        elsewhere: Sequence[Elsewhere] = (),
     ) -> None:
-        """`first` are points to try before the sampler is asked, kept for later turns. `owner` is
-        the identity of the search, where others in the database may have the same name. `rows` are
-        those of a paper, which come before all else."""
+        """`first` are points to try before the sampler is asked, `elsewhere` trials of another
+        search, both kept for later turns. `owner` is the identity of the search, where others in
+        the database may have the same name. `rows` are of a paper, and come before all else."""
         self.config = config
         self.space = space
         self.storage = open_storage(url)
         self._file = FileGuard(sqlite_path(url), self.storage, config.name)
-        notes = {"first": list(first)} if first else {}
+        given = {"first": list(first), "elsewhere": list(elsewhere)}
+        notes = {key: value for key, value in given.items() if value}
         # A full disk is an error now; only a search that has begun waits.
         self.study, self._order = persistently(
             lambda: open_study(self.storage, config, space, owner, notes), patience=0.0
@@ -95,6 +98,7 @@ class Ledger:
             self.reference,
             self.study.user_attrs.get("first", []),
             rows,
+            self.study.user_attrs.get("elsewhere", []),
         )
         for trial in self.study.get_trials(deepcopy=False):
             self._remember(trial)

@@ -18,6 +18,7 @@ from bitfront.search.ledger.folder import SearchFolder, writing
 from bitfront.search.pictures import Pictures
 from bitfront.search.results.results import Results
 from bitfront.search.results.stored import stored_config
+from bitfront.search.samplers.problem import Elsewhere
 from bitfront.search.session.beginning import Beginning, forget_former
 from bitfront.search.session.interrupts import asked_to_end, ending_gently, held_back
 from bitfront.search.session.preparation import (
@@ -31,7 +32,7 @@ from bitfront.search.session.progress import Line, Progress
 from bitfront.search.session.rows import selectors_of_rows, settle_rows
 from bitfront.search.session.selection import settle, start_points
 from bitfront.search.session.session import Session
-from bitfront.search.session.warm_start import carried_points
+from bitfront.search.session.warm_start import carried_points, carried_trials
 from bitfront.search.tracking.notes import SMALL_FRONT, note_of
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import redacted
@@ -165,10 +166,12 @@ def _drive(
     wanted = None if warm_start is not None else selectors_of_rows(config, space, chosen)
     space = settle(config, space, folder, address, line.say, line, shown.pictures, wanted)
     first = start_points(space)
+    others = list[Elsewhere]()
     if warm_start is not None:
         first += carried_points(warm_start, space)
+        others = carried_trials(warm_start, space)
     rows = settle_rows(config, space, chosen)
-    session = Session(config, space, folder, tracker, first, shown.progress, rows)
+    session = Session(config, space, folder, tracker, first, shown.progress, rows, others)
     beginning.ledger = session.ledger
     ended_before = session.ended
     known = not (renewed and session.complete) and _delivered(folder) == _told(session)

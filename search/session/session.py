@@ -22,6 +22,7 @@ from bitfront.search.ledger.ledger import NO_ROWS, Ledger
 from bitfront.search.ledger.reader import ledger_errors
 from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.results import ideal_point
+from bitfront.search.samplers.problem import Elsewhere
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.preparation import check_storage
 from bitfront.search.session.progress import Progress, Silent
@@ -47,14 +48,17 @@ class Session:
         first: Sequence[dict[str, Any]] = (),
         progress: Callable[[Session], Progress] = Silent,
         rows: Rows = NO_ROWS,
+        elsewhere: Sequence[Elsewhere] = (),
     ) -> None:
-        """`rows` of a paper are run first, `first` are points to try before the sampler is asked;
-        `progress` makes the object that shows this session to people, by default one that shows
-        nothing."""
+        """`rows` of a paper are run first, `first` are points to try before the sampler is asked,
+        `elsewhere` trials it may learn from; `progress` makes the object that shows this
+        session to people, by default one that shows nothing."""
         self.config = config
         self.folder = folder
         with ledger_errors(config.name):
-            self.ledger = Ledger(folder.ledger_url, config, space, first, folder.owner, rows)
+            self.ledger = Ledger(
+                folder.ledger_url, config, space, first, folder.owner, rows, elsewhere
+            )
         self.rows = rows
         self.tracker = tracker
         self.front = Front(config.front_objectives)

@@ -196,7 +196,8 @@ def test_preview_tells_size_share_cost_and_time_and_starts_nothing(capsys, tmp_p
     assert report["eta_seconds"] > 0
     text = call(capsys, "preview", "quickstart", *words)
     assert "64 points" in text
-    assert "plan.stages.0.0.first.conv F (medium)" in text
+    assert report["priors"] == {"plan.stages.0.0.first.conv": "F (medium)"}
+    assert "priors, which steer the search" in text
     assert f"flops_pct: of the network in full precision, {report['full_flops']:,.0f}" in text
     assert "nothing was started" in text
     assert not (tmp_path / "bitfront-runs").exists()

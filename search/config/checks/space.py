@@ -86,11 +86,8 @@ def _check_plan(space: Space) -> None:
                 raise KeyProblem(PLAN, str(error).removeprefix("plan: ")) from None
         if not table.plan_layers and isinstance(plan, FreePlan):
             raise KeyProblem(PLAN, _no_layers(table))
-        parts = plan.groups(table) if isinstance(plan, FreePlan) else []
-        for part in plan.priors if isinstance(plan, FreePlan) else ():
-            if part not in parts:
-                hint = did_you_mean(part, dict.fromkeys(parts))
-                raise KeyProblem((*PLAN, "prior", part), f"no {plan.per} of that name, {hint}")
+        if isinstance(plan, FreePlan):
+            _check_priors(plan, table)
         hidden = [layer.name for layer in table.plan_layers if not layer.accumulates]
         if hidden and isinstance(plan, FreePlan) and "A" in plan.levels:
             raise KeyProblem(
@@ -98,6 +95,15 @@ def _check_plan(space: Space) -> None:
                 f"level A is not for {hidden[0]}, which projects the inputs of an attention: leave "
                 "A out, or keep such layers in full precision (task.keep_full)",
             )
+
+
+def _check_priors(plan: FreePlan, table: CostTable) -> None:
+    """Raise KeyProblem where a part that is believed to have a level is not there."""
+    parts = dict.fromkeys(plan.groups(table))
+    for part in plan.priors:
+        if part not in parts:
+            hint = did_you_mean(part, parts)
+            raise KeyProblem((*PLAN, "prior", part), f"no {plan.per} of that name, {hint}")
 
 
 def _no_layers(table: CostTable) -> str:

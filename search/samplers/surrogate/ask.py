@@ -37,7 +37,7 @@ from bitfront.search.deciding.outlook import LEAST as ENOUGH
 from bitfront.search.model_health import EVERY
 from bitfront.search.samplers.problem import Problem, distribution
 from bitfront.search.samplers.surrogate.atlas import Atlas, Block, Codes, Context, Encoder, Known
-from bitfront.search.samplers.surrogate.beliefs import Beliefs
+from bitfront.search.samplers.surrogate.beliefs import Beliefs, OtherSearch
 from bitfront.search.samplers.surrogate.candidates import Candidates, fresh, separation
 from bitfront.search.samplers.surrogate.failures import SuccessModel
 from bitfront.search.samplers.surrogate.fronts import Staircase, staircase_index
@@ -95,6 +95,9 @@ class FreeCostSampler(BaseSampler):
                 [names.index(name) for name in measured],
                 list(problem.measured_limits),
             ),
+        )
+        self._other: OtherSearch = problem.memory.setdefault(
+            "other", OtherSearch(self._atlas, problem.elsewhere, measured)
         )
         self._candidates = Candidates(
             problem.space,
@@ -309,9 +312,12 @@ class FreeCostSampler(BaseSampler):
             cost = self._scalar_costs(points)
             if cost.min() > 0 and cost.max() > 1.001 * cost.min():
                 priced = float(np.log(cost.min())), float(np.log(cost.max()))
-        contexts = [k.context for k in points]
+        other, weights = self._other, self._objectives.scalar
+        contexts = [k.context for k in (*points, *other.points)]
         self._encoder = Encoder.of(contexts, self._atlas.levels, priced)
-        self._beliefs = Beliefs(self._problem.space, contexts)
+        self._beliefs = Beliefs(self._problem.space, contexts, other)
+        made_of = f"{self._encoder.made_of} {weights.quality} {weights.cost}"
+        other.learn(made_of, lambda: self._rows(other.points), weights.quality)
 
     def _scalar_costs(self, points: Sequence[Known]) -> Floats:
         costs = np.array([k.costs for k in points]).reshape(len(points), -1)
@@ -345,7 +351,7 @@ class FreeCostSampler(BaseSampler):
             unit = (price - low) / np.maximum(price.max(1, keepdims=True) - low, 1e-12)
             dear = unit[np.arange(groups)[None], codes].mean(1)
         rows = self._encoder.rows(contexts, codes, np.stack([cost, dear], axis=1), cost)
-        return replace(rows, believed=self._beliefs.of(contexts, codes))
+        return replace(rows, believed=self._beliefs.of(contexts, codes, rows))
 
     def _expected(
         self, model: QualityModel, success: Chance | None, context: Context, codes: Codes

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -101,6 +101,11 @@ class Encoder:
     alike: float
     priced: tuple[float, float] | None
     """the least and the greatest logarithm of the cost, where that is a number of the model"""
+
+    @property
+    def made_of(self) -> str:
+        """What decides the rows of given points."""
+        return repr((self.groups, self.numeric, self.category, self.values, self.priced))
 
     @staticmethod
     def of(
@@ -286,13 +291,16 @@ class Atlas:
     def known(self, trial: Any) -> Known:
         """The point of a trial."""
         if trial.number not in self._trials:
-            free = isinstance(self.space.plan, FreePlan)
-            rest = {k: v for k, v in trial.params.items() if not (free and k.startswith("plan."))}
-            context = self.context(rest)
-            letters = [trial.params[group] for group in context.groups]
-            codes = np.array([context.levels.index(letter) for letter in letters], np.int64)
-            self._trials[trial.number] = Known(context, codes, context.costs(codes[None])[0])
+            self._trials[trial.number] = self.at(trial.params)
         return self._trials[trial.number]
+
+    def at(self, params: Mapping[str, Any]) -> Known:
+        """The point of all these parameters."""
+        free = isinstance(self.space.plan, FreePlan)
+        rest = {k: v for k, v in params.items() if not (free and k.startswith("plan."))}
+        context = self.context(rest)
+        codes = np.array([context.levels.index(params[g]) for g in context.groups], np.int64)
+        return Known(context, codes, context.costs(codes[None])[0])
 
 
 def mapped(context: Context, codes: Codes, other: Context, rng: np.random.Generator) -> Codes:

@@ -1,16 +1,26 @@
 """What is believed of the quality before any trial: by the user, who names the values that ought to
-be best. Each belief is a function of a point that the model (`model.py`) gives a weight; trials
-decide how much of it stays. Points in, numbers out."""
+be best, and by another search, whose model of its own trials is one belief. Each belief is a
+function of a point that the model (`model.py`) gives a weight; trials decide how much of it stays.
+Points in, numbers out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 
-from bitfront.search.samplers.surrogate.atlas import Codes, Context, is_category, place_of
-from bitfront.search.samplers.surrogate.model import Floats
+from bitfront.search.samplers.problem import Elsewhere
+from bitfront.search.samplers.surrogate.atlas import (
+    Atlas,
+    Codes,
+    Context,
+    Known,
+    is_category,
+    place_of,
+)
+from bitfront.search.samplers.surrogate.model import Floats, QualityModel, Rows
 from bitfront.spaces.space import FreePlan, Space
 from bitfront.trainables.parameters import Domain, Prior
 
@@ -18,8 +28,52 @@ from bitfront.trainables.parameters import Domain, Prior
 # likelier the named value of a choice is than another one.
 WIDTH = {"low": 0.5, "medium": 0.25, "high": 0.125}
 ODDS = {"low": 2.0, "medium": 4.0, "high": 8.0}
+# Fewer trials of another search say nothing.
+LEAST = 5
 # Standard deviations of the quality that a unit of the logarithm of that density is taken for.
 WORTH = 0.5
+
+
+class OtherSearch:
+    """The trials of another search, which trained another task, as one belief,
+
+        b(x) = (mu(x) - m) / s
+
+    with the expectation mu of a model of those trials (`model.py`), their mean m and deviation s:
+    what is good there is expected to be good here, as far as the weight says, by which the tasks
+    are related. (In a model of both tasks, such as that of Bonilla, Chai and Williams, 2007, all
+    trials of both would be at every ask.) No belief where the model is no better than the mean."""
+
+    def __init__(self, atlas: Atlas, trials: Sequence[Elsewhere], measured: Sequence[str]) -> None:
+        self._atlas, self._measured = atlas, measured
+        self._trials = [t for t in trials if all(name in t["metrics"] for name in measured)]
+        self._made_of = ""
+        self._model: QualityModel | None = None
+
+    @cached_property
+    def points(self) -> list[Known]:
+        """The trials as points of this space."""
+        return [self._atlas.at(trial["point"]) for trial in self._trials]
+
+    def learn(self, made_of: str, rows: Callable[[], Rows], weights: Floats) -> None:
+        """Fit the model to the trials as rows; once for all that rows are `made_of`."""
+        if made_of == self._made_of or len(self.points) < LEAST:
+            return
+        self._made_of, self._model = made_of, None
+        values = np.array([[t["metrics"][n] for n in self._measured] for t in self._trials])
+        quality = values @ weights
+        self._shift, self._scale = float(quality.mean()), float(quality.std())
+        if self._scale:
+            noise, rng = np.zeros(len(quality)), np.random.default_rng(0)
+            model = QualityModel(rows().unbelieved, quality, noise, rng)
+            self._model = None if model.health().blind else model
+
+    def of(self, rows: Rows) -> Floats:
+        """b of every row, (n, 1); (n, 0) where there is no belief."""
+        if self._model is None:
+            return np.zeros((len(rows), 0))
+        expected = self._model.expected(rows.unbelieved)
+        return ((expected - self._shift) / self._scale)[:, None]
 
 
 class Beliefs:
@@ -31,8 +85,9 @@ class Beliefs:
 
     with pi normal around a number, on its scale, and ODDS to one for a category or a level."""
 
-    def __init__(self, space: Space, contexts: Iterable[Context]) -> None:
+    def __init__(self, space: Space, contexts: Iterable[Context], other: OtherSearch) -> None:
         """The beliefs that apply in these contexts."""
+        self._other = other
         domains: dict[str, Domain] = {}
         groups: set[str] = set()
         for context in {c.kind: c for c in contexts}.values():
@@ -45,8 +100,9 @@ class Beliefs:
             (f"plan.{part}", prior) for part, prior in parts.items() if f"plan.{part}" in groups
         )
 
-    def of(self, contexts: Sequence[Context], codes: Codes) -> Floats:
-        """(plans, beliefs), of plans each in a context of its own or all in one."""
+    def of(self, contexts: Sequence[Context], codes: Codes, rows: Rows) -> Floats:
+        """(plans, beliefs), of plans each in a context of its own or all in one, and the same as
+        rows."""
         n, first = len(codes), contexts[0]
         found = np.zeros((n, len(self._settings) + len(self._parts)))
         for column, (name, domain) in enumerate(self._settings):
@@ -56,7 +112,7 @@ class Beliefs:
             if group in first.groups:
                 other = codes[:, first.groups.index(group)] != first.levels.index(str(prior.value))
                 found[:, column] = -WORTH * math.log(ODDS[prior.confidence]) * other
-        return found
+        return np.concatenate([found, self._other.of(rows)], axis=1)
 
 
 def _setting(context: Context, name: str, domain: Domain) -> float:
@@ -67,4 +123,4 @@ def _setting(context: Context, name: str, domain: Domain) -> float:
         other = context.params[name] != prior.value
         return -WORTH * math.log(ODDS[prior.confidence]) * other
     apart = context.places[name] - place_of(domain, prior.value)
-    return -0.5 * WORTH * (apart / WIDTH[prior.confidence]) ** 2
+    return float(-0.5 * WORTH * (apart / WIDTH[prior.confidence]) ** 2)

@@ -83,7 +83,7 @@ def test_priors_are_known_by_their_keys(make_space):
         "optimizer.lr: {float: [1e-4, 1], log: true, prior: 0.01}, "
         "bnn++.mu: {schedule: {from: 5, to: {float: [10, 100], prior: 20, confidence: low}}}}"
     )
-    config, space = make_space(given)
+    config, space = make_space(given, "search.sampler=free-cost")
     assert {key: prior.describe() for key, prior in space.priors().items()} == {
         "method": "bnn++ (high)",
         "plan.layers.2": "F (medium)",
