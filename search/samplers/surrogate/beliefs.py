@@ -121,6 +121,6 @@ def _setting(context: Context, name: str, domain: Domain) -> float:
     assert prior is not None
     if is_category(domain):
         other = context.params[name] != prior.value
-        return -WORTH * math.log(ODDS[prior.confidence]) * other
+        return -WORTH * math.log(ODDS[prior.confidence]) if other else 0.0
     apart = context.places[name] - place_of(domain, prior.value)
     return float(-0.5 * WORTH * (apart / WIDTH[prior.confidence]) ** 2)
