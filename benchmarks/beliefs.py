@@ -1,8 +1,8 @@
-"""What it is worth to tell a search what is believed, right or wrong: a prior on every setting, or
-the trials of another search.
+"""What it is worth to tell a search what is believed, right or wrong: a prior on every setting, the
+trials of another search, or the order of layers of a selector.
 
     python -m benchmarks.beliefs                # continues where the CSV ends
-    python -m benchmarks.beliefs --transfer
+    python -m benchmarks.beliefs --of transfer  # and then --of advice
     python -m benchmarks.beliefs --table        # the medians of what it has
 
 A right prior is the best value of a setting on a grid, in the middle of all others; a wrong one is
@@ -17,8 +17,8 @@ from __future__ import annotations
 import argparse
 import csv
 import statistics
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import Results
 from bitfront.search.session.simulation import Replayed
 from bitfront.search.session.warm_start import carried_points, carried_trials
-from bitfront.spaces.space import middle
+from bitfront.spaces.space import Advice, Selecting, Space, middle
+from bitfront.trainables.cost import CostTable
 from bitfront.trainables.parameters import Choice, Domain
 from bitfront.trainables.task import TrialSpec
 from testbed.mixed import LR, MIXED, Layers, MixedProblem, config_of, unit
@@ -141,6 +142,47 @@ def begun(layers: int, seed: int, other: str, model: bool) -> dict[str, Any]:
     return found | ({"elsewhere": carried_trials(results, here)} if model else {})
 
 
+def advised(layers: int, seed: int, right: bool) -> dict[str, Any]:
+    """The order of layers by the damage for what is saved, with errors of a factor of e^0.5, or of
+    the layers in the opposite order."""
+    known, rng = Layers.drawn(layers, "FB", seed), np.random.default_rng([7, seed])
+    damage = np.log(known.lost[:, -1] / known.saved[:, -1]) + 0.5 * rng.normal(size=layers)
+    order = np.argsort(damage if right else -damage).tolist()
+    return {"advice": KnownAdvice(Selecting(()), known=order)}
+
+
+@dataclass(frozen=True)
+class KnownAdvice(Advice):
+    """Advice without a selector."""
+
+    known: Sequence[int] = ()
+
+    def orders(self, table: CostTable, seed: int) -> list[Sequence[int]]:
+        return [self.known]
+
+
+@dataclass(frozen=True)
+class Advised(MixedProblem):
+    """A problem whose space has advice."""
+
+    advice: Advice | None = None
+
+    def space(self) -> Space:
+        return replace(super().space(), advice=self.advice)
+
+
+def advice(path: Any, seeds: int) -> None:
+    done = {(r["problem"], r["told"], int(r["seed"])) for r in read(path)}
+    for seed in range(seeds):
+        for layers in (16, 24):
+            for told, right in (("right advice", True), ("wrong advice", False)):
+                if (f"task-{layers}", told, seed) not in done:
+                    known = task(layers, seed)
+                    parts = {f.name: getattr(known, f.name) for f in fields(known)}
+                    problem = Advised(**parts, **advised(layers, seed, right))
+                    _keep(path, problem, told, seed, run(problem, OURS, max(MARKS), WORKERS, seed))
+
+
 def transfers(path: Any, seeds: int) -> None:
     done = {(r["problem"], r["told"], int(r["seed"])) for r in read(path)}
     for seed in range(seeds):
@@ -199,12 +241,13 @@ def summary(rows: list[dict[str, str]]) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--transfer", action="store_true", help="another search instead of priors")
+    parser.add_argument("--of", choices=("priors", "transfer", "advice"), default="priors")
     parser.add_argument("--table", action="store_true", help="only what the CSV has")
     args = parser.parse_args()
     path = csv_path("beliefs", ("optuna",))
     if not args.table:
-        (transfers if args.transfer else measure)(path, args.seeds)
+        parts = {"priors": measure, "transfer": transfers, "advice": advice}
+        parts[args.of](path, args.seeds)
     print(format_table(summary(read(path))))
 
 

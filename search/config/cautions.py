@@ -81,11 +81,16 @@ def _one_level(space: Space) -> list[str]:
 
 
 def _unheard(config: SearchConfig, space: Space) -> list[str]:
-    """Priors that the sampler does not use."""
-    if not space.priors() or believes(config.search.sampler):
+    """Priors and advice that the sampler does not use."""
+    if believes(config.search.sampler):
         return []
+    told = {"space": space.priors() and "priors", "search.advice": space.advice and "advice"}
     name = shown(config.search.sampler)
-    return [f"space: the sampler {name} does not use priors; free-cost, the default, does"]
+    return [
+        f"{key}: the sampler {name} does not use {what}; free-cost, the default, does"
+        for key, what in told.items()
+        if what
+    ]
 
 
 def _rows(config: SearchConfig, space: Space) -> list[str]:

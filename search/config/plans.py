@@ -12,6 +12,7 @@ from bitfront.search.config.domains import parse_domain
 from bitfront.search.config.errors import KeyPath, KeyProblem, without_key
 from bitfront.search.config.mistakes import validated
 from bitfront.spaces.space import (
+    Advice,
     FixedPlan,
     FreePlan,
     OnlyPlan,
@@ -30,6 +31,7 @@ from bitfront.trainables.settings import Strict
 
 PLAN = ("space", "plan")
 START = ("search", "start_from")
+ADVICE = ("search", "advice")
 
 
 def _letters(given: Any) -> list[str]:
@@ -185,17 +187,29 @@ def _without_prior(path: KeyPath, domain: Domain) -> Domain:
 
 def parse_start(spec: StartSpec, plan: PlanSpace, methods: Sequence[str]) -> StartFrom:
     """The plans of selectors that a search over the free plan begins with."""
+    _check_budgets((*START, "budgets"), spec.budgets)
+    return StartFrom(_ranking(START, spec, plan, methods), tuple(spec.budgets), spec.rule)
+
+
+def parse_advice(spec: SelectingSpec, plan: PlanSpace, methods: Sequence[str]) -> Advice:
+    """The selectors whose orders of layers the model of a search over the free plan begins with."""
+    return Advice(_ranking(ADVICE, spec, plan, methods))
+
+
+def _ranking(
+    path: KeyPath, spec: SelectingSpec, plan: PlanSpace, methods: Sequence[str]
+) -> Selecting:
+    """Selectors that rank the layers of a free plan."""
     planned = binary_methods(methods)
     if not isinstance(plan, FreePlan) or plan.per != "layer" or not planned:
-        raise KeyProblem(START, "a selector's plan is one letter a layer: give plan {per: layer}")
+        raise KeyProblem(path, "a selector's plan is one letter a layer: give plan {per: layer}")
     if spec.level not in plan.levels or "F" not in plan.levels:
         message = f"the levels of the plan are {', '.join(plan.levels)}"
-        raise KeyProblem((*START, "level"), message)
+        raise KeyProblem((*path, "level"), message)
     for name in [spec.selector] if isinstance(spec.selector, str) else spec.selector:
         if name in SELECTORS and SELECTORS.get(name).method is not None:
-            raise KeyProblem((*START, "selector"), f"{name} removes channels, it makes no plan")
-    _check_budgets((*START, "budgets"), spec.budgets)
-    return StartFrom(_selecting(START, spec, planned), tuple(spec.budgets), spec.rule)
+            raise KeyProblem((*path, "selector"), f"{name} removes channels, it makes no plan")
+    return _selecting(path, spec, planned)
 
 
 def _selecting(path: KeyPath, spec: SelectingSpec, planned: Sequence[str]) -> Selecting:

@@ -92,7 +92,9 @@ counts it: a number, a list or a range |
 A selector that looks at a trained network runs before the first trial, on the machines of the
 trials; its order of layers serves all budgets and is kept for all searches of a home. Its scores
 are in the search's folder and on the parent run: `selection-NAME.json`, `.csv`, `.html`, `.png`.
-`search.start_from` begins a search over free plans with plans of a selector.
+`search.start_from` begins a search over free plans with plans of a selector. `search.advice:
+mixbin-grad` trains none of its plans: its order of layers is what the model of `free-cost` expects,
+until trials say otherwise.
 """
 
 

@@ -13,7 +13,7 @@ from bitfront.search.config.bounds import check_limits, extreme_specs, further_b
 from bitfront.search.config.errors import KeyProblem, Problems, without_key
 from bitfront.search.config.known import adds_layer_costs
 from bitfront.search.config.mistakes import first_mistake
-from bitfront.search.config.plans import PLAN, START
+from bitfront.search.config.plans import ADVICE, PLAN, START
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.config.settle import is_file
 from bitfront.search.config.space import TASK_KEYS
@@ -182,7 +182,8 @@ def _check_selecting(space: Space, using: Selecting) -> None:
     """Raise KeyProblem unless the network that a selector looks at and all networks of the space
     have the same number of layers, and data of the same kind: a selector ranks the layers of one
     network."""
-    path = PLAN if space.start_from is None else START
+    path = PLAN if space.start_from is None or using is not space.start_from.using else START
+    path = path if space.advice is None or using is not space.advice.using else ADVICE
     try:
         looked_at = using.task(space.task)
         dataset = DATASETS.get(looked_at.dataset)

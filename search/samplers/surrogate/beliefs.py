@@ -1,5 +1,5 @@
 """What is believed of the quality before any trial: by the user, who names the values that ought to
-be best, and by another search, whose model of its own trials is one belief. Each belief is a
+be best, by another search, whose model of its own trials is one belief, and by selectors. Each is a
 function of a point that the model (`model.py`) gives a weight; trials decide how much of it stays.
 Points in, numbers out."""
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtri
 
 from bitfront.search.samplers.problem import Elsewhere
 from bitfront.search.samplers.surrogate.atlas import (
@@ -22,7 +23,9 @@ from bitfront.search.samplers.surrogate.atlas import (
 )
 from bitfront.search.samplers.surrogate.model import Floats, QualityModel, Rows
 from bitfront.spaces.space import FreePlan, Space
+from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.parameters import Domain, Prior
+from bitfront.trainables.plan import BINARY_STEPS
 
 # The deviation of the best place in a range from the one that was named, and how many times
 # likelier the named value of a choice is than another one.
@@ -32,6 +35,8 @@ ODDS = {"low": 2.0, "medium": 4.0, "high": 8.0}
 LEAST = 5
 # Standard deviations of the quality that a unit of the logarithm of that density is taken for.
 WORTH = 0.5
+# Of the cost, where nothing is saved.
+TINY = 1e-12
 
 
 class OtherSearch:
@@ -76,6 +81,35 @@ class OtherSearch:
         return ((expected - self._shift) / self._scale)[:, None]
 
 
+class SelectorAdvice:
+    """The orders in which selectors make the layers of a network binary, each as a belief: with r
+    the place of a layer among G in such an order, c the cost that making it binary saves and d the
+    share of the way from F to B that its level is,
+
+        b(x) = -sqrt(12) sum_g h_g d_g / sum_g h_g,   h_g = c_g exp(z((r_g + 1/2) / G))
+
+    with z the quantile of the normal distribution: selectors rank layers by damage for what is
+    saved, which is taken to differ by a factor of e (log-normal)."""
+
+    def __init__(self, space: Space) -> None:
+        advice = space.advice
+        orders = [] if advice is None else advice.orders(task_cost_table(space.task), 0)
+        self._damage = [
+            np.exp(ndtri((np.argsort(order) + 0.5) / len(order))) for order in map(list, orders)
+        ]
+
+    def of(self, context: Context, codes: Codes) -> Floats:
+        """b of plans in one context or in contexts of its kind, (plans, selectors)."""
+        found = np.zeros((len(codes), len(self._damage)))
+        way = [min(BINARY_STEPS[letter] / BINARY_STEPS["B"], 1.0) for letter in context.levels]
+        price = context.deltas[:, :, :1].sum(2)
+        for column, damage in enumerate(self._damage):
+            if len(damage) == len(context.groups):
+                harm = damage * (price.max(1) - price.min(1) + TINY)
+                found[:, column] = -math.sqrt(12) * np.array(way)[codes] @ harm / harm.sum()
+        return found
+
+
 class Beliefs:
     """The priors of a space. That a density pi of the best point steers a search is the idea of
     piBO (Hvarfner et al., 2022, arXiv:2204.11051), where it is a factor pi^(beta/n) of the gain.
@@ -87,7 +121,7 @@ class Beliefs:
 
     def __init__(self, space: Space, contexts: Iterable[Context], other: OtherSearch) -> None:
         """The beliefs that apply in these contexts."""
-        self._other = other
+        self._other, self._advice = other, SelectorAdvice(space)
         domains: dict[str, Domain] = {}
         groups: set[str] = set()
         for context in {c.kind: c for c in contexts}.values():
@@ -112,7 +146,7 @@ class Beliefs:
             if group in first.groups:
                 other = codes[:, first.groups.index(group)] != first.levels.index(str(prior.value))
                 found[:, column] = -WORTH * math.log(ODDS[prior.confidence]) * other
-        return np.concatenate([found, self._other.of(rows)], axis=1)
+        return np.concatenate([found, self._other.of(rows), self._advice.of(first, codes)], axis=1)
 
 
 def _setting(context: Context, name: str, domain: Domain) -> float:

@@ -61,6 +61,20 @@ def test_a_wrong_parameter_of_all_methods_is_named(make_config, assignment, mess
 
 
 @pytest.mark.parametrize(
+    ("advice", "message"),
+    [
+        ("mixbin-grod", "search.advice.selector: unknown selector 'mixbin-grod'"),
+        ("slimming", "removes channels"),
+        ("{selector: hawq, level: W}", "levels of the plan are F, B"),
+        ("3", "search.advice"),
+    ],
+)
+def test_wrong_advice_is_named(make_config, advice, message):
+    with pytest.raises(UserError, match=message):
+        make_config("space={method: bnn, plan: {per: layer}}", f"search.advice={advice}")
+
+
+@pytest.mark.parametrize(
     ("value", "message"),
     [
         ("{float: [1e-4, 1], log: true, prior: 2}", "prior: 2 is not in 0.0001..1"),
