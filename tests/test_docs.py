@@ -71,7 +71,7 @@ def test_the_catalog_is_that_of_the_registries():
 
 
 def test_the_readme_is_short():
-    assert len(README.splitlines()) < 120
+    assert len(README.splitlines()) <= 130
 
 
 def test_the_ci_script_finds_the_test_command_in_the_readme():

@@ -166,8 +166,9 @@ class Ledger:
             self._open[entry.id] = entry
 
     def interrupted(self) -> list[Entry]:
-        """The trials that an earlier driver left running and that are not handed out yet."""
-        return [e for e in self._open.values() if e.id not in self._handed_out]
+        """The trials that an earlier driver left running and that are not handed out yet. The
+        thread that draws the bar asks, too: it reads a copy."""
+        return [e for e in list(self._open.values()) if e.id not in self._handed_out]
 
     def hand_back(self, trial_id: str) -> None:
         """Hand a trial that no worker trains any more back, so that the next ask returns it."""

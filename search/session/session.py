@@ -25,7 +25,7 @@ from bitfront.search.results.results import ideal_point
 from bitfront.search.samplers.problem import Elsewhere
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.preparation import check_storage
-from bitfront.search.session.progress import Progress, Silent
+from bitfront.search.session.progress import WORKERS_START, Progress, Silent
 from bitfront.search.session.repeats import merged
 from bitfront.search.session.rows import Rows
 from bitfront.search.tracking.notes import FRONT
@@ -79,6 +79,8 @@ class Session:
         self.board = Board(folder.identity)
         self.waits: str | None = None
         """why the first trial of this turn has no place yet"""
+        self.starting = WORKERS_START
+        """what workers do before the first of them reports"""
         self.gpus = config.resources.whole_gpus
         self.ending = Ending(config.search, self.ledger)
         self.ledger.over = self.ending.over
