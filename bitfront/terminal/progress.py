@@ -121,12 +121,17 @@ class Progress:
         s = self.session
         return f"{s.ended} trials" if s.total is None else f"{s.ended}/{s.total} trials"
 
+    @property
+    def _paused(self) -> str:
+        """How many trials rest, where any does."""
+        return f", {self.session.paused} paused" if self.session.paused else ""
+
     def trial_line(self, entry: Entry) -> str:
         """The line of an ended trial: why it failed or what it measured, whether it is another seed
         of a point, and its settings; on a terminal as much of it as there is room for."""
         room = max(LINE_WIDTH, width()) if self.status.is_terminal else None
         quality = self.session.config.quality
-        told = f"stopped {entry.costs['flops_pct']:7.1f} % flops"
+        told = f"{entry.state:7} {entry.costs['flops_pct']:7.1f} % flops"
         if entry.state == TrialState.FAILED:
             told = f"failed: {entry.why}"
         elif entry.state == TrialState.COMPLETE:
@@ -165,7 +170,7 @@ class Progress:
         if self._running and not self._reported:
             return f"{self._first()}: {self._waiting()}, {times}"
         return (
-            f"{self._counted()}, {self._training()} running, {s.failed} failed"
+            f"{self._counted()}, {self._training()} running{self._paused}, {s.failed} failed"
             f" | best {best} | front {front} | hypervolume {share:.1f} %"
             f"{self._ahead and ' | '}{self._ahead} | {times}"
         )
@@ -199,7 +204,7 @@ class Progress:
             return Group(row, Text(f"{self._first()}: {self._waiting()} ..."))
         best, front, share = self._facts
         failed = f", {s.failed} failed" if s.failed else ""
-        running = f"{self._training()} running{failed}"
+        running = f"{self._training()} running{self._paused}{failed}"
         below = f"{running}; best {best}, front {front}, hypervolume {share:.1f} %"
         ahead = [Text(self._ahead)] if self._ahead else []
         return Group(row, Text(below), *ahead)

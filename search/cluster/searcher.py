@@ -100,15 +100,15 @@ class LedgerSearcher(Searcher):
             return None
         obey()
         entry = None
-        ended = self.session.ended
-        if ended != self._dry_at or self.session.ledger.interrupted():
+        told = self.session.ledger.told
+        if told != self._dry_at or self.session.ledger.interrupted():
             with ending_all_when_lost():
                 entry = self.session.ask()
         if entry is None:
             # There may be a trial later: a running one may be interrupted and come back, or its
             # point may get another seed once it has ended. The session is asked again when a trial
             # has ended; the search ends when no trial runs.
-            self._dry_at = ended
+            self._dry_at = told
             return None if self.trials else Searcher.FINISHED
         self.trials[trial_id] = entry.id
         self._gpus[trial_id] = self.session.gpus

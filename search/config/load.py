@@ -46,6 +46,7 @@ _SHORT = {
     ("task", "loss", "distill"): "a name",
     ("search", "early_stopping"): "true or false",
     ("search", "advice"): "a name",
+    ("search", "pause"): "true or false",
     ("device",): "a name",
 }
 

@@ -18,7 +18,6 @@ from bitfront.search.ledger.folder import SearchFolder, writing
 from bitfront.search.pictures import Pictures
 from bitfront.search.results.results import Results
 from bitfront.search.results.stored import stored_config
-from bitfront.search.samplers.problem import Elsewhere
 from bitfront.search.session.beginning import Beginning, forget_former
 from bitfront.search.session.interrupts import asked_to_end, ending_gently, held_back
 from bitfront.search.session.preparation import (
@@ -166,12 +165,12 @@ def _drive(
     wanted = None if warm_start is not None else selectors_of_rows(config, space, chosen)
     space = settle(config, space, folder, address, line.say, line, shown.pictures, wanted)
     first = start_points(space)
-    others = list[Elsewhere]()
     if warm_start is not None:
         first += carried_points(warm_start, space)
-        others = carried_trials(warm_start, space)
     rows = settle_rows(config, space, chosen)
-    session = Session(config, space, folder, tracker, first, shown.progress, rows, others)
+    session = Session(config, space, folder, tracker, first, shown.progress, rows)
+    if warm_start is not None:
+        session.ledger.learn_from(carried_trials(warm_start, space))
     beginning.ledger = session.ledger
     ended_before = session.ended
     known = not (renewed and session.complete) and _delivered(folder) == _told(session)

@@ -40,11 +40,12 @@ from bitfront.search.samplers.surrogate.atlas import Atlas, Block, Codes, Contex
 from bitfront.search.samplers.surrogate.beliefs import Beliefs, OtherSearch
 from bitfront.search.samplers.surrogate.candidates import Candidates, fresh, separation
 from bitfront.search.samplers.surrogate.failures import SuccessModel
-from bitfront.search.samplers.surrogate.fronts import Staircase, staircase_index
+from bitfront.search.samplers.surrogate.fronts import Staircase, near_front, staircase_index
 from bitfront.search.samplers.surrogate.keeping import Chance, Together, keeping_models, kept
 from bitfront.search.samplers.surrogate.model import Floats, QualityModel, Rows
 from bitfront.search.samplers.surrogate.objectives import Objectives
 from bitfront.search.samplers.surrogate.past import Past
+from bitfront.search.samplers.surrogate.promising import Promises, promises, with_misses
 from bitfront.search.samplers.surrogate.prospect import CANDIDATES, DRAWS, Ahead, outlook
 from bitfront.search.samplers.surrogate.within import Within
 from bitfront.spaces.space import FreePlan
@@ -111,6 +112,7 @@ class FreeCostSampler(BaseSampler):
         self._spread = OWN_SPREAD
         self._ended = 0
         self._looks_ahead = False
+        self._promises: Promises | None = None
 
     def look_ahead(self, study: Any) -> None:
         """Leave in the memory of the problem how good the model is and what the next trials may
@@ -120,6 +122,14 @@ class FreeCostSampler(BaseSampler):
         self._ended, self._looks_ahead = len(trials) - len(self._past.running), True
         if self._past.finished.sum() >= LEAST:
             self._ranked()
+
+    def promises(self, study: Any) -> Promises | None:
+        """What is expected of the best new point and of paused trials; None before the model is
+        used."""
+        self._past.update(study.get_trials(deepcopy=False))
+        if self._past.finished.sum() >= LEAST:
+            self._ranked()
+        return self._promises
 
     # What Optuna calls.
 
@@ -213,12 +223,17 @@ class FreeCostSampler(BaseSampler):
         past, weights = self._past, self._objectives.scalar
         quality, noise = past.qualities(weights.quality)
         useful = np.flatnonzero(np.isfinite(quality))
-        useful = useful[self._view(quality[useful], past.costs[useful] @ weights.cost)]
+        told = quality[useful], past.costs[useful] @ weights.cost
+        stairs = Staircase.of(*told, *self._objectives.worst())
+        useful = useful[near_front(stairs, *told, MODEL_ROWS, self._rng)]
         points = [past.points[i] for i in useful] + past.running
         self._encode([*points, *past.failed.values()])
         rows, cost = self._rows(points), self._scalar_costs(points)
         trained = slice(0, len(useful))
-        model = QualityModel(rows.take(trained), quality[useful], noise[useful], self._rng)
+        observed, extra = with_misses(
+            past, weights.quality, useful, rows, quality[useful], noise[useful], self._rng
+        )
+        model = QualityModel(rows.take(trained), observed, extra, self._rng)
         health = self._problem.memory["health"] = model.health()
         self._spread = 1.0 if health.blind else OWN_SPREAD
         expected = model.expected(rows)
@@ -252,6 +267,9 @@ class FreeCostSampler(BaseSampler):
                 blocks = self._candidates.neighbours(tops)
         if self._looks_ahead:
             self._problem.memory[OUTLOOK] = self._outlook(model, success, looked)
+        if past.paused:
+            fitted = past, useful, rows, cost, model, stairs, self._spread
+            self._promises = promises(*fitted, success, CAUTION, best[0][0] if best else 0.0)
         return [(context, codes) for _, context, codes in best]
 
     def _outlook(
@@ -292,17 +310,6 @@ class FreeCostSampler(BaseSampler):
             gap = stairs.at(cost[running]) - expected[running]
             running = np.sort(running[np.argsort(gap, kind="stable")[:BELIEVED_ROWS]])
         return running
-
-    def _view(self, quality: Floats, cost: Floats) -> NDArray[np.intp]:
-        """The trials the model is fitted to: all, or those nearest to the front and a random
-        choice of the rest, so that an ask costs the same late in a search as early."""
-        if len(quality) <= MODEL_ROWS:
-            return np.arange(len(quality))
-        stairs = Staircase.of(quality, cost, *self._objectives.worst())
-        order = np.argsort(stairs.at(cost) - quality, kind="stable")
-        near = 3 * MODEL_ROWS // 4
-        rest = self._rng.choice(order[near:], MODEL_ROWS - near, replace=False)
-        return np.sort(np.concatenate([order[:near], rest]))
 
     def _encode(self, points: Sequence[Known]) -> None:
         """Settle what numbers a row has. Without a plan the logarithm of the cost is one, where the

@@ -209,7 +209,7 @@ def test_a_search_begun_from_another_knows_its_trials(make_space, tmp_path):
         others.append(old)
     results = Results.from_entries(SearchFolder(tmp_path), config, others, [0.1, 1.0])
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
-    Ledger(url, config, space, elsewhere=carried_trials(results, space))
+    Ledger(url, config, space).learn_from(carried_trials(results, space))
     problem = Ledger(url, config, space).proposals.problem
     assert len(problem.elsewhere) == 16
     sampler = FreeCostSampler(problem, 0)
