@@ -3,6 +3,7 @@ trials of another search, or the order of layers of a selector.
 
     python -m benchmarks.beliefs                # continues where the CSV ends
     python -m benchmarks.beliefs --of transfer  # and then --of advice
+    python -m benchmarks.beliefs --of model     # the error of the model alone: seconds
     python -m benchmarks.beliefs --table        # the medians of what it has
 
 A right prior is the best value of a setting on a grid, in the middle of all others; a wrong one is
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import random
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -25,16 +27,19 @@ from typing import Any
 import numpy as np
 
 from benchmarks.search import OURS, run, shares
-from benchmarks.table import Row, append_csv, csv_path, format_table
+from benchmarks.table import Row, append_csv, csv_path, format_table, write_csv
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.results import Results
+from bitfront.search.samplers.problem import Elsewhere, Problem
+from bitfront.search.samplers.surrogate.ask import FreeCostSampler
+from bitfront.search.samplers.surrogate.model import QualityModel
 from bitfront.search.session.simulation import Replayed
 from bitfront.search.session.warm_start import carried_points, carried_trials
-from bitfront.spaces.space import Advice, Selecting, Space, middle
+from bitfront.spaces.space import Advice, Selecting, Space, middle, random_value
 from bitfront.trainables.cost import CostTable
 from bitfront.trainables.parameters import Choice, Domain
 from bitfront.trainables.task import TrialSpec
-from testbed.mixed import LR, MIXED, Layers, MixedProblem, config_of, unit
+from testbed.mixed import LR, MIXED, NOISE, Layers, MixedProblem, config_of, unit
 
 MARKS = (10, 25, 50)
 WORKERS = 4
@@ -42,6 +47,10 @@ PRIORS = ("cliff", "mixed", "pruning", "pruning-other")
 GRID = 17
 # Trials of another search.
 ELSEWHERE = 60
+# What a model is told, by name: another task; advice that is right or not. And of how many trials.
+OTHERS = {"a related task": "related", "an unrelated task": "unrelated"}
+ADVICE = {"right advice": True, "wrong advice": False}
+FEW = (4, 8, 16, 40)
 
 
 def with_priors(problem: MixedProblem, right: bool, confidence: str) -> MixedProblem:
@@ -175,7 +184,7 @@ def advice(path: Any, seeds: int) -> None:
     done = {(r["problem"], r["told"], int(r["seed"])) for r in read(path)}
     for seed in range(seeds):
         for layers in (16, 24):
-            for told, right in (("right advice", True), ("wrong advice", False)):
+            for told, right in ADVICE.items():
                 if (f"task-{layers}", told, seed) not in done:
                     known = task(layers, seed)
                     parts = {f.name: getattr(known, f.name) for f in fields(known)}
@@ -219,6 +228,73 @@ def measure(path: Any, seeds: int) -> None:
                 _keep(path, problem, told, seed, whole)
 
 
+def predicted(seeds: int) -> list[Row]:
+    """How far the model is from the expected accuracies of 200 random points, root of the mean
+    square, when it knows a few random trials; median over the seeds."""
+    found: dict[tuple[int, str], list[list[float]]] = {}
+    for layers in (16, 24):
+        for seed in range(seeds):
+            for told in ("nothing", *OTHERS, *ADVICE):
+                found.setdefault((layers, told), []).append(_errors(layers, seed, told))
+    rows: list[Row] = []
+    for (layers, told), errors in found.items():
+        row: Row = {"layers": layers, "told": told, "seeds": seeds}
+        medians = [statistics.median(column) for column in zip(*errors, strict=True)]
+        rows.append(row | {f"{n} trials": round(m, 4) for n, m in zip(FEW, medians, strict=True)})
+    return rows
+
+
+def _errors(layers: int, seed: int, told: str) -> list[float]:
+    here = task(layers, seed)
+    space = here.space()
+    elsewhere: list[Elsewhere] = []
+    if told in OTHERS:
+        there = task(layers, seed, OTHERS[told])
+        elsewhere = [
+            {"point": point, "metrics": {"val_accuracy": _measured(there, spec, i)}}
+            for i, (point, spec) in enumerate(_random_points(space, ELSEWHERE, seed + 200))
+        ]
+    if told in ADVICE:
+        space = replace(space, **advised(layers, seed, ADVICE[told]))
+    objectives = here.config.front_objectives
+    asked = Problem(space, objectives, [0.1, 1.1], {}, ["flops"], lambda point: True, elsewhere)
+    sampler = FreeCostSampler(asked, 0)
+    own = _random_points(space, max(FEW), seed + 100)
+    others = _random_points(space, 200, seed)
+    true = np.array([here.quality(spec) for _, spec in others])
+    unknown = [sampler._atlas.at(point) for point, _ in others]
+    errors = []
+    for count in FEW:
+        known = [sampler._atlas.at(point) for point, _ in own[:count]]
+        sampler._encode([*known, *unknown])
+        quality = np.array([_measured(here, spec, i) for i, (_, spec) in enumerate(own[:count])])
+        rng = np.random.default_rng(0)
+        model = QualityModel(sampler._rows(known), quality, np.zeros(count), rng)
+        apart = model.expected(sampler._rows(unknown)) - true
+        errors.append(float(np.sqrt((apart**2).mean())))
+    return errors
+
+
+def _measured(problem: MixedProblem, spec: TrialSpec, number: int) -> float:
+    return problem.quality(spec) + NOISE * float(np.random.default_rng(number).normal())
+
+
+def _random_points(space: Space, count: int, seed: int) -> list[tuple[dict[str, Any], TrialSpec]]:
+    """Points whose share of binary layers is uniform."""
+    rng, found = random.Random(seed), []
+    for _ in range(count):
+        share, point = rng.random(), {"method": "bnn"}
+
+        def draw(key: str, domain: Domain, share: float = share, point: Any = point) -> Any:
+            binary = "B" if rng.random() < share else "F"
+            point[key] = binary if key.startswith("plan.") else random_value(domain, rng)
+            return point[key]
+
+        spec = space.walk(draw)
+        found.append((point, spec))
+    return found
+
+
 def read(path: Any) -> list[dict[str, str]]:
     if not path.exists():
         return []
@@ -241,9 +317,14 @@ def summary(rows: list[dict[str, str]]) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=4)
-    parser.add_argument("--of", choices=("priors", "transfer", "advice"), default="priors")
+    parser.add_argument("--of", choices=("priors", "transfer", "advice", "model"), default="priors")
     parser.add_argument("--table", action="store_true", help="only what the CSV has")
     args = parser.parse_args()
+    if args.of == "model":
+        rows = predicted(args.seeds)
+        write_csv(rows, csv_path("beliefs-model", ("optuna",)))
+        print(format_table(rows))
+        return
     path = csv_path("beliefs", ("optuna",))
     if not args.table:
         parts = {"priors": measure, "transfer": transfers, "advice": advice}
