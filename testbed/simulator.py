@@ -13,7 +13,9 @@ from typing import Any
 from bitfront.search.cluster.searcher import LedgerSearcher
 from bitfront.search.cluster.tuner import make_scheduler
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.deciding.pausing import Pausing
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.session import Session
 from bitfront.search.session.simulation import MemoryFolder, Replayed, play
@@ -63,9 +65,10 @@ def simulate(
     workers: int,
     stopping: EarlyStopping | None = None,
     ended: Callable[[Session], None] = lambda _session: None,
+    pausing: Callable[[SearchConfig, Ledger], Pausing] | None = None,
 ) -> Replayed:
     """Run the search to the end of its budget on `workers` simulated workers and return its record;
-    `stopping` replaces the early stopping of the configuration, `ended` is called after every
+    `stopping` and `pausing` replace the rules of the configuration, `ended` is called after every
     trial."""
 
     def rows(entry: Entry) -> list[dict[str, Any]]:
@@ -79,4 +82,7 @@ def simulate(
     with tempfile.TemporaryDirectory() as folder:
         session = Session(config, space, MemoryFolder(Path(folder)), tracker=None)
         session.stopping = stopping or session.stopping
+        if pausing is not None:
+            session.pausing = pausing(config, session.ledger)
+            session.ledger.promoted = session.pausing.next
         return play(session, rows, workers, RayDesk(session, workers), ended)

@@ -81,6 +81,15 @@ def test_imports_point_one_way():
     assert upward == []
 
 
+def test_no_room_imports_what_stands_outside():
+    """Studies, benchmarks and what tests share use the rooms, and may change without them."""
+    outside = {"studies", "benchmarks", "testbed", "tests"}
+    used = [
+        where for _, imported, where, _, _ in every_import() if imported.split(".")[0] in outside
+    ]
+    assert used == []
+
+
 def cycles(edges):
     """The strongly connected parts of more than one module (Tarjan)."""
     index, low, stack, found = {}, {}, [], []
@@ -149,7 +158,7 @@ def test_imports_are_deferred_only_to_keep_a_start_fast():
     assert len(deferred) <= MOST_DEFERRED
 
 
-@pytest.mark.parametrize("room", ROOMS)
+@pytest.mark.parametrize("room", [*ROOMS, "studies"])
 def test_a_folder_holds_no_more_modules_than_one_can_survey(room):
     counts = Counter(file.parent for file in files_of(room) if file.name != "__init__.py")
     crowded = {str(f.relative_to(ROOT)): n for f, n in counts.items() if n > MOST_MODULES}
@@ -158,7 +167,7 @@ def test_a_folder_holds_no_more_modules_than_one_can_survey(room):
 
 def test_files_and_functions_are_short():
     long = {}
-    for file in FILES.values():
+    for file in [*FILES.values(), *files_of("studies")]:
         text = file.read_text()
         if len(text.splitlines()) > MOST_LINES:
             long[str(file.relative_to(ROOT))] = len(text.splitlines())

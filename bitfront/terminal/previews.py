@@ -112,7 +112,7 @@ def _short(seconds: float) -> str:
 
 
 def _stopping(preview: Preview) -> str:
-    return ", less what early stopping saves" if preview.early_stopping else ""
+    return ", less what trials that do not run to their end save" if preview.early_stopping else ""
 
 
 def rehearsal_text(rehearsal: Rehearsal) -> str:

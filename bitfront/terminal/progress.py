@@ -121,12 +121,17 @@ class Progress:
         s = self.session
         return f"{s.ended} trials" if s.total is None else f"{s.ended}/{s.total} trials"
 
+    @property
+    def _paused(self) -> str:
+        """How many trials rest, where any does."""
+        return f", {self.session.paused} paused" if self.session.paused else ""
+
     def trial_line(self, entry: Entry) -> str:
         """The line of an ended trial: why it failed or what it measured, whether it is another seed
         of a point, and its settings; on a terminal as much of it as there is room for."""
         room = max(LINE_WIDTH, width()) if self.status.is_terminal else None
         quality = self.session.config.quality
-        told = f"stopped {entry.costs['flops_pct']:7.1f} % flops"
+        told = f"{entry.state:7} {entry.costs['flops_pct']:7.1f} % flops"
         if entry.state == TrialState.FAILED:
             told = f"failed: {entry.why}"
         elif entry.state == TrialState.COMPLETE:
@@ -165,10 +170,14 @@ class Progress:
         if self._running and not self._reported:
             return f"{self._first()}: {self._waiting()}, {times}"
         return (
-            f"{self._counted()}, {s.running} running, {s.failed} failed"
+            f"{self._counted()}, {self._training()} running{self._paused}, {s.failed} failed"
             f" | best {best} | front {front} | hypervolume {share:.1f} %"
             f"{self._ahead and ' | '}{self._ahead} | {times}"
         )
+
+    def _training(self) -> int:
+        """How many trials have a worker: others of the ledger wait to be continued."""
+        return self.session.running - len(self.session.ledger.interrupted())
 
     def _first(self) -> str:
         """What this turn is waiting for: the first trial of the search, or its next ones."""
@@ -177,7 +186,7 @@ class Progress:
     def _waiting(self) -> str:
         """What keeps the first trial of this turn from reporting."""
         told = self.session.board.read() if self._running else []
-        return "; ".join(told) or self.session.waits or "workers start"
+        return "; ".join(told) or self.session.waits or self.session.starting
 
     def _bar(self) -> Any:
         from rich.console import Group
@@ -195,9 +204,8 @@ class Progress:
             return Group(row, Text(f"{self._first()}: {self._waiting()} ..."))
         best, front, share = self._facts
         failed = f", {s.failed} failed" if s.failed else ""
-        below = (
-            f"{s.running} running{failed}; best {best}, front {front}, hypervolume {share:.1f} %"
-        )
+        running = f"{self._training()} running{self._paused}{failed}"
+        below = f"{running}; best {best}, front {front}, hypervolume {share:.1f} %"
         ahead = [Text(self._ahead)] if self._ahead else []
         return Group(row, Text(below), *ahead)
 

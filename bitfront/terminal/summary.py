@@ -169,8 +169,8 @@ def front_summary(results: Results, wide: bool = False, colours: bool = False) -
         *_meanings(results, wide),
     ]
     told += limits_in_words(config, results.points)
-    if results.stopping is not None:
-        told.append(results.stopping.sentence())
+    if results.saving is not None:
+        told.append(results.saving.sentence())
     head = f"Front of {config.name}: {len(results.front)} of {done} complete trials"
     lines = [head, *_shared(results, wide)]
     return "\n".join(

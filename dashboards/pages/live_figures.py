@@ -40,7 +40,13 @@ TABS = {
     "failures": "Failures",
     "trials": "Trials",
 }
-STATES = (TrialState.COMPLETE, TrialState.STOPPED, TrialState.RUNNING, TrialState.FAILED)
+STATES = (
+    TrialState.COMPLETE,
+    TrialState.STOPPED,
+    TrialState.PAUSED,
+    TrialState.RUNNING,
+    TrialState.FAILED,
+)
 
 
 def tabs_of(view: SearchView) -> dict[str, str]:

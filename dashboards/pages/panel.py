@@ -63,6 +63,8 @@ def _state(trial: TrialView) -> str:
     """What became of a trial, with the reason."""
     if trial.stopped_at is not None:
         return f"stopped at {100 * trial.stopped_at:g} % of training"
+    if trial.paused_at is not None:
+        return f"paused at {100 * trial.paused_at:g} % of training, may go on"
     if trial.failure is not None:
         return f"failed: {trial.failure}, {trial.message or ''}"[:300]
     return trial.state

@@ -30,6 +30,8 @@ def tiles(view: SearchView) -> dict[str, str]:
     }
     if counts[TrialState.STOPPED]:
         found["stopped early"] = str(counts[TrialState.STOPPED])
+    if counts[TrialState.PAUSED]:
+        found["paused"] = str(counts[TrialState.PAUSED])
     if counts[TrialState.FAILED]:
         found["failed"] = str(counts[TrialState.FAILED])
     return found

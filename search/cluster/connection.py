@@ -102,7 +102,8 @@ def _init(address: str | None) -> None:
     if address.startswith(("http://", "https://")):
         raise UserError(
             f"--address {address} is a dashboard; a search is sent there with bitfront submit",
-            "a driver that stays wants auto or HOST:PORT on a node, or ray://HEAD:10001",
+            "what stays with your terminal wants auto or HOST:PORT on a node (ray attach), "
+            "or ray://HEAD:10001",
         )
     try:
         _greet(address)
@@ -207,11 +208,13 @@ def look() -> Cluster:
     return Cluster(nodes, grows, _most() if grows else None, coming)
 
 
-def taken() -> bool:
-    """Whether a worker of this driver has its place on a node, be it still starting."""
+def workers() -> tuple[int, int]:
+    """How many workers of this driver have a place on a node, and how many of them are ready."""
     from ray._private.state import actors
 
-    return bool(actors(job_id=ray.JobID.from_hex(ray.get_runtime_context().get_job_id())))
+    job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
+    states = [actor["State"] for actor in actors(job_id=job).values()]
+    return sum(state != "DEAD" for state in states), states.count("ALIVE")
 
 
 def free() -> list[Amounts]:

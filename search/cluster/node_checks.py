@@ -40,8 +40,9 @@ def check_cluster(address: str, storage: str | None = None) -> list[Check]:
     except UserError as error:
         return [Check("cluster", "FAIL", error.message, error.hint or "")]
     try:
+        resources = _resources()  # before: others may join while these answer
         nodes = _ask_nodes()
-        checks = [_resources(), *_answers(nodes), *_versions(nodes), _clock(nodes)]
+        checks = [resources, *_answers(nodes), *_versions(nodes), _clock(nodes)]
         if storage is not None:
             checks.append(check_storage(storage, nodes))
         return checks

@@ -73,9 +73,10 @@ class Cluster:
         return sum(fitting(node, need) for node in self.nodes)
 
     def room(self, need: Amounts) -> int:
-        """How many trials may be asked for: those that fit and, while the cluster may grow, as many
-        as another node would take."""
-        waiting = max((fitting(node, need) for node in self.nodes), default=0) if self.grows else 0
+        """How many trials may be asked for: those that fit and, where those that wait bring a node,
+        as many as it would take."""
+        brings = self.grows and self.coming is None  # machines of one's own come by themselves
+        waiting = max((fitting(node, need) for node in self.nodes), default=0) if brings else 0
         return max(1, self.slots(need) + waiting)
 
     def check(self, need: Amounts) -> str | None:

@@ -10,11 +10,12 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from bitfront.search.cluster.connection import free, look, taken
+from bitfront.search.cluster.connection import free, look, workers
 from bitfront.search.cluster.resources import Cluster, has_place, needs
 from bitfront.search.homes import searches
 from bitfront.search.ledger.writing import LedgerLostError
 from bitfront.search.session.interrupts import obey
+from bitfront.search.session.progress import WORKERS_START
 from bitfront.search.session.session import Session
 from bitfront.search.submission import FOR_PLACE
 
@@ -63,13 +64,23 @@ def waits_for_place(session: Session) -> str | None:
     fit; None where it has one, or one is free."""
     need = needs(session.config.resources, session.gpus)
     places = look().slots(need)
-    if not places or has_place(free(), need) or taken():
+    if not places or has_place(free(), need) or workers()[0]:
         return None
     others = [f"'{f.name}'" for f in searches(None) if f.running and f.path != session.folder.path]
     who = f"by {', '.join(others)}" if others else "by other jobs of this Ray"
     count = f"all {places} are" if places > 1 else "the only one is"
     limit = "how many trials a search may run at once is its resources.concurrent"
     return f"{FOR_PLACE}, {count} taken {who} ({limit})"
+
+
+def starting() -> str:
+    """What the workers of this driver do before the first of them reports."""
+    there, ready = workers()
+    if not there:
+        return WORKERS_START
+    if ready < there:
+        return f"{WORKERS_START}, {ready} of {there} are ready (each imports torch first)"
+    return f"{there} worker{'s train their' if there > 1 else ' trains its'} first epoch"
 
 
 class LedgerSearcher(Searcher):
@@ -89,15 +100,15 @@ class LedgerSearcher(Searcher):
             return None
         obey()
         entry = None
-        ended = self.session.ended
-        if ended != self._dry_at or self.session.ledger.interrupted():
+        told = self.session.ledger.told
+        if told != self._dry_at or self.session.ledger.interrupted():
             with ending_all_when_lost():
                 entry = self.session.ask()
         if entry is None:
             # There may be a trial later: a running one may be interrupted and come back, or its
             # point may get another seed once it has ended. The session is asked again when a trial
             # has ended; the search ends when no trial runs.
-            self._dry_at = ended
+            self._dry_at = told
             return None if self.trials else Searcher.FINISHED
         self.trials[trial_id] = entry.id
         self._gpus[trial_id] = self.session.gpus

@@ -42,8 +42,10 @@ TIDY_SECONDS = 30.0
 
 
 def make_scheduler(session: Session) -> TrialScheduler:
-    """The scheduler for the session's early-stopping rule, or one that stops nothing."""
-    return FIFOScheduler() if session.stopping is None else FrontScheduler(session)
+    """The scheduler for the session's early-stopping rule or for its pauses, or one that lets every
+    trial run to its end."""
+    whole = session.stopping is None and session.pausing is None
+    return FIFOScheduler() if whole else FrontScheduler(session)
 
 
 def run_tasks(
@@ -149,7 +151,7 @@ def _tidy_other_nodes(session: Session) -> None:
 
     here = ray.get_runtime_context().get_node_id()
     nodes = [n["NodeID"] for n in ray.nodes() if n["Alive"] and n["NodeID"] != here]
-    if not nodes or session.running or session.config.storage is not None:
+    if not nodes or session.running or session.paused or session.config.storage is not None:
         return
     forget: Any = ray.remote(num_cpus=0, max_retries=0)(discard)
     places = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]

@@ -22,6 +22,7 @@ from bitfront.search.cluster.searcher import (
     LOOK_SECONDS,
     LedgerSearcher,
     ending_all_when_lost,
+    starting,
     waits_for_place,
 )
 
@@ -32,8 +33,8 @@ HELD_UP_SECONDS = 5.0
 # waits for some heartbeats first, and tells of the workers one by one.
 BEFORE_SECONDS = 120.0
 AFTER_SECONDS = 2.0
-# Seconds between two looks at the places of a cluster, while the first trial waits for one.
-PLACES_SECONDS = 15.0
+# Seconds between two looks at what keeps the first trial from reporting.
+START_SECONDS = 5.0
 # Ray's numbers for why a node is gone: it was stopped, or the autoscaler had no use for it.
 MEANT_TO_GO = (1, 4)
 
@@ -136,14 +137,16 @@ class Watcher(Callback):
         self._hung: set[str] = set()
         self._last_step = time.monotonic()
         self._nodes: Nodes | None = None
-        self._look_at_places: float | None = 0.0
+        self._look_at_start: float | None = 0.0
+        self._has_place = False
         self._actors: dict[str, str] = {}
 
     def setup(self, *args: Any, **info: Any) -> None:
         self._nodes = Nodes(self.searcher.session.progress.say)
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._look_at_places = self.searcher.session.waits = None
+        self._has_place = True
+        self.searcher.session.waits = None
         self._last_report[trial.trial_id] = (trial, time.monotonic())
         actor = trial.temporary_state.ray_actor
         if actor is not None:
@@ -152,6 +155,7 @@ class Watcher(Callback):
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
+        self._look_at_start = None
         self._last_report[trial.trial_id] = (trial, time.monotonic())
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -184,9 +188,11 @@ class Watcher(Callback):
         held_up, self._last_step = now - self._last_step, now
         if self._nodes is not None:
             self._nodes.look(now)
-        if self._look_at_places is not None and now >= self._look_at_places:
-            self._look_at_places = now + PLACES_SECONDS
-            self.searcher.session.waits = waits_for_place(self.searcher.session)
+        if self._look_at_start is not None and now >= self._look_at_start:
+            self._look_at_start = now + START_SECONDS
+            session = self.searcher.session
+            session.waits = None if self._has_place else waits_for_place(session)
+            session.starting = starting()
         if self.limit is None:
             return
         for trial_id, (trial, last) in list(self._last_report.items()):

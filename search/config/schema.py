@@ -19,6 +19,7 @@ from bitfront.search.config.known import (
 from bitfront.search.config.plans import StartSpec
 from bitfront.search.config.sections.bounds import Limit, UntilSpec
 from bitfront.search.config.sections.paper import PaperSpec
+from bitfront.search.config.sections.pausing import PauseSpec
 from bitfront.search.front import Objective
 from bitfront.search.urls import without_secrets
 from bitfront.trainables.data import DATASETS
@@ -72,6 +73,9 @@ class SearchSpec(Strict):
     """share of the trials that repeat points with other seeds, where it changes the front most"""
     early_stopping: EarlyStoppingSpec | None = None
     """stop trials that rank low; `early_stopping: true` takes the defaults"""
+    pause: PauseSpec | None = None
+    """let trials rest at a fraction of their training, and take up again those that promise most;
+    `pause: true` takes the defaults"""
     start_from: StartSpec | None = None
     """plans of a selector that are tried before any other point"""
     bench: bool = False
@@ -90,6 +94,12 @@ class SearchSpec(Strict):
         """The number of trials; None where hours or the gain decide alone."""
         return None if self.trials >= UNLIMITED else self.trials
 
+    @property
+    def rungs(self) -> list[float]:
+        """The fractions of a trial's training at which it may be stopped, or rest."""
+        spec = self.early_stopping or self.pause
+        return [] if spec is None else spec.rungs
+
     @field_validator("sampler")
     @classmethod
     def _known_sampler(cls, name: str) -> str:
@@ -98,10 +108,10 @@ class SearchSpec(Strict):
             raise ValueError(f"{quoted(name)} is not known, {did_you_mean(name, samplers())}")
         return name
 
-    @field_validator("early_stopping", mode="before")
+    @field_validator("early_stopping", "pause", mode="before")
     @classmethod
     def _on_or_off(cls, given: Any) -> Any:
-        """`true` is short for all defaults, `false` for no early stopping."""
+        """`true` is short for all defaults, `false` for none of it."""
         return {True: {}, False: None}[given] if isinstance(given, bool) else given
 
 

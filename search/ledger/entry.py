@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 # Parameters of a plan besides its levels.
 PLAN_SETTINGS = ("plan.selector", "plan.budget", "plan.seed")
+# The attribute of a trial that has paused: at which rung, its curve up to there, and whether it
+# rests there still.
+PAUSE = "pause"
 
 
 @dataclass
@@ -48,6 +51,10 @@ class Entry:
     traceback: str | None = None
     """of the exception it failed with, where it was one"""
     lives: int = 0
+    rung: float | None = None
+    """the last rung at which it paused, whether or not it was taken up again"""
+    kept_bytes: int = 0
+    """the size of the checkpoint with which it paused"""
     started: float | None = None
     ended: float | None = None
     seeds: int = 1
@@ -144,25 +151,32 @@ def stored_entry(
     are in the order of `objectives`, where these are given."""
     if not isinstance(known["id"], str) or not is_name(known["id"]):  # the name of a folder
         raise UserError(f"trial {number} of the ledger has no usable id: {quoted(known['id'])}")
-    result = known.get("result", {})
-    wrong = _wrong(number, known, result, values)
+    result, pause = known.get("result", {}), known.get(PAUSE)
+    wrong = _wrong(number, known, result, values) or _wrong_pause(pause)
     if wrong is not None:
         raise UserError(f"trial {quoted(number)} of the ledger is damaged: {wrong}")
+    now = OPTUNA_STATES[state]
+    curve = result.get("history", {})
+    if now == TrialState.RUNNING and pause is not None:
+        now = TrialState.PAUSED if pause["rests"] else now
+        curve = pause["history"]
     return Entry(
         id=known["id"],
         number=number,
-        state=OPTUNA_STATES[state],
+        state=now,
         stored=known["spec"],
         costs=known["costs"],
         point=known["point"],
         drawn=drawn,
         values=_by_name(objectives, {**known["costs"], **result.get("metrics", {})}, values),
         metrics=result.get("metrics", {}),
-        history=rows(result.get("history", {})),
+        history=rows(curve),
         failure=result.get("failure"),
         message=result.get("message"),
         traceback=result.get("traceback"),
         lives=result.get("lives", 0),
+        rung=None if pause is None else pause["rung"],
+        kept_bytes=0 if pause is None else pause["bytes"],
         started=started.timestamp() if started else None,
         ended=ended.timestamp() if ended else None,
     )
@@ -184,18 +198,34 @@ def _wrong(
         return "values"
     if not isinstance(result, dict):
         return "result"
-    metrics, columns = result.get("metrics", {}), result.get("history", {})
+    metrics = result.get("metrics", {})
     if not isinstance(metrics, dict) or not are_numbers(metrics.values()):
         return "metrics"
-    if not isinstance(columns, dict) or not all(
-        isinstance(column, list) and are_numbers(v for v in column if v is not None)
-        for column in columns.values()
-    ):
+    if not _are_columns(result.get("history", {})):
         return "history"
     texts = (result.get(key) for key in ("failure", "message", "traceback"))
     if not all(text is None or isinstance(text, str) for text in texts):
         return "message"
     return None if type(result.get("lives", 0)) is int else "lives"
+
+
+def _wrong_pause(pause: Any) -> str | None:
+    """The same of what is noted of a trial that has paused."""
+    if pause is None:
+        return None
+    if not isinstance(pause, dict) or type(pause.get("rests")) is not bool:
+        return PAUSE
+    numbers = [pause.get("rung"), pause.get("bytes")]
+    fine = are_numbers(numbers) and _are_columns(pause.get("history"))
+    return None if fine else PAUSE
+
+
+def _are_columns(found: Any) -> bool:
+    """Whether these are learning curves as `columns` makes them."""
+    return isinstance(found, dict) and all(
+        isinstance(column, list) and are_numbers(v for v in column if v is not None)
+        for column in found.values()
+    )
 
 
 def are_numbers(values: Iterable[Any]) -> bool:
@@ -256,3 +286,11 @@ def entry_of(trial: FrozenTrial, objectives: Sequence[str] = ()) -> Entry:
         trial.datetime_complete,
         objectives,
     )
+
+
+def measured(result: Mapping[str, Any]) -> dict[str, float]:
+    """All numbers that training measured. A worker lists their names under `measured`, since Ray
+    adds numbers of its own to a result; a row of a history has no others."""
+    names = result.get("measured", result)
+    values = {name: result[name] for name in names if name in result}
+    return {n: v for n, v in values.items() if isinstance(v, int | float) and type(v) is not bool}

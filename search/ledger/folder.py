@@ -10,14 +10,21 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from bitfront.search import named, submission
-from bitfront.search.urls import canonical, sqlite_path, sqlite_url, with_secrets, without_secrets
+from bitfront.search.urls import (
+    canonical,
+    redacted,
+    sqlite_path,
+    sqlite_url,
+    with_secrets,
+    without_secrets,
+)
 from bitfront.trainables.errors import UserError, did_you_mean, quoted
 from bitfront.trainables.files import (
     discard,
@@ -28,6 +35,7 @@ from bitfront.trainables.files import (
     write_atomically,
 )
 from bitfront.trainables.text_files import NoSuchFileError, read_json, read_text, whole_path
+from bitfront.trainables.worker import storage
 
 DEFAULT_HOME = "bitfront-runs"
 # The environment variable with the URL of the ledger's database, and perhaps its password.
@@ -169,10 +177,6 @@ class SearchFolder:
             raise UserError(f"'{trial_id}' is no trial's id: the ledger of {self.name} is damaged")
         return within(self.path, self.path / "trials" / trial_id)
 
-    def forget_trial(self, trial_id: str) -> None:
-        """Delete the checkpoint of a trial that has ended."""
-        discard(self.trial_folder(trial_id))
-
     @property
     def running(self) -> bool:
         """Whether a driver holds the lock now."""
@@ -303,3 +307,40 @@ def _written_at(file: Path) -> float:
         return file.stat().st_mtime
     except OSError:  # deleted since, or a link to nowhere
         return 0.0
+
+
+class Checkpoints:
+    """Where the checkpoints of a search's trials are: in its folder, or in a storage that all nodes
+    share."""
+
+    def __init__(self, folder: SearchFolder, place: str | None, say: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._say = say
+        self.shared = place and storage.join(place, f"{folder.name}-{folder.identity}")
+        """the folder of this search in the shared storage, if there is one"""
+
+    def place(self, trial_id: str) -> str:
+        """Where the checkpoint of a trial is kept."""
+        if self.shared is None:
+            return str(self._folder.trial_folder(trial_id))
+        return storage.join(self.shared, trial_id)
+
+    def forget(self, trial_id: str) -> None:
+        """Delete the checkpoint of a trial that has ended."""
+        discard(self._folder.trial_folder(trial_id))
+        if self.shared is not None:
+            self._forget(self.place(trial_id))
+
+    def forget_all(self) -> None:
+        """Delete what trials left."""
+        discard(self._folder.path / "trials")
+        if self.shared is not None:
+            self._forget(self.shared)
+
+    def _forget(self, place: str) -> None:
+        """Delete a folder of the shared storage. Where that is away, say so: the trial is not to
+        blame."""
+        try:
+            storage.forget(place)
+        except Exception as error:  # every object store has faults of its own
+            self._say(redacted(f"{place} could not be deleted: {error}"))

@@ -23,7 +23,8 @@ from optuna.trial import TrialState as OptunaState
 from bitfront.search import submission
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.deciding.outlook import OUTLOOK, Outlook
-from bitfront.search.ledger.entry import Entry, columns, entry_of
+from bitfront.search.deciding.pausing import Hopes
+from bitfront.search.ledger.entry import PAUSE, Entry, columns, entry_of
 from bitfront.search.ledger.file_guard import FileGuard
 from bitfront.search.ledger.networks import Networks
 from bitfront.search.ledger.proposals import Proposals
@@ -81,21 +82,18 @@ class Ledger:
         self._disk_ids: dict[str, int] = {}
         self._memory_numbers: dict[str, int] = {}
         self._handed_out: set[str] = set()
+        self.told = 0
+        """how often a trial has ended or paused in this turn"""
         self.exhausted = False
         """whether the last ask for a new point found none"""
         self.say: Say = lambda _text: None
         """called with a message when a database or a disk has to be waited for"""
         self.over: Callable[[], bool] = lambda: False
         """whether no further trial begins, although the budget of trials has some left"""
-        self.proposals = Proposals(
-            config,
-            space,
-            self.in_memory,
-            self.entries,
-            self.reference,
-            self.study.user_attrs.get("first", []),
-            rows,
-        )
+        self.promoted: Callable[[], Entry | None] = lambda: None
+        """the paused trial that is taken up before a new one begins, if there is one"""
+        known = self.entries, self.reference, self.study.user_attrs.get("first", [])
+        self.proposals = Proposals(config, space, self.in_memory, *known, rows)
         for trial in self.study.get_trials(deepcopy=False):
             self._remember(trial)
         self._check_percentages()
@@ -162,8 +160,9 @@ class Ledger:
             self._open[entry.id] = entry
 
     def interrupted(self) -> list[Entry]:
-        """The trials that an earlier driver left running and that are not handed out yet."""
-        return [e for e in self._open.values() if e.id not in self._handed_out]
+        """The trials that an earlier driver left running and that are not handed out yet. The
+        thread that draws the bar asks, too: it reads a copy."""
+        return [e for e in list(self._open.values()) if e.id not in self._handed_out]
 
     def hand_back(self, trial_id: str) -> None:
         """Hand a trial that no worker trains any more back, so that the next ask returns it."""
@@ -186,6 +185,10 @@ class Ledger:
             self._handed_out.add(entry.id)
             return entry
         rows = self.proposals.rows
+        promoted = None if rows.alone or self.over() else self.promoted()
+        if promoted is not None:
+            self.take_up(promoted.id)
+            return promoted
         if not rows.alone and (len(self.entries) >= self.config.search.trials or self.over()):
             return None
         found = self.proposals.row()
@@ -227,6 +230,15 @@ class Ledger:
         """Store the same as of now, for a search that asks for no more trials."""
         self.proposals.look_ahead()
         self.note_model()
+
+    def hopes(self) -> Hopes | None:
+        """What the sampler expects of the best new point and of the paused trials."""
+        found = self.proposals.promises()
+        if found is None:
+            return None
+        named = {number: trial_id for trial_id, number in self._memory_numbers.items()}
+        new, paused = found
+        return Hopes(new, {named[number]: gain for number, gain in paused.items()})
 
     @property
     def outlook(self) -> Outlook | None:
@@ -279,7 +291,7 @@ class Ledger:
         """Record the end of a trial: complete with a value for every objective, stopped, or failed
         with a reason. A second call for the same trial changes nothing."""
         entry, state = self.entries[trial_id], TrialState(state)
-        if entry.state != TrialState.RUNNING:
+        if entry.state not in (TrialState.RUNNING, TrialState.PAUSED):
             return entry
         measured, rows = dict(metrics or {}), list(history or [])
         values = None
@@ -303,16 +315,52 @@ class Ledger:
         self._persistently(lambda: self._ended(disk, optuna_state, stored, result))
         entry.metrics, entry.history, entry.values = measured, rows, values
         entry.failure, entry.message, entry.traceback = failure, message, traceback
-        entry.state, entry.ended = state, time.time()
-        self._counts[TrialState.RUNNING] -= 1
-        self._counts[state] += 1
-        del self._open[trial_id]
+        entry.ended = time.time()
+        self._move(entry, state)
+        self._open.pop(trial_id, None)
         number, copied = self._memory_numbers[trial_id], self._in_memory(trial_id)
         self.in_memory._storage.set_trial_user_attr(copied._trial_id, "result", result)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             self.in_memory.tell(number, values=entry.values, state=optuna_state)
         return entry
+
+    def pause(
+        self, trial_id: str, rung: float, history: list[dict[str, float]], kept_bytes: int
+    ) -> None:
+        """Let a running trial rest at a rung, with its curve up to there and a checkpoint."""
+        entry = self.entries[trial_id]
+        entry.rung, entry.history, entry.kept_bytes = rung, history, kept_bytes
+        self._note_pause(entry, rests=True)
+        self._move(entry, TrialState.PAUSED)
+        del self._open[trial_id]
+
+    def take_up(self, trial_id: str) -> None:
+        """Let a paused trial run again: whoever asked for it trains it from its checkpoint."""
+        entry = self.entries[trial_id]
+        self._note_pause(entry, rests=False)
+        self._move(entry, TrialState.RUNNING)
+        self._open[trial_id] = entry
+        self._handed_out.add(trial_id)
+
+    def _note_pause(self, entry: Entry, rests: bool) -> None:
+        """Write where a trial paused, and whether it rests there now."""
+        pause = {
+            "rung": entry.rung,
+            "history": columns(entry.history),
+            "bytes": entry.kept_bytes,
+            "rests": rests,
+        }
+        disk = self._disk_ids[entry.id]
+        self._persistently(lambda: self.storage.set_trial_user_attr(disk, PAUSE, pause))
+        copied = self._in_memory(entry.id)
+        self.in_memory._storage.set_trial_user_attr(copied._trial_id, PAUSE, pause)
+
+    def _move(self, entry: Entry, state: TrialState) -> None:
+        self.told += state != TrialState.RUNNING
+        self._counts[entry.state] -= 1
+        self._counts[state] += 1
+        entry.state = state
 
     def _ended(
         self, disk: int, state: OptunaState, values: list[float] | None, result: dict[str, Any]

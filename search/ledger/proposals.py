@@ -29,6 +29,7 @@ from bitfront.trainables.parameters import Domain
 from bitfront.trainables.task import TrialSpec
 
 if TYPE_CHECKING:
+    from bitfront.search.samplers.surrogate.promising import Promises
     from bitfront.search.samplers.surrogate.within import Within
 
 SAMPLER_TRIES = 10
@@ -159,6 +160,12 @@ class Proposals:
         """Let the sampler say what it expects of the next trials, without asking for one."""
         seed = random.Random(f"{self.config.search.seed}/{len(self.entries)}").randrange(2**31)
         SAMPLERS.get(self.config.search.sampler).look_ahead(seed, self.problem, self.study)
+
+    def promises(self) -> Promises | None:
+        """What the sampler expects of the best new point and of every paused trial by its number in
+        the study."""
+        seed = random.Random(f"{self.config.search.seed}/{len(self.entries)}").randrange(2**31)
+        return SAMPLERS.get(self.config.search.sampler).promises(seed, self.problem, self.study)
 
     def repeat(self, running: Counter[str], params_of: Callable[[str], Any]) -> Proposal | None:
         """Another seed for the finished point where it tells most about the front. `running` counts

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from bitfront.search.deciding.ending import ENDING, Reached
 from bitfront.search.deciding.outlook import OUTLOOK, Outlook
 from bitfront.search.garbage import uncollected
-from bitfront.search.ledger.entry import Entry, are_numbers, stored_entry
+from bitfront.search.ledger.entry import PAUSE, Entry, are_numbers, stored_entry
 from bitfront.search.ledger.networks import Networks
 from bitfront.search.ledger.records import (
     FORMAT_KEY,
@@ -97,6 +97,7 @@ class LedgerReader:
         self._recovering = False
         self._last = 0
         self._open_trials: set[int] = set()
+        self._pauses: dict[int, str | None] = {}
         self._seen: tuple[tuple[int, ...], ...] | None = None
         self._lock = threading.Lock()
 
@@ -172,6 +173,7 @@ class LedgerReader:
         for record in fresh:
             self._entries[record.number] = self._entry(record)
             self._last = max(self._last, record.trial_id)
+            self._pauses[record.number] = record.known.get(PAUSE)
             if record.state in OPTUNA_OPEN:
                 self._open_trials.add(record.trial_id)
             else:
@@ -191,7 +193,9 @@ class LedgerReader:
 
     def _is_new(self, record: Record) -> bool:
         known = self._entries.get(record.number)
-        return known is None or (known.ended is None and record.state not in OPTUNA_OPEN)
+        if known is None or (known.ended is None and record.state not in OPTUNA_OPEN):
+            return True
+        return self._pauses.get(record.number) != record.known.get(PAUSE)
 
     def _stamp(self) -> tuple[tuple[int, ...], ...] | None:
         """Inodes, sizes and times of the files of a SQLite ledger, which change when it is written;
@@ -212,7 +216,7 @@ class LedgerReader:
     def _forget(self) -> None:
         self._entries, self.reference, self.networks = {}, None, Networks()
         self._recovering, self._seen = False, None
-        self._last, self._open_trials = 0, set()
+        self._last, self._open_trials, self._pauses = 0, set(), {}
 
 
 def read_entries(url: str, name: str, owner: str | None = None) -> list[Entry]:

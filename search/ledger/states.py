@@ -16,6 +16,8 @@ class TrialState(StrEnum):
     """ended by early stopping; Optuna calls it PRUNED"""
     FAILED = "failed"
     """ended with an error or without a finite value"""
+    PAUSED = "paused"
+    """rests at a rung with its checkpoint, until it is taken up again; Optuna calls it RUNNING"""
     RUNNING = "running"
     """started and not ended; after an interruption it is the next one to continue"""
     WAITING = "waiting"

@@ -11,6 +11,7 @@ from bitfront.search.deciding.limits import limits_in_words
 from bitfront.search.ledger.entry import Entry, training_seconds
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import LedgerReader
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.figure_data import budgets, figure_labels, front_points
 from bitfront.search.results.growth import Growth
 from bitfront.search.results.labels import metric_label
@@ -90,7 +91,7 @@ def _view(
     results: Results, trials: list[TrialView], steps: Sequence[HypervolumeStep], yaml: str
 ) -> SearchView:
     config = results.config
-    stopping = results.stopping
+    saving = results.saving
     return SearchView(
         name=config.name,
         description=config.description,
@@ -113,8 +114,8 @@ def _view(
         budget_of_trials=config.search.budget,
         epochs=config.task.epochs,
         seconds=training_seconds(results.entries),
-        rungs=config.search.early_stopping.rungs if config.search.early_stopping else (),
-        stopping=stopping.sentence() if stopping is not None else None,
+        rungs=config.search.rungs,
+        stopping=saving.sentence() if saving is not None else None,
         model_health=results.model.sentence() if results.model else "",
         outlook=results.outlook.sentence() if results.outlook else "",
         ended_by=results.ended_by.sentence() if results.ended_by else "",
@@ -167,10 +168,7 @@ def _trial_view(entry: Entry, results: Results) -> TrialView:
     quality, spec = results.figure_quality.name, entry.spec
     curve = _curve(entry, quality)
     at = dict(curve)
-    stopping = results.config.search.early_stopping
-    rungs = (
-        {share: rung_epoch(share, spec.task.epochs) for share in stopping.rungs} if stopping else {}
-    )
+    rungs = {r: rung_epoch(r, spec.task.epochs) for r in results.config.search.rungs}
     return TrialView(
         id=entry.id,
         number=entry.number,
@@ -186,6 +184,7 @@ def _trial_view(entry: Entry, results: Results) -> TrialView:
         train_curve=_curve(entry, f"train_{results.config.kind.quality.bare}"),
         rungs={share: at[epoch] for share, epoch in rungs.items() if epoch in at},
         stopped_at=entry.metrics.get("stopped_at"),
+        paused_at=entry.rung if entry.state == TrialState.PAUSED else None,
         would_stop_at=entry.metrics.get("would_stop_at"),
         failure=entry.failure,
         message=entry.message,

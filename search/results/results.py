@@ -16,6 +16,7 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.deciding.ending import Reached
 from bitfront.search.deciding.limits import keeping, limits_json
 from bitfront.search.deciding.outlook import Outlook
+from bitfront.search.deciding.pausing import PausingReport, saving, saving_json
 from bitfront.search.failing import Pattern, patterns
 from bitfront.search.front import Front, Objective, hypervolume, hypervolume_share
 from bitfront.search.garbage import uncollected
@@ -29,7 +30,7 @@ from bitfront.search.model_health import ModelHealth
 from bitfront.search.results.labels import COST_LABELS, ONE_NETWORK, OWN_SHARE
 from bitfront.search.results.old_ledgers import as_meant, restate
 from bitfront.search.results.stored import check_trials, stored_config
-from bitfront.search.session.early_stopping import StoppingReport, report
+from bitfront.search.session.early_stopping import StoppingReport
 from bitfront.search.session.repeats import merged, probabilities
 from bitfront.search.session.rows import RowNote
 from bitfront.trainables.errors import UserError, did_you_mean
@@ -201,7 +202,7 @@ class Results:
     @property
     def state_without_driver(self) -> str:
         """interrupted or complete: the state of the search once its driver has ended."""
-        ended = sum(e.state in ENDED for e in self.entries)
+        ended = sum(e.state in (*ENDED, TrialState.PAUSED) for e in self.entries)
         open_trials = any(e.state == TrialState.RUNNING for e in self.entries)
         enough = self.space_exhausted or self.ended_by is not None
         if open_trials or (ended < self.config.search.trials and not enough):
@@ -281,7 +282,7 @@ class Results:
             "hypervolume_share": self.hypervolume_share,
             f"best_{self.config.quality.bare}": self.best,
             "model": _told(self.model),
-            "early_stopping": asdict(stopping) if (stopping := self.stopping) else None,
+            **saving_json(self.saving),
         }
 
     @property
@@ -291,13 +292,9 @@ class Results:
         return [sentence for sentence in found if sentence]
 
     @property
-    def stopping(self) -> StoppingReport | None:
-        """What early stopping did; None where the search has none."""
-        spec = self.config.search.early_stopping
-        if spec is None:
-            return None
-        front = {entry.id for entry in self.front}
-        return report(spec, self.config.front_objectives, self.entries, front)
+    def saving(self) -> StoppingReport | PausingReport | None:
+        """What early stopping or pausing did; None where the search has neither."""
+        return saving(self.config, self.entries, {entry.id for entry in self.front})
 
     @property
     def best(self) -> float | None:

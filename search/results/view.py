@@ -80,8 +80,9 @@ class TrialView:
     train_curve: Sequence[tuple[int, float]] = ()
     """(epoch, quality on the training part), where the task measures it"""
     rungs: Mapping[float, float] = field(default_factory=dict)
-    """quality at the rungs of early stopping, by fraction of training"""
+    """quality at the rungs of early stopping or pausing, by fraction of training"""
     stopped_at: float | None = None
+    paused_at: float | None = None
     would_stop_at: float | None = None
     """the rung at which a control trial would have been stopped"""
     failure: str | None = None

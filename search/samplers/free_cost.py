@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
     from bitfront.search.samplers.problem import Problem
+    from bitfront.search.samplers.surrogate.promising import Promises
 
 
 @SAMPLERS.register
@@ -34,3 +35,9 @@ class FreeCost(Sampler):
         from bitfront.search.samplers.surrogate.ask import FreeCostSampler  # SciPy
 
         FreeCostSampler(problem, seed).look_ahead(study)
+
+    @classmethod
+    def promises(cls, seed: int, problem: Problem, study: Study) -> Promises | None:
+        from bitfront.search.samplers.surrogate.ask import FreeCostSampler  # SciPy
+
+        return FreeCostSampler(problem, seed).promises(study)

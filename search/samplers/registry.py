@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
     from bitfront.search.samplers.problem import Problem
+    from bitfront.search.samplers.surrogate.promising import Promises
 
 
 class Sampler:
@@ -37,6 +38,12 @@ class Sampler:
     def look_ahead(cls, seed: int, problem: Problem, study: Study) -> None:
         """Leave in the memory of the problem what the model expects of the next trials; a sampler
         without a model expects nothing."""
+
+    @classmethod
+    def promises(cls, seed: int, problem: Problem, study: Study) -> Promises | None:
+        """The hypervolume that the best new point is expected to add, and that of every paused
+        trial by its number; None where there is no model, or not yet."""
+        return None
 
 
 SAMPLERS: Registry[type[Sampler]] = Registry("sampler", package=__package__)

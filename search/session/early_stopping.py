@@ -65,7 +65,7 @@ class EarlyStopping:
     def is_control(self, entry: Entry) -> bool:
         """Whether the trial runs to its end whatever its rank. Control trials are a fixed share of
         all, chosen by id; from them the loss by stopping the others is estimated."""
-        return _number(entry.id) % 1000 < 1000 * self.spec.control
+        return share_number(entry.id) < self.spec.control
 
     def _arrive(self, entry: Entry, row: Row) -> tuple[float, Rung] | None:
         """The rung of this epoch with the trial added to it; None where the epoch is no rung."""
@@ -93,11 +93,12 @@ class EarlyStopping:
         return False
 
 
-def _number(trial_id: str) -> int:
-    """An id as a number. Ids of a search are hexadecimal; any other name gets its checksum."""
-    if re.fullmatch("[0-9a-f]+", trial_id):
-        return int(trial_id, 16)
-    return zlib.crc32(trial_id.encode())
+def share_number(trial_id: str) -> float:
+    """An id as a number in [0, 1), by which a share of all trials is chosen. Ids of a search are
+    hexadecimal; any other name gets its checksum."""
+    hexadecimal = re.fullmatch("[0-9a-f]+", trial_id) is not None
+    number = int(trial_id, 16) if hexadecimal else zlib.crc32(trial_id.encode())
+    return number % 1000 / 1000
 
 
 def rung_epoch(share: float, epochs: int) -> int:

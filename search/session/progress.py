@@ -12,6 +12,9 @@ from bitfront.search.ledger.entry import Entry
 if TYPE_CHECKING:
     from bitfront.search.session.session import Session
 
+# What a turn waits for until more is known.
+WORKERS_START = "workers start"
+
 
 class Line(Protocol):
     """A line that shows what a turn is doing, from its first second to its last."""

@@ -64,6 +64,8 @@ class Rehearsal:
     """how many different trials satisfy the limits; None where the space is too large to list"""
     complete: int
     stopped: int
+    paused: int
+    """trials that rest at a rung when the search is over"""
     failed: int
     repeats: int
     """trials that repeat a point with another seed"""
@@ -136,6 +138,7 @@ def _report(session: Session, results: Results, made_up: list[str]) -> Rehearsal
         distinct=None if ledger.proposals.listed is None else len(ledger.proposals.listed),
         complete=ledger.count(TrialState.COMPLETE),
         stopped=ledger.count(TrialState.STOPPED),
+        paused=ledger.count(TrialState.PAUSED),
         failed=ledger.count(TrialState.FAILED),
         repeats=len(ledger.entries) - ledger.explored,
         refused_by_limits=ledger.proposals.refused["limits"],
@@ -210,8 +213,7 @@ class Curves:
 
     def _epochs(self, epochs: int) -> list[int]:
         """The epochs that a trial reports: the last, some before it, and the rungs."""
-        stopping = self.config.search.early_stopping
-        rungs = {rung_epoch(share, epochs) for share in stopping.rungs} if stopping else set()
+        rungs = {rung_epoch(share, epochs) for share in self.config.search.rungs}
         some = {math.ceil(epochs * i / CURVE_POINTS) for i in range(1, CURVE_POINTS + 1)}
         return sorted({*rungs, *some})
 

@@ -14,7 +14,7 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.durations import duration
 from bitfront.search.ledger.folder import SearchFolder, pretrained_folder, selections_folder
 from bitfront.search.pictures import NO_PICTURES, Pictures
-from bitfront.search.session.progress import Line
+from bitfront.search.session.progress import WORKERS_START, Line
 from bitfront.spaces.space import Space, middle, recorded
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import dataset_title
@@ -125,7 +125,7 @@ def _watch(board: Board, line: Line, count: int) -> None:
     started = time.monotonic()
 
     def text() -> str:
-        told = "; ".join(board.read()) or "workers start"
+        told = "; ".join(board.read()) or WORKERS_START
         passed = duration(time.monotonic() - started)
         return f"{count} selector{'s' if count > 1 else ''} at work, {passed}: {told}"
 

@@ -15,24 +15,24 @@ from bitfront.search.cluster.resources import packed_share
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.deciding.ending import Ending
 from bitfront.search.deciding.limits import keeping
+from bitfront.search.deciding.pausing import Pausing
 from bitfront.search.front import Front, hypervolume_share
-from bitfront.search.ledger.entry import Entry
-from bitfront.search.ledger.folder import SearchFolder, pretrained_folder
+from bitfront.search.ledger.entry import Entry, measured
+from bitfront.search.ledger.folder import Checkpoints, SearchFolder, pretrained_folder
 from bitfront.search.ledger.ledger import NO_ROWS, Ledger
 from bitfront.search.ledger.reader import ledger_errors
 from bitfront.search.ledger.states import ENDED, TrialState
 from bitfront.search.results.results import ideal_point
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.preparation import check_storage
-from bitfront.search.session.progress import Progress, Silent
+from bitfront.search.session.progress import WORKERS_START, Progress, Silent
 from bitfront.search.session.repeats import merged
 from bitfront.search.session.rows import Rows
 from bitfront.search.tracking.notes import FRONT
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import redacted
 from bitfront.spaces.space import Space
-from bitfront.trainables.files import discard, write_atomically
-from bitfront.trainables.worker import storage
+from bitfront.trainables.files import write_atomically
 
 
 class Session:
@@ -62,6 +62,9 @@ class Session:
         self._seeds: Counter[str] = Counter()
         spec = config.search.early_stopping
         self.stopping = EarlyStopping(spec, config.front_objectives) if spec else None
+        self.pausing = Pausing(config, self.ledger) if config.search.pause else None
+        if self.pausing is not None:
+            self.ledger.promoted = self.pausing.next
         self._stopped: dict[str, float] = {}
         self._spared: dict[str, float] = {}
         self._curves: dict[str, list[dict[str, float]]] = {}
@@ -71,10 +74,13 @@ class Session:
             if self.stopping is not None:
                 self.stopping.remember(entry)
         self.progress: Progress = progress(self)
+        self.checkpoints = Checkpoints(folder, config.storage, self.progress.say)
         self.ledger.say = self.progress.say
         self.board = Board(folder.identity)
         self.waits: str | None = None
         """why the first trial of this turn has no place yet"""
+        self.starting = WORKERS_START
+        """what workers do before the first of them reports"""
         self.gpus = config.resources.whole_gpus
         self.ending = Ending(config.search, self.ledger)
         self.ledger.over = self.ending.over
@@ -121,6 +127,11 @@ class Session:
         return self.ledger.count(TrialState.RUNNING)
 
     @property
+    def paused(self) -> int:
+        """How many trials rest at a rung."""
+        return self.ledger.count(TrialState.PAUSED)
+
+    @property
     def best(self) -> float | None:
         """The best quality of a point of the front, the mean over its seeds; None before the first
         complete trial."""
@@ -140,7 +151,9 @@ class Session:
     @property
     def complete(self) -> bool:
         """Whether nothing runs and nothing is left to try in this turn."""
-        spent = self.ended >= self.budget or self.ledger.exhausted
+        spent = self.ended + self.paused >= self.budget or self.ledger.exhausted
+        if self.paused and not self.rows.alone and self.ledger.promoted() is not None:
+            return False
         enough = self.ending.reached is not None and not self.rows.alone
         return not self.running and (spent or enough)
 
@@ -189,7 +202,7 @@ class Session:
             # A resumed trial sends its whole history: some epochs may not have reached MLflow when
             # the driver before ended.
             for row in result.get("history", [result]):
-                self.tracker.epoch(self.ledger.entries[trial_id], _metrics(row))
+                self.tracker.epoch(self.ledger.entries[trial_id], measured(row))
         self.progress.changed(reported=(self.ledger.entries[trial_id], result))
 
     def gives_up(self, trial_id: str, result: dict[str, Any]) -> bool:
@@ -197,9 +210,13 @@ class Session:
         trials, rows of a paper and repeats with another seed always run to their end."""
         entry = self.ledger.entries[trial_id]
         spared = entry.spec.seed != self.config.search.seed or trial_id in self.rows.ids
-        if self.stopping is None or spared or "failure" in result or result.get("done"):
+        if spared or "failure" in result or result.get("done"):
             return False
-        rung = self.stopping.gives_up(entry, _metrics(result))
+        if self.pausing is not None:
+            return self._rests(self.pausing, entry, result)
+        if self.stopping is None:
+            return False
+        rung = self.stopping.gives_up(entry, measured(result))
         if rung is None:
             return False
         if self.stopping.is_control(entry):
@@ -209,14 +226,32 @@ class Session:
         self._note(trial_id, result)
         return True
 
+    def _rests(self, pausing: Pausing, entry: Entry, result: dict[str, Any]) -> bool:
+        """Whether the trial pauses here; where checkpoints are too many, some are given up."""
+        self._note(entry.id, result)
+        curve = list(self._curves[entry.id])
+        if not pausing.rests(entry, curve, int(result.get("kept_bytes", 0))):
+            return False
+        for given_up in pausing.overflow():
+            metrics = {**given_up.history[-1], "stopped_at": given_up.rung}
+            self._end(given_up.id, TrialState.STOPPED, metrics=metrics, history=given_up.history)
+        return True
+
     def finish(self, trial_id: str, result: dict[str, Any]) -> None:
         """Take the last result of a trial: it is complete, stopped, or failed with a reason."""
         self._note_damage(trial_id, result)
+        entry = self.ledger.entries[trial_id]
+        if entry.state != TrialState.RUNNING:  # it paused
+            self._curves.pop(trial_id, None)
+            if self.tracker is not None:
+                self.tracker.trial(entry)
+            self.progress.changed(entry)
+            return
         if "failure" in result:
             told = (result["failure"], result.get("message", ""), result.get("traceback"))
             self.fail(trial_id, *told)
             return
-        metrics = _metrics(result)
+        metrics = measured(result)
         if trial_id in self._stopped:
             metrics["stopped_at"] = self._stopped.pop(trial_id)
             history = self._curves.get(trial_id, [])
@@ -224,10 +259,10 @@ class Session:
             return
         if trial_id in self._spared:
             metrics["would_stop_at"] = self._spared.pop(trial_id)
-        history = [_metrics(row) for row in result.get("history", [])]
+        history = [measured(row) for row in result.get("history", [])]
         picture = json.loads(result.get("picture", "{}"))
         if self.tracker is not None and picture:
-            self.tracker.picture(self.ledger.entries[trial_id], picture)
+            self.tracker.picture(entry, picture)
         self._end(trial_id, TrialState.COMPLETE, metrics=metrics, history=history)
 
     def _note_damage(self, trial_id: str, result: dict[str, Any]) -> None:
@@ -240,12 +275,12 @@ class Session:
         """Keep the learning curve of a running trial. A worker that resumed it from a checkpoint
         sends the whole curve once; one without a checkpoint begins again at the first epoch."""
         if "history" in result:
-            self._curves[trial_id] = [_metrics(row) for row in result["history"]]
+            self._curves[trial_id] = [measured(row) for row in result["history"]]
         else:
             curve = self._curves.setdefault(trial_id, [])
             while curve and curve[-1]["epoch"] >= result["epoch"]:
                 curve.pop()
-            curve.append(_metrics(result))
+            curve.append(measured(result))
 
     def fail(self, trial_id: str, reason: str, message: str, traceback: str | None = None) -> None:
         """Record that a trial failed; `reason` is a word or two that failures are counted by."""
@@ -283,9 +318,7 @@ class Session:
         self._curves.pop(trial_id, None)
         self._losses.pop(trial_id, None)
         changed = self._count(entry)
-        self.folder.forget_trial(trial_id)
-        if self._storage is not None:
-            self._forget(self._checkpoint_folder(trial_id))
+        self.checkpoints.forget(trial_id)
         if self.tracker is not None:
             self.tracker.trial(entry)
             self.tracker.search_metric("hypervolume_share", self.hypervolume_share, self.ended)
@@ -337,60 +370,31 @@ class Session:
         return {
             "trial": entry.id,
             "spec": entry.spec.model_dump(mode="json"),
-            "folder": self._checkpoint_folder(entry.id),
+            "folder": self.checkpoints.place(entry.id),
             "pretrained": str(pretrained_folder(self.folder.path.parent)),
             "checkpoint_every": resources.checkpoint_every,
             "threads": max(1, int(resources.cpus)),
             "gpus": self.gpus,
             "measure": self._measuring,
+            "rungs": [] if self.pausing is None else self.pausing.epochs(entry),
             "board": self.board.key(entry.id).decode(),
             "memory": resources.memory,
             "log_mb": resources.log_mb,
         }
 
-    @property
-    def _storage(self) -> str | None:
-        """The folder of this search in the shared storage, if there is one."""
-        place = self.config.storage
-        return place and storage.join(place, f"{self.config.name}-{self.folder.identity}")
-
     def try_storage(self) -> None:
         """Raise UserError before the first trial where the shared storage cannot be used."""
-        if self._storage is not None:
-            check_storage(self._storage, str(self.config.storage))
-
-    def _checkpoint_folder(self, trial_id: str) -> str:
-        """Where the checkpoint of a trial is kept."""
-        if self._storage is None:
-            return str(self.folder.trial_folder(trial_id))
-        return storage.join(self._storage, trial_id)
-
-    def _forget(self, place: str) -> None:
-        """Delete a folder of the shared storage. Where that is away, say so: the trial is not to
-        blame."""
-        try:
-            storage.forget(place)
-        except Exception as error:  # every object store has faults of its own
-            self.progress.say(redacted(f"{place} could not be deleted: {error}"))
+        if self.checkpoints.shared is not None:
+            check_storage(self.checkpoints.shared, str(self.config.storage))
 
     def close(self) -> None:
         """Note in the folder whether the space is exhausted, and delete what ended trials left on
-        disk; interrupted trials keep their checkpoints."""
+        disk; interrupted and paused trials keep their checkpoints."""
         if self.ledger.exhausted:
             proposals = self.ledger.proposals
             count = str(self.ledger.explored) if proposals.proven else ""
             if proposals.listed is not None:
                 count = str(len(proposals.listed))
             write_atomically(self.folder.path / "exhausted", count)
-        if not self.running:
-            discard(self.folder.path / "trials")
-            if self._storage is not None:
-                self._forget(self._storage)
-
-
-def _metrics(result: dict[str, Any]) -> dict[str, float]:
-    """All numbers that training measured. A worker lists their names under `measured`, since Ray
-    adds numbers of its own to a result; a row of a history has no others."""
-    names = result.get("measured", result)
-    values = {name: result[name] for name in names if name in result}
-    return {n: v for n, v in values.items() if isinstance(v, int | float) and type(v) is not bool}
+        if not self.running and not self.paused:
+            self.checkpoints.forget_all()

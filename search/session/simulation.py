@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.session.session import Session
 
 # The sigma of the lognormal distribution of the speeds of trials.
@@ -122,19 +123,26 @@ def play(
                 break
             replayed.ask_seconds.append(time.perf_counter() - began)
             pace = rng.lognormvariate(0, SPEED_SPREAD)
-            work = Work(worker, trial_id, answer(session.ledger.entries[trial_id]), pace)
+            entry = session.ledger.entries[trial_id]
+            work = Work(worker, trial_id, answer(entry), pace)
+            if entry.history:  # it rested, and goes on from there
+                reached = entry.history[-1]["epoch"]
+                work.reported = sum(row["epoch"] <= reached for row in work.rows)
             idle -= 1
             heapq.heappush(events, (clock + pace * work.next_epochs(), next(numbers), work))
         if not events:
             break
         clock, _, work = heapq.heappop(events)
         trained += work.next_epochs()
+        entry = session.ledger.entries[work.trial_id]
         if not desk.report(work.worker, work.trial_id, work.report()):
             then = clock + work.pace * work.next_epochs()
             heapq.heappush(events, (then, next(numbers), work))
             continue
         idle, asking = idle + 1, True
-        replayed.ended.append(session.ledger.entries[work.trial_id])
+        if entry.state == TrialState.PAUSED:
+            continue
+        replayed.ended.append(entry)
         replayed.epochs.append(trained)
         ended(session)
     replayed.time = clock

@@ -168,7 +168,7 @@ class Mirror:
                 run_id=run.info.run_id,
                 last_epoch=int(run.data.metrics.get("epoch", 0)),
                 described="method" in run.data.params,
-                ended=run.info.status != "RUNNING",
+                ended=run.info.status not in ("RUNNING", "SCHEDULED"),  # the latter rests
                 pareto=tags.get("pareto") == "true",
                 of_front={k: v for k, v in run.data.metrics.items() if k.startswith(FRONT)},
                 restated="flops_own_pct" in run.data.metrics or "flops_pct" not in run.data.metrics,
@@ -199,6 +199,10 @@ class Mirror:
             return
         ended = entry.state in STATUS
         tags = end_tags(entry, self.config.quality) if ended else {}
+        if entry.rung is not None and not ended and child.run_id is not None:
+            rests = entry.state == TrialState.PAUSED
+            self.client.update_run(child.run_id, status="SCHEDULED" if rests else "RUNNING")
+            tags = {"state": entry.state}
         if child.run_id is None:
             run = self.client.create_run(
                 self.experiment_id,

@@ -34,9 +34,10 @@ PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OWN = ("/run", "/mnt", "/etc/postgresql", "/etc/systemd/system", "/var/lib/postgresql")
 POSTGRES = ("run/postgresql", "etc/postgresql", "var/lib/postgresql")
 ACCOUNTS = f"ubuntu:x:0:0::{HOME}:/bin/bash\nsshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n"
-# On a busy machine Ray gives up early, and ends workers where others fill the memory.
+# On a busy machine Ray gives up early, ends workers where others fill the memory, and lets its
+# workers, which are polite, wait for all others.
 SETTINGS = """\
-export RAY_memory_monitor_refresh_ms=0 RAY_raylet_start_wait_time_s=300
+export RAY_memory_monitor_refresh_ms=0 RAY_raylet_start_wait_time_s=300 RAY_worker_niceness=0
 """
 LAPTOP = "laptop"
 # Where the tools are on a machine.
@@ -83,7 +84,7 @@ esac
 SSHD = """\
 Port 22
 HostKey /usr/local/sbin/host_key
-AuthorizedKeysFile /usr/local/sbin/key.pub
+AuthorizedKeysFile /usr/local/sbin/key.pub .ssh/authorized_keys
 PermitRootLogin yes
 StrictModes no
 UsePAM no

@@ -65,8 +65,10 @@ class Worker(tune.Trainable):
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
         """Begin another trial. The end of the trial before is in the ledger; its files are deleted
-        here, since the driver may have no access to this disk."""
-        _forget(self._state.parent)
+        here, since the driver may have no access to this disk. One that rests at a rung keeps its
+        own."""
+        if self._stored is not None or not self._rests:
+            _forget(self._state.parent)
         self._begin(new_config)
         return True
 
@@ -81,6 +83,7 @@ class Worker(tune.Trainable):
         self._damaged: str | None = None
         self._state, self._stored = places(str(config["folder"]))
         self._every = int(config.get("checkpoint_every", 1))
+        self._rungs: list[int] = config.get("rungs", [])
 
     def _build(self) -> None:
         import torch
@@ -133,8 +136,10 @@ class Worker(tune.Trainable):
             # The driver may not be the one that received the earlier epochs.
             metrics["history"] = list(run.history)
             self._just_resumed = False
-        if not run.done and run.epochs_done % self._every == 0:
+        if not run.done and (self._rests or run.epochs_done % self._every == 0):
             metrics |= self._save()
+        if self._rests and self._state.exists():
+            metrics["kept_bytes"] = self._state.stat().st_size
         if self._not_read is not None:
             metrics["not_saved"], self._not_read = self._not_read, None
         if self._damaged is not None:
@@ -149,6 +154,12 @@ class Worker(tune.Trainable):
             "worker": os.getpid(),
             "done": run.done,
         }
+
+    @property
+    def _rests(self) -> bool:
+        """Whether the trial has come to an epoch at which it may pause."""
+        run = self._training
+        return run is not None and not run.done and run.epochs_done in self._rungs
 
     def _note_damage(self, reason: str) -> None:
         self._damaged = reason

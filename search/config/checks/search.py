@@ -33,6 +33,7 @@ def check_config(config: SearchConfig, problems: Problems) -> None:
     _check_objectives(config, kind, metrics, problems)
     _check_limits(config, metrics, problems)
     _check_until(config, problems)
+    _check_pause(config, problems)
     _check_paper(config, metrics if kind is None else printable_metrics(kind), problems)
 
 
@@ -63,10 +64,10 @@ def _check_objectives(
         message = f"nothing to learn: name one of {', '.join(metrics)} as well"
         problems.add(("objectives",), message)
     late = sorted(set(given) & measured_at_end())
-    if late and config.search.early_stopping is not None:
+    if late and config.search.rungs:
         attack, other = attacks()[late[0]], [m for m in attacks() if m not in measured_at_end()]
         problems.add(
-            ("search", "early_stopping"),
+            ("search", "early_stopping" if config.search.early_stopping else "pause"),
             f"trials are compared midway, but {attack} is measured at their end: take "
             f"{', '.join(other[:-1])} or {other[-1]} as the objective",
         )
@@ -96,6 +97,16 @@ def _check_until(config: SearchConfig, problems: Problems) -> None:
         problems.add(path, f"{shown(search.sampler)} cannot say what is left to gain: take hours")
     elif len(config.objectives) > 2:
         problems.add(path, "what is left to gain is known of one metric and one cost: take hours")
+
+
+def _check_pause(config: SearchConfig, problems: Problems) -> None:
+    search, path = config.search, ("search", "pause")
+    if search.pause is None:
+        return
+    if search.early_stopping is not None:
+        problems.add(path, "trials rest at rungs or are stopped there: take one of the two")
+    if not foresees(search.sampler):
+        problems.add(path, f"{shown(search.sampler)} cannot say what trials promise")
 
 
 def _check_paper(config: SearchConfig, metrics: tuple[str, ...], problems: Problems) -> None:

@@ -43,6 +43,7 @@ from bitfront.search.samplers.surrogate.keeping import Chance, Together, keeping
 from bitfront.search.samplers.surrogate.model import Floats, QualityModel, Rows
 from bitfront.search.samplers.surrogate.objectives import Objectives
 from bitfront.search.samplers.surrogate.past import Past
+from bitfront.search.samplers.surrogate.promising import Promises, promises, with_misses
 from bitfront.search.samplers.surrogate.prospect import CANDIDATES, DRAWS, Ahead, outlook
 from bitfront.search.samplers.surrogate.within import Within
 from bitfront.spaces.space import FreePlan
@@ -106,6 +107,7 @@ class FreeCostSampler(BaseSampler):
         self._spread = OWN_SPREAD
         self._ended = 0
         self._looks_ahead = False
+        self._promises: Promises | None = None
 
     def look_ahead(self, study: Any) -> None:
         """Leave in the memory of the problem how good the model is and what the next trials may
@@ -115,6 +117,14 @@ class FreeCostSampler(BaseSampler):
         self._ended, self._looks_ahead = len(trials) - len(self._past.running), True
         if self._past.finished.sum() >= LEAST:
             self._ranked()
+
+    def promises(self, study: Any) -> Promises | None:
+        """What is expected of the best new point and of paused trials; None before the model is
+        used."""
+        self._past.update(study.get_trials(deepcopy=False))
+        if self._past.finished.sum() >= LEAST:
+            self._ranked()
+        return self._promises
 
     # What Optuna calls.
 
@@ -213,7 +223,10 @@ class FreeCostSampler(BaseSampler):
         self._encode([*points, *past.failed.values()])
         rows, cost = self._rows(points), self._scalar_costs(points)
         trained = slice(0, len(useful))
-        model = QualityModel(rows.take(trained), quality[useful], noise[useful], self._rng)
+        observed, extra = with_misses(
+            past, weights.quality, useful, rows, quality[useful], noise[useful], self._rng
+        )
+        model = QualityModel(rows.take(trained), observed, extra, self._rng)
         health = self._problem.memory["health"] = model.health()
         self._spread = 1.0 if health.blind else OWN_SPREAD
         expected = model.expected(rows)
@@ -247,6 +260,9 @@ class FreeCostSampler(BaseSampler):
                 blocks = self._candidates.neighbours(tops)
         if self._looks_ahead:
             self._problem.memory[OUTLOOK] = self._outlook(model, success, looked)
+        if past.paused:
+            fitted = past, useful, rows, cost, model, stairs, self._spread
+            self._promises = promises(*fitted, success, CAUTION, best[0][0] if best else 0.0)
         return [(context, codes) for _, context, codes in best]
 
     def _outlook(

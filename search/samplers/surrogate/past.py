@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from optuna.trial import TrialState as OptunaState
 
 from bitfront.search.failing import OF_MACHINES
+from bitfront.search.ledger.entry import PAUSE
 from bitfront.search.samplers.surrogate.atlas import Atlas, Known
 from bitfront.search.samplers.surrogate.learning_curves import Extrapolation
 from bitfront.search.samplers.surrogate.model import Floats
@@ -24,6 +25,12 @@ def blames_point(failure: str | None) -> bool:
     """Whether a trial failed for a reason of its point: nan, out of memory, an error. What the
     sampler proposed and the ledger turned down has no reason."""
     return failure is not None and failure not in OF_MACHINES
+
+
+def rests(trial: Any) -> bool:
+    """Whether a trial is paused."""
+    pause = trial.user_attrs.get(PAUSE)
+    return trial.state == OptunaState.RUNNING and pause is not None and bool(pause["rests"])
 
 
 class Past:
@@ -59,13 +66,16 @@ class Past:
         """the points of the trials that run"""
         self.failed: dict[int, Known] = {}
         """by number, the points of the trials that failed for a reason of their point"""
+        self.paused: set[int] = set()
+        """the numbers of paused trials, which look as if stopped where they rest"""
 
     def update(self, trials: Sequence[Any], asked: int | None = None) -> None:
         """Take over what has changed; `trials` are all of the study, `asked` is the number of the
         one that is being asked for."""
         looked_at = [*self._open, *range(self._read, len(trials))]
         self._read, self._open, self.running = len(trials), [], []
-        ended = []
+        self._forget(self.paused)
+        self.paused, ended = set(), []
         for place in looked_at:
             trial = trials[place]
             if trial.state in (OptunaState.COMPLETE, OptunaState.PRUNED):
@@ -75,10 +85,24 @@ class Past:
                     self.failed[trial.number] = self._atlas.known(trial)
             else:
                 self._open.append(place)
-                if trial.state == OptunaState.RUNNING and trial.number != asked:
+                if rests(trial):
+                    self.paused.add(trial.number)
+                    ended.append(trial)
+                elif trial.state == OptunaState.RUNNING and trial.number != asked:
                     self.running.append(self._atlas.known(trial))
         if ended:
             self._insert(ended)
+
+    def _forget(self, numbers: set[int]) -> None:
+        """Take out trials that rested at the look before: they may have been taken up since."""
+        if not numbers:
+            return
+        kept = np.array([number not in numbers for number in self.numbers], bool)
+        self.numbers, self.finished = self.numbers[kept], self.finished[kept]
+        self.values, self.costs = self.values[kept], self.costs[kept]
+        self.limited = self.limited[kept]
+        self.points = [p for p, k in zip(self.points, kept, strict=True) if k]
+        self._curves = [c for c, k in zip(self._curves, kept, strict=True) if k]
 
     def _insert(self, trials: list[Any]) -> None:
         finished = [trial.state == OptunaState.COMPLETE for trial in trials]
@@ -106,7 +130,8 @@ class Past:
 
     def _curve(self, trial: Any) -> Floats:
         """What was measured after every epoch, (measured, epochs); empty where some is missing."""
-        history = trial.user_attrs.get("result", {}).get("history", {})
+        known = trial.user_attrs
+        history = known.get("result", known.get(PAUSE, {})).get("history", {})
         columns = [history.get(name) for name in self._measured]
         if not columns or any(c is None or None in c for c in columns):
             return NO_CURVE
@@ -120,6 +145,22 @@ class Past:
         told = [ended[n] for n in sorted(ended)]
         return [known for known, _ in told], np.array([success for _, success in told])
 
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many epochs of every trial are known."""
+        return np.array([curve.shape[1] for curve in self._curves], np.int64)
+
+    def missed(self, weights: Floats, epochs: int) -> Floats:
+        """By how much the end of every finished trial is above what its quality after so many
+        epochs would have been extrapolated to; nan where that is not known."""
+        missed = np.full(len(self._curves), np.nan)
+        known = np.flatnonzero(self.finished & (self.lengths > epochs))
+        curves = [weights @ self._curves[i] for i in known]
+        line = Extrapolation.of(curves[-CURVES:], epochs)
+        if line is not None:
+            missed[known] = [c[-1] - line.end(c[epochs - 1]) for c in curves]
+        return missed
+
     def qualities(self, weights: Floats) -> tuple[Floats, Floats]:
         """Scalar quality and extra noise variance of every trial. The quality of a stopped trial is
         extrapolated from finished trials that had the same value at that epoch, with the variance
@@ -130,7 +171,7 @@ class Past:
         if len(stopped):
             ends = np.flatnonzero(np.isfinite(quality))[-CURVES:]
             whole = [weights @ self._curves[i] for i in ends if self._curves[i].size]
-            lengths = np.array([self._curves[i].shape[1] for i in stopped])
+            lengths = self.lengths[stopped]
             for epochs in set(lengths.tolist()):
                 line = Extrapolation.of(whole, epochs)
                 if line is not None:

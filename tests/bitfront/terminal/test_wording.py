@@ -122,11 +122,16 @@ def test_the_trials_of_a_resumed_search_are_not_called_the_first(tiny):
     assert session.progress.line().startswith("first trial: ")
     entry = session.ask()
     session.finish(entry.id, {"epoch": 3, "val_accuracy": 0.9, "val_loss": 1.0})
+    left = session.ask()
     session.progress.stop()
     session.progress.status.close()
     again: Any = Session(config, space, folder, None, progress=partial(Progress, out=out))
     again.progress.start()
     assert again.progress.line().startswith("next trials: ")
+    again.progress.changed()
+    assert ", 0 running, " in again.progress.line(), "nobody trains the one that was left"
+    assert again.ask().id == left.id
+    assert ", 1 running, " in again.progress.line()
     again.progress.stop()
     again.progress.status.close()
 

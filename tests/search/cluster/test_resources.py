@@ -71,6 +71,8 @@ def test_where_nodes_may_come_it_is_a_warning_and_trials_wait_for_them():
     assert growing.room(want(gpus=1)) == 1
     assert Cluster((GPUS,), grows=True).room(want(gpus=1)) == 4, "as many as another node takes"
     assert Cluster((GPUS,)).room(want(gpus=1)) == 2
+    tried_again = Cluster((GPUS,), grows=True, coming=1)
+    assert tried_again.room(want(gpus=1)) == 2, "a lost machine comes back by itself, or not"
 
 
 def test_gpus_that_no_trial_would_use_are_told_of():

@@ -49,6 +49,42 @@ def test_a_lost_node_is_a_line_with_what_becomes_of_its_trials(cluster):
     assert said[1:] == ["node 10.0.0.3 was lost, 2 of 3 nodes left: no trial ran there"]
 
 
+def test_a_turn_says_how_far_its_workers_are_until_one_reports(monkeypatch):
+    """It has asked Ray for three workers; others' trials take all places at first."""
+    states: list[str] = []
+    waits: list[str | None] = ["waiting for a place"]
+    here = SimpleNamespace(get_job_id=lambda: "01000000")
+    monkeypatch.setattr("ray.get_runtime_context", lambda: here)
+    monkeypatch.setattr(
+        "ray._private.state.actors",
+        lambda job_id: {number: {"State": state} for number, state in enumerate(states)},
+    )
+    monkeypatch.setattr(watcher, "waits_for_place", lambda session: waits[0])
+    clock = SimpleNamespace(monotonic=lambda: 0.0)
+    monkeypatch.setattr(watcher, "time", clock)
+    session = SimpleNamespace(waits=None, starting=None)
+    watch = watcher.Watcher(SimpleNamespace(session=session), None)
+    trial = SimpleNamespace(trial_id="t", temporary_state=SimpleNamespace(ray_actor=None))
+
+    def said(seconds, *now):
+        states[:] = now
+        clock.monotonic = lambda: float(seconds)
+        watch.on_step_end(1, [])
+        return session.waits or session.starting
+
+    assert said(1) == "waiting for a place"
+    waits[0] = None
+    assert said(6) == "workers start"
+    three = "workers start, {} of 3 are ready (each imports torch first)"
+    assert said(12, "DEAD", *["PENDING_CREATION"] * 3) == three.format(0)
+    waits[0] = "waiting for a place"
+    watch.on_trial_start(1, [], trial)
+    assert said(24, "ALIVE", "ALIVE", "PENDING_CREATION") == three.format(2)
+    assert said(30, *["ALIVE"] * 3) == "3 workers train their first epoch"
+    watch.on_trial_result(1, [], trial, {})
+    assert said(36) == "3 workers train their first epoch", "nobody looks any more"
+
+
 def test_a_node_that_the_autoscaler_takes_away_is_not_lost(cluster):
     said = []
     nodes = watcher.Nodes(said.append)

@@ -275,6 +275,7 @@ def watched(monkeypatch):
     clock, killed, heard = Clock(), [], []
     monkeypatch.setattr(watcher, "time", clock)
     monkeypatch.setattr(ray, "kill", killed.append)
+    monkeypatch.setattr(watcher, "starting", lambda: None)
     session = SimpleNamespace(
         fail=lambda *said: heard.append(said),
         comes_back=lambda trial: False,

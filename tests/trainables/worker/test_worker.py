@@ -324,3 +324,26 @@ def test_files_of_workers_that_were_killed_are_deleted_by_the_next_one(tmp_path:
         (tmp_path / str(process)).mkdir()
     forget_dead(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [str(os.getpid())]
+
+
+def test_a_trial_that_rests_at_a_rung_keeps_its_checkpoint_and_goes_on(
+    make_spec, tmp_path: Path
+) -> None:
+    whole = run(Worker(config=config_of(make_spec(), tmp_path / "whole")))
+    rare: dict[str, Any] = {"rungs": [2], "checkpoint_every": 10**9}
+    trial = Worker(config=config_of(make_spec(), tmp_path / "one", **rare))
+    trial.step()
+    result = trial.step()
+    state = tmp_path / "one" / STATE_FILE
+    assert result["kept_bytes"] == state.stat().st_size
+    trial.reset_config(config_of(make_spec(), tmp_path / "two", **rare))
+    assert state.exists()
+    # Past the rung a trial leaves nothing, and the one that rested goes on after it.
+    for _ in range(3):
+        trial.step()
+    assert (tmp_path / "two" / STATE_FILE).exists()
+    trial.reset_config(config_of(make_spec(), tmp_path / "one", **rare))
+    assert not (tmp_path / "two" / STATE_FILE).exists()
+    results = run(trial)
+    assert [r["epoch"] for r in results] == [3, 4]
+    assert facts(results[-1]["history"]) == facts(whole[-1]["history"])
