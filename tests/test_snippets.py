@@ -28,9 +28,11 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 # The programs of others that pages call.
 OTHERS = re.compile(
     r"aws|bash|cc|cd|createdb|docker|export|jupyter|kubectl|mlflow|pip|printf|psql|python(3(\.11)?)?"
-    r"|ray|scancel|sed|source|tail"
+    r"|ray|scancel|sed|source|srun|tail"
     r"|ruff|digit"  # of our environment, and of the tutorial
 )
+# A command by itself, or called by `srun` or `kubectl exec`.
+CALLED = r"(?:^|^srun .* |^kubectl exec .* -- )(bitfront .+)$"
 # A command that is named, not called.
 NAMED = ("the following arguments are required", "expected one argument")
 
@@ -86,7 +88,7 @@ def test_every_command_of_bitfront_on_a_page_is_one(page):
     # What follows a wide gap says what the command does.
     found |= {re.split(r"\s{3,}", line)[0] for line in re.findall(r"^    (\S.*)$", plain, re.M)}
     found |= {" ".join(code.split()) for code in re.findall(r"`(bitfront [^`]+)`", plain)}
-    commands = {line for line in found if line.startswith("bitfront ")}
+    commands = {call for line in found for call in re.findall(CALLED, line)}
     kept = {line for line in commands if " -> " not in line and " | " not in line}
     assert {line: fault(line) for line in kept if fault(line)} == {}
 
