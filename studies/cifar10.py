@@ -105,7 +105,9 @@ def chosen(place: Place, name: str, seed: int) -> tuple[Results, Entry]:
 
 
 def measured_layers(place: Place) -> None:
-    """The device table of the search for latency."""
+    """The device table of the search for latency; one that has begun keeps its table."""
+    if (place.home / "latency").exists():
+        return
     changes = settings_of(MADE if place.rehearsal else ())
     seconds = 2 if place.rehearsal else 60
     place.bitfront("bench", place.folder / "latency.yaml", "--seconds", seconds, *changes)
