@@ -50,8 +50,8 @@ def note_of(
         *([IMAGE, ""] if picture else []),
         *front_rows(front, config),
         "",
-        f"[Runs of the front]({VIEWS['front']}) and [all trials]({VIEWS['trials']}) as tables and as "
-        "charts; elsewhere filter by `tags.pareto = 'true'`. Compare them by "
+        f"[Runs of the front]({VIEWS['front']}) and [all trials]({VIEWS['trials']}) as tables and "
+        "as charts; elsewhere filter by `tags.pareto = 'true'`. Compare them by "
         f"`flops_pct` and `{FRONT}{config.quality.name}`, the mean over the seeds of a point as in "
         f"the table (`{config.quality.name}` is of one trial). Percentages are of the dearest "
         "network of the search in full precision.",
