@@ -171,8 +171,8 @@ class Bench:
         _quiet(["validate", str(self.folder / "full.yaml")])
         if kind == "packed":
             healthy = str(next(self.folder.glob("packed-*.safetensors")))
-            for option in ("--torch-export", "--c"):
-                out = str(self.folder / f"warm{option}")
+            for option, name in DEPLOYED:
+                out = str(self.folder / f"warm-{name}")
                 _quiet(["deploy", healthy, option, out, "--examples", "2"])
         if kind in ("stored", "ledgers"):
             at = ["--home", str(self.home)]
@@ -224,9 +224,8 @@ class Bench:
         if rng.random() < 0.1:
             yield ["figure", str(file), "--kind", "masks", "-o", str(self.case / "masks.png")]
         if rng.random() < 0.2:
-            out = rng.choice((["--torch-export", "net.pt2"], ["--c", "net-c"]))
-            target = str(self.case / out[1])
-            yield ["deploy", str(file), out[0], target, "--examples", "2"]
+            option, name = rng.choice(DEPLOYED)
+            yield ["deploy", str(file), option, str(self.case / name), "--examples", "2"]
         if rng.random() < 0.05:
             yield ["bench", str(file), "--seconds", "1"]
         yield lambda: _load(file)
@@ -287,6 +286,8 @@ class Bench:
         yield lambda: _extras(home)
 
 
+DEPLOYED = (("--torch-export", "net.pt2"), ("--c", "net-c"), ("--onnx", "net.onnx"),
+            ("--openvino", "net.xml"))  # fmt: skip
 STORED = ("search.yaml", "ledger.json", "identity", "lock", "finals.jsonl", "exhausted")
 
 

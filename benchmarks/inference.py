@@ -164,8 +164,8 @@ def networks(threads: int, seconds: float) -> tuple[list[Row], list[str]]:
             sys.exit(f"{name}: {made}")
         calls = both_formats(full, x) | {"packed": lambda made=made, x=x: made.network(x)}
         if threads == 1:  # Their threads would keep those of the others waiting.
-            found = (onnx_call(full, x), openvino_call(full, x), openvino_call(network, x))
-            calls |= {k: v for k, v in zip(RIVALS, found, strict=True) if v is not None}
+            others = (onnx_call(full, x), openvino_call(full, x), openvino_call(network, x))
+            calls |= {k: v for k, v in zip(RIVALS, others, strict=True) if v is not None}
         row = measured(name, calls, threads, seconds)
         rows.append(row)
         if threads == 1:

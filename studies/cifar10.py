@@ -46,7 +46,8 @@ def selected(budgets: tuple[int, ...], seed: int) -> Step:
         plan = read_yaml(place.folder / "selectors.yaml").data["space"]["plan"]
         trials = len(plan["selector"]) * len(wanted)
         return [
-            f"space.method={best_method(place)}",
+            f"space.method={best_of_methods(place).spec.method}",
+            *rate(place),
             f"space.plan={json.dumps({**plan, 'budget': wanted})}",
             f"search.seed={seed}",
             f"search.trials={trials}",
@@ -61,9 +62,15 @@ def _selected(budgets: tuple[int, ...], seed: int) -> str:
     return f"selectors-{'-'.join(map(str, budgets))}-seed{seed}"
 
 
-def best_method(place: Place) -> str:
+def best_of_methods(place: Place) -> Entry:
+    """The trial that is best where every layer is binary."""
     found = results(place, "methods").entries
-    return max(found, key=lambda e: e.metrics.get("val_accuracy", 0.0)).spec.method
+    return max(found, key=lambda e: e.metrics.get("val_accuracy", 0.0))
+
+
+def rate(place: Place) -> list[str]:
+    """The learning rate of every arm."""
+    return [f"task.optimizer.lr={best_of_methods(place).spec.task.optimizer.lr}"]
 
 
 def selections(place: Place) -> list[Results]:
@@ -105,8 +112,11 @@ def measured_layers(place: Place) -> None:
 
 
 STEPS = (
-    searched("methods", "five methods, every layer binary", 5 * TRIAL_MINUTES, MADE),
-    searched("flops", "our search, 90 trials", 90 * TRIAL_MINUTES, (*MADE, "search.trials=6")),
+    searched("methods", "five methods and two rates, all binary", 10 * TRIAL_MINUTES, MADE),
+    searched(
+        "flops", "our search, 90 trials", 90 * TRIAL_MINUTES, (*MADE, "search.trials=6"),
+        settings=rate,
+    ),
     *(selected(FIRST, seed) for seed in SEEDS),
     *(
         finals.trained(name, partial(chosen, name=name, seed=seed), seed, EPOCHS, FINAL_MINUTES)
@@ -115,14 +125,14 @@ STEPS = (
     ),
     stock(
         "stock", "flops.yaml", "TPE of the stock combination, 90 trials", 90 * TRIAL_MINUTES + 8,
-        90, MADE,
+        90, MADE, rate,
     ),
     *(selected(REST, seed) for seed in SEEDS),
     finals.deployed("ours-20", partial(chosen, name="ours-20", seed=0), 0, 2),
-    throughput("flops.yaml", 10, MADE),
+    throughput("flops.yaml", 10, MADE, rate),
     searched(
         "latency", "our search for milliseconds, 40 trials", 40 * TRIAL_MINUTES + 3,
-        (*MADE, "search.trials=3"), before=measured_layers,
+        (*MADE, "search.trials=3"), settings=rate, before=measured_layers,
     ),
 )  # fmt: skip
 
@@ -162,7 +172,11 @@ def search_numbers(place: Place) -> str:
     ]
     said = "![The fronts of the search, the selectors and the stock combination](front.png)"
     if place.has("methods"):
-        said = f"Selectors' plans are trained with `{best_method(place)}`.\n\n{said}"
+        best = best_of_methods(place).spec
+        chosen = (
+            f"learning rate {best.task.optimizer.lr:g} for all arms, `{best.method}` for selectors"
+        )
+        said = f"Best where all is binary: {chosen}.\n\n{said}"
     selections = (s.name for s in STEPS if s.name.startswith("selectors"))
     left = pages.missing(place, ["stock", *selections])
     return "\n\n".join(filter(None, [pages.table(rows), said, left]))

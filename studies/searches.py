@@ -8,10 +8,7 @@ from collections.abc import Callable, Sequence
 import bitfront as bf
 from bitfront.search.results.published import kept
 from bitfront.search.results.results import Results
-from studies.steps import Place, Step, settings_of
-
-Settings = Callable[[Place], Sequence[str]]
-"""what of the YAML depends on steps before"""
+from studies.steps import Place, Settings, Step, settings_of
 
 
 def searched(

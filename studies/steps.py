@@ -92,6 +92,10 @@ def run(command: Sequence[str], home: Path, cwd: Path | None = None, asked: bool
     return done.stdout or ""
 
 
+Settings = Callable[[Place], Sequence[str]]
+"""what of a YAML depends on the steps before"""
+
+
 @dataclass(frozen=True)
 class Step:
     """A part of a study that keeps one file."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bitfront.trainables.errors import UserError
-from studies.steps import Place, Step, run, settings_of
+from studies.steps import Place, Settings, Step, run, settings_of
 
 ROWS = "trials.jsonl"
 # Trials in a rehearsal.
@@ -31,14 +31,20 @@ def command(file: Path, folder: Path, changes: Sequence[str], *limit: object) ->
 
 
 def stock(
-    name: str, file: str, what: str, minutes: float, trials: int, rehearsed: Sequence[str]
+    name: str,
+    file: str,
+    what: str,
+    minutes: float,
+    trials: int,
+    rehearsed: Sequence[str],
+    settings: Settings,
 ) -> Step:
     """As many trials of the stock combination as a search has."""
 
     def do(place: Place) -> None:
         folder = place.work(name)
         count = REHEARSED if place.rehearsal else trials
-        changes = rehearsed if place.rehearsal else ()
+        changes = [*settings(place), *(rehearsed if place.rehearsal else ())]
         words = command(place.folder / file, folder.absolute(), changes, "--trials", count)
         while (before := len(read(folder))) < count:  # a trial that failed is no trial
             run(words, place.home)

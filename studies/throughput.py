@@ -14,11 +14,11 @@ import bitfront as bf
 from bitfront.search.front import hypervolume_share
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import ideal_point
-from studies.steps import Place, Step, run, settings_of
+from studies.steps import Place, Settings, Step, run, settings_of
 from studies.stock import command, read
 
 
-def throughput(file: str, minutes: int, rehearsed: Sequence[str]) -> Step:
+def throughput(file: str, minutes: int, rehearsed: Sequence[str], settings: Settings) -> Step:
     """Both of them, one after the other."""
 
     def do(place: Place) -> None:
@@ -26,7 +26,7 @@ def throughput(file: str, minutes: int, rehearsed: Sequence[str]) -> Step:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         seconds = 60 if place.rehearsal else 60 * minutes
-        changes = rehearsed if place.rehearsal else ()
+        changes = [*settings(place), *(rehearsed if place.rehearsal else ())]
         path = place.folder / file
         began = time.time()
         hours = [*changes, f"search.hours={seconds / 3600}", "search.trials=1000000"]

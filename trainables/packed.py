@@ -27,9 +27,9 @@ from bitfront.trainables.layers.pruning import as_bitmap
 from bitfront.trainables.layers.sums import sum_first_fixed
 from bitfront.trainables.layers.treatments import treated
 from bitfront.trainables.methods import build_method
-from bitfront.trainables.models import build_model
+from bitfront.trainables.models import MODELS, build_model
 from bitfront.trainables.models.activations import with_activations
-from bitfront.trainables.own_code import places, references_in, shown
+from bitfront.trainables.own_code import is_reference, places, references_in, shown
 from bitfront.trainables.plan import (
     BINARY_INPUTS,
     PlanLayer,
@@ -214,7 +214,7 @@ def load(path: Path, own: nn.Module | None = None) -> tuple[nn.Module, TrialSpec
     try:
         spec = TrialSpec.model_validate_json(metadata["spec"])
         code = _look_for_code(metadata, path)
-        model = _built(spec, own)
+        model = _built(spec, own, path)
         _fill(model, spec, tensors, _planned(model, spec, metadata.get("layers")))
         notes = parse_json(metadata["notes"], "notes")
     except CodeError as error:
@@ -372,9 +372,13 @@ def _input_quantizer(
     return quantizer
 
 
-def _built(spec: TrialSpec, own: nn.Module | None) -> nn.Module:
+def _built(spec: TrialSpec, own: nn.Module | None, path: Path) -> nn.Module:
     """`own`, or a new network, with the activations of the spec."""
     task, info = spec.task, DATASETS.get(spec.task.dataset)
+    name = task.model.name
+    if own is None and not is_reference(name) and name not in MODELS.names():
+        again = f"in Python, make it and pass it: bf.load({str(path)!r}, model={name}(...))"
+        raise CodeError(f"its class {name} is stored, not how it was made", again)
     if own is None:
         own = build_model(task.model.name, task.model.params, info.shape, info.classes)
     return with_activations(own, task.settled_activations, info.shape, task.model.name)

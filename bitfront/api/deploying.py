@@ -33,10 +33,12 @@ class Opened:
     examples: Examples
 
     @classmethod
-    def of(cls, file: Path, examples: int, data_dir: str | None = None) -> Opened:
-        """The network of a packed file."""
+    def of(
+        cls, file: Path, examples: int, data_dir: str | None = None, model: nn.Module | None = None
+    ) -> Opened:
+        """The network of a packed file; `model`: as of `bf.load`."""
         look_in(file.absolute().parent)
-        return cls.made(*packed.load(file), examples, data_dir)
+        return cls.made(*packed.load(file, model), examples, data_dir)
 
     @classmethod
     def made(
@@ -72,15 +74,17 @@ def deploy(
     data_dir: Out | None = None,
     force: bool = False,
     trust: bool = False,
+    model: nn.Module | None = None,
     **files: Out,
 ) -> list[Deployed]:
     """Write a packed network as files that run elsewhere, `onnx="net.onnx"`, `c="net-c"`; the names
     are those of the options of `bitfront deploy`. Each file is compared with torch on so many
     `examples` of the validation data (looked for in `data_dir`), random ones where there are none.
-    `force`: replace files; `trust`: as of `bf.load`."""
+    `force`: replace files; `trust` and `model`: as of `bf.load`."""
     targets = targets_of(files)
+    where = None if data_dir is None else os.fspath(data_dir)
     with trusting(trust):
-        opened = Opened.of(Path(path), examples, None if data_dir is None else os.fspath(data_dir))
+        opened = Opened.of(Path(path), examples, where, model)
     return opened.deploy(targets, force)
 
 

@@ -24,9 +24,8 @@ from bitfront.trainables.cost import table_of
 from bitfront.trainables.data import DATASETS, DatasetInfo
 from bitfront.trainables.data.datasets import normalise, pixel_statistics
 from bitfront.trainables.data.no_data import input_name
-from bitfront.trainables.errors import UnknownNameError, UserError
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.methods import build_method
-from bitfront.trainables.models import MODELS
 from bitfront.trainables.models.activations import replace_activations
 from bitfront.trainables.own_code import is_reference, look_in, parse, references_in, settle
 from bitfront.trainables.own_code.trusted import trusting
@@ -121,12 +120,6 @@ def load(
         )
     name = packed.describe(file).task.model.name
     again = f"make its network and pass it: bf.load({str(path)!r}, model={_shown_class(name)}(...))"
-    if model is None and not is_reference(name):
-        try:
-            MODELS.get(name)
-        except UnknownNameError:
-            made = f"{path}: a network of the class {name}, and not how it was made"
-            raise UserError(made, again) from None
     look_in(file.absolute().parent)
     try:
         with trusting(trust):

@@ -16,8 +16,12 @@ from bitfront.search.config.source import read
 from bitfront.search.durations import duration
 from bitfront.search.results.agreement import Mark, Order
 from bitfront.search.results.labels import OWN_SHARE
-from bitfront.search.results.paper import TESTED, PaperComparison, train_examples
-from bitfront.search.results.results import Results
+from bitfront.search.results.paper import (
+    TESTED,
+    PaperComparison,
+    cpu_seconds,
+    train_examples,
+)
 from bitfront.spaces.ready_made import searches
 from bitfront.terminal.tables import filled, table, width
 from bitfront.trainables.data import dataset_title
@@ -37,11 +41,12 @@ validation part, of hard-binarized networks, where a metric does not say `test`.
 
 The command beside a row runs that row with its seeds and shows it. First say where the data are:
 `export BITFRONT_DATA=DIR` (`bitfront datasets` lists them, and how they are got). A search that has
-not been run here may want days of a GPU: `bitfront preview NAME` says what its rows cost, and
-`--set resources.gpus=1` gives each trial one. Times are of the processor, of one core; a
-pretraining that trials share is part of the first one. With the same versions, threads
-(`resources.cpus`) and kind of processor a row comes out the same to the last digit; elsewhere sums
-are rounded otherwise, and it differs as another seed does.
+not been run here may want days of a GPU: `bitfront preview NAME --rows LABEL` says what a row
+costs, and `--set resources.gpus=1` gives each trial one. Times are of the processor, of one core,
+for all seeds together; a pretraining that trials share is part of the first one, what a selector
+trains before them is not counted. With the same versions, threads (`resources.cpus`) and kind of
+processor a row comes out the same to the last digit; elsewhere sums are rounded otherwise, and it
+differs as another seed does.
 """
 
 
@@ -182,7 +187,7 @@ def _overview(by_paper: Mapping[str, Sequence[PaperComparison]]) -> str:
                         _data(config),
                         str(config.task.epochs),
                         " to ".join(map(str, sorted({min(seeds), max(seeds)}))) if seeds else "",
-                        _cpu_time(each.ours),
+                        _time(cpu_seconds(each.ours.entries)),
                     ]
                 )
             )
@@ -199,7 +204,8 @@ def _section(comparison: PaperComparison) -> str:
     lines += [line for head in heads for line in (head[:1].upper() + head[1:], "")]
     several = len(comparison.metrics) > 1
     headers = ["row", *(["metric"] if several else []), "paper", "ours", "seeds", "epochs"]
-    headers += ["data", "mark", "command"]
+    timed = ["CPU time"] if ours.entries else []
+    headers += ["data", *timed, "mark", "command"]
     lines += [_line(headers), _line(["---"] * len(headers))]
     data = _data(ours.config)
     for row in rows:
@@ -211,8 +217,9 @@ def _section(comparison: PaperComparison) -> str:
             label = row["paper"]["label"]
             run = "" if row["reason"] else f"`{command} --rows {shlex.quote(label)}`"
             first = [label if place == 0 else "", *([metric.name] if several else [])]
-            last = [seeds, epochs, data, told, run if place == 0 else ""]
-            lines.append(_line([*first, printed, value, *last]))
+            time = _time((row["ours"] or {}).get("cpu_seconds")) if place == 0 else ""
+            last = [*([time] if timed else []), told, run if place == 0 else ""]
+            lines.append(_line([*first, printed, value, seeds, epochs, data, *last]))
     return "\n".join([*lines, ""])
 
 
@@ -220,7 +227,7 @@ def _statements(comparison: PaperComparison, rows: Sequence[Mapping[str, Any]]) 
     """Sentences above a table: what is not comparable, what it took, whether the order holds."""
     unlike = dict.fromkeys(text for row in rows for text in row["not_comparable"])
     found = [f"not comparable: {'; '.join(unlike)}"] if unlike else []
-    time = _cpu_time(comparison.ours)
+    time = _time(cpu_seconds(comparison.ours.entries))
     if time:
         versions = comparison.ours.environment
         stack = f", torch {versions['version.torch']}" if "version.torch" in versions else ""
@@ -255,10 +262,9 @@ def order_text(comparison: PaperComparison, name: str) -> str:
     return text
 
 
-def _cpu_time(results: Results) -> str:
-    """The processor's time of all trials; empty where none was measured."""
-    found = [t for e in results.entries if (t := e.cpu_seconds) is not None]
-    return duration(sum(found)) if found else ""
+def _time(seconds: float | None) -> str:
+    """The processor's time of trials; empty where none was measured."""
+    return "" if seconds is None else duration(seconds)
 
 
 def _data(config: SearchConfig) -> str:

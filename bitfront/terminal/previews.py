@@ -100,8 +100,11 @@ def _rows(preview: Preview) -> list[str]:
     time = "" if preview.row_seconds is None else f", about {duration(preview.row_seconds)}"
     text = (
         f"rows of the paper: {preview.rows}, which take {preview.row_trials} trials, "
-        f"{preview.row_epochs:,} epochs{time}; they run first"
+        f"{preview.row_epochs:,} epochs{time}; "
+        f"{'they run alone' if preview.rows_alone else 'they run first'}"
     )
+    if preview.rows_alone:
+        return [text]
     if preview.trials is not None and preview.row_trials > preview.trials:
         text += f", and {preview.row_trials - preview.trials} of them not at all: give more trials"
     return [text]

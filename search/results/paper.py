@@ -4,6 +4,7 @@ as agreement is in `agreement`."""
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -263,11 +264,11 @@ class PaperComparison:
         }
 
     def unlike(self, row: PaperRow, entries: Sequence[Entry]) -> list[str]:
-        """What makes an answered row not comparable with the printed one."""
-        if not entries:
+        """What makes our number of a row not comparable with the printed one, also before there is
+        one."""
+        if row.reason:
             return []
-        config, paper = self.ours.config, self.paper
-        task = config.task
+        paper, task = self.paper, self.ours.config.task
         found = []
         if _dataset(paper.dataset) != _dataset(task.dataset):
             found.append(f"{task.dataset}, not {paper.dataset}")
@@ -275,7 +276,8 @@ class PaperComparison:
         if task.subset is not None and (not size or task.subset < size):
             found.append(f"{task.subset:,} examples" + (f" of {size:,}" if size else ""))
         theirs = row.epochs or paper.epochs
-        epochs = entries[0].spec.task.epochs
+        drawn = whole_setting(paper, row).get("epochs", task.epochs)
+        epochs = entries[0].spec.task.epochs if entries else int(drawn)
         if theirs is not None and epochs < theirs:
             found.append(f"{epochs} of {theirs} epochs")
         return [*found, paper.differs] if paper.differs else found
@@ -352,7 +354,14 @@ def _ours(first: Entry, entries: Sequence[Entry], number: Mapping[str, Any]) -> 
         # Draws of a random plan differ in it.
         **{key: _mean(e.costs[key] for e in entries) for key in ("flops_pct", OWN_SHARE)},
         "epochs": first.spec.task.epochs,
+        "cpu_seconds": cpu_seconds(entries),
     }
+
+
+def cpu_seconds(entries: Iterable[Entry]) -> float | None:
+    """The processor's time of trials, all together; None where none was measured."""
+    found = [t for e in entries if (t := e.cpu_seconds) is not None]
+    return sum(found) if found else None
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -360,11 +369,10 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _dataset(name: str) -> str:
-    """The name of a dataset; of one we do not have, its own in one spelling."""
-    try:
-        return DATASETS.get(name).name
-    except UserError:
-        return name.lower().replace("-", "").replace(" ", "")
+    """The name of a dataset in one spelling, also of one we do not have."""
+    with contextlib.suppress(UserError):
+        name = DATASETS.get(name).name
+    return name.lower().replace("-", "").replace(" ", "")
 
 
 def _only(given: Any) -> Any:

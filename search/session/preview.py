@@ -6,8 +6,9 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -15,6 +16,7 @@ from bitfront.search.config.bounds import cost_bounds, extreme_specs, feasible_s
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.deciding.ending import asked_in_words
 from bitfront.search.session.eta import START_SECONDS
+from bitfront.search.session.rehearsal import Rehearsal, made_up_selection
 from bitfront.search.session.rows import settle_rows
 from bitfront.spaces.space import Space
 from bitfront.trainables.cost import task_cost_table
@@ -25,9 +27,6 @@ from bitfront.trainables.training.distillation import make_loss
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.network import Network
 from bitfront.trainables.training.parts import search_data
-
-if TYPE_CHECKING:
-    from bitfront.search.session.rehearsal import Rehearsal
 
 TIMED_STEPS = 8
 # The most that `quick_estimate` may train: flops (multiply-adds), about a second on a CPU core.
@@ -59,6 +58,8 @@ class Preview:
     early_stopping: bool = False
     rows: int = 0
     """of a paper"""
+    rows_alone: bool = False
+    """whether nothing else is run"""
     row_trials: int = 0
     """that they take, which run first"""
     row_epochs: int = 0
@@ -77,8 +78,11 @@ class Preview:
         return self.costs["flops_pct"] != self.costs["flops_own_pct"]
 
 
-def preview_search(config: SearchConfig, space: Space, timed: bool = True) -> Preview:
-    """The preview of a search; without `timed` no step is trained, and nothing is known of time."""
+def preview_search(
+    config: SearchConfig, space: Space, timed: bool = True, chosen: Sequence[str] | None = None
+) -> Preview:
+    """The preview of a search; without `timed` no step is trained, and nothing is known of time.
+    `chosen`: labels of rows of a paper that are to run alone."""
     size = space.size()
     specs = extreme_specs(space)
     by_cost = sorted(specs, key=lambda spec: task_cost_table(spec.task).totals(spec.plan)["ops64"])
@@ -90,7 +94,8 @@ def preview_search(config: SearchConfig, space: Space, timed: bool = True) -> Pr
     before = [_full(by_cost[-1], n) for n in lengths[-1:]] if timed else []
     pretraining = max((trial_seconds(spec, config) for spec in before), default=0.0)
     eta = _eta(config, pretraining, mean, size, concurrent)
-    rows = settle_rows(config, space)
+    # What selectors will choose is not known, but how many plans that is.
+    rows = settle_rows(config, space.settled(made_up_selection, config.search.seed), chosen)
     return Preview(
         search=config.name,
         points=None if math.isinf(size) else size,
@@ -106,7 +111,8 @@ def preview_search(config: SearchConfig, space: Space, timed: bool = True) -> Pr
         pretraining_seconds=pretraining if timed else None,
         eta_seconds=eta if timed else None,
         early_stopping=bool(config.search.rungs),
-        rows=len(rows.settled),
+        rows=len(rows.settled if chosen is None else chosen),
+        rows_alone=rows.alone,
         row_trials=len(rows.trainings),
         row_epochs=sum(each.epochs for each in rows.trainings),
         row_seconds=_seconds(pretraining, mean, len(rows.trainings), concurrent) if timed else None,

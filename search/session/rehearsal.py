@@ -117,7 +117,7 @@ def rehearse(
             folder, config, list(session.ledger.entries.values()), session.ledger.reference
         )
         results.rows = {row.note.key: row.note for row in settled.settled}
-        return _report(session, results, made_up)
+        return _report(session, results, made_up, rows)
 
 
 def counted(config: SearchConfig) -> SearchConfig:
@@ -128,12 +128,14 @@ def counted(config: SearchConfig) -> SearchConfig:
     return config.model_copy(update={"search": config.search.model_copy(update=alone)})
 
 
-def _report(session: Session, results: Results, made_up: list[str]) -> Rehearsal:
-    ledger, config = session.ledger, session.config
+def _report(
+    session: Session, results: Results, made_up: list[str], chosen: Sequence[str] | None
+) -> Rehearsal:
+    ledger = session.ledger
     of_rows = [e for e in ledger.entries.values() if e.id in session.rows.ids]
     return Rehearsal(
         trials=len(ledger.entries),
-        asked=config.search.trials,
+        asked=session.budget,
         exhausted=ledger.exhausted,
         distinct=None if ledger.proposals.listed is None else len(ledger.proposals.listed),
         complete=ledger.count(TrialState.COMPLETE),
@@ -145,10 +147,12 @@ def _report(session: Session, results: Results, made_up: list[str]) -> Rehearsal
         known=ledger.proposals.refused["known"],
         front=len(results.front),
         made_up_selectors=made_up,
-        rows=len(session.rows.settled),
+        rows=len(session.rows.settled if chosen is None else chosen),
         row_trials=len(of_rows),
         row_epochs=sum(e.spec.task.epochs for e in of_rows),
-        unanswered=_unanswered(results, made_up),
+        unanswered=[
+            row for row in _unanswered(results, made_up) if chosen is None or row.label in chosen
+        ],
     )
 
 

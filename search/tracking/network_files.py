@@ -3,6 +3,7 @@ that `mlflow models serve` runs."""
 
 from __future__ import annotations
 
+import shutil
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,9 +14,11 @@ import numpy as np
 from mlflow.models import ModelSignature
 from mlflow.types.schema import Schema, TensorSpec
 
+from bitfront.search import kept_code
 from bitfront.trainables import packed
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import places, references_in
 from bitfront.trainables.runtime.exports.deployment import deploy
 from bitfront.trainables.runtime.exports.description import describe
 from bitfront.trainables.runtime.exports.examples import examples_for
@@ -47,7 +50,8 @@ def log_network(client: Any, run: str, file: Path) -> None:
 
 
 def save_model(file: Path, spec: TrialSpec, network: Any, folder: Path) -> None:
-    """Write a packed network as a model of MLflow, with its signature and an example."""
+    """Write a packed network as a model of MLflow, with its signature, an example and the code of
+    the user's own that it names."""
     import torch
 
     info = DATASETS.get(spec.task.dataset)
@@ -59,15 +63,25 @@ def save_model(file: Path, spec: TrialSpec, network: Any, folder: Path) -> None:
         inputs=Schema([TensorSpec(kind, (-1, *info.shape))]),
         outputs=Schema([TensorSpec(np.dtype(np.float32), (-1, *sizes))]),
     )
-    with quiet():
+    with quiet(), TemporaryDirectory(prefix="bitfront-network-") as place:
+        network_folder = _with_code(file, spec, Path(place) / "network")
         mlflow.pyfunc.save_model(
             str(folder),
             python_model=str(SERVED),
-            artifacts={"network": str(file)},
+            artifacts={"network": str(network_folder)},
             signature=signature,
             input_example=example,
             pip_requirements=_requirements(),
         )
+
+
+def _with_code(file: Path, spec: TrialSpec, folder: Path) -> Path:
+    """A folder with a copy of a packed network and the code that it names."""
+    folder.mkdir()
+    shutil.copy(file, folder)
+    names = references_in(spec.model_dump(mode="json"))
+    kept_code.keep(folder, places.origins(names))  # what is gone by now was not needed to load it
+    return folder
 
 
 def _requirements() -> list[str]:

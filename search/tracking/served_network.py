@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from mlflow.pyfunc.model import PythonModel, PythonModelContext
 
+from bitfront.search import kept_code
 from bitfront.trainables import packed
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.own_code.trusted import trusting
@@ -21,9 +22,13 @@ class PackedNetwork(PythonModel):
     """Examples as the network takes them, normalised, to its outputs."""
 
     def load_context(self, context: PythonModelContext) -> None:
-        # Whoever loads a model of MLflow runs the code in it: that of the network is no more.
+        folder = Path(context.artifacts["network"])
+        (file,) = folder.glob("*.safetensors")
+        kept_code.look(folder)
+        # Whoever loads a model of MLflow runs the code in it: that of the network is no more. It
+        # has the hash that the packed file names.
         with trusting(True):
-            network, spec, _ = packed.load(Path(context.artifacts["network"]))
+            network, spec, _ = packed.load(file)
         self.info = DATASETS.get(spec.task.dataset)
         self.network = fast(network.requires_grad_(False), an_example(self.info)).network
 

@@ -82,9 +82,17 @@ def told(place, name, file, accuracy, *changes):
     kept.write(Results.of(folder), place.kept)
 
 
-@pytest.fixture
-def compared(place):
-    """Ours, two selectors with two seeds, and final training of two points, all made up."""
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """Methods, ours and three selectors with two seeds, all made up."""
+    root = tmp_path_factory.mktemp("compared")
+    place = Place("cifar10-resnet20", root / "out", root / "home")
+    told(
+        place,
+        "methods",
+        "methods.yaml",
+        lambda e: 0.2 + 30 * e.spec.task.optimizer.lr + 0.1 * (e.spec.method == "react"),
+    )
     told(
         place,
         "flops",
@@ -131,6 +139,8 @@ def test_the_page_counts_what_the_arms_trained_and_says_what_is_missing(compared
     assert rows["selectors"][:3] == ["12", "24", "12.0"]
     assert rows["last"][0] == "4"
     assert rows["last"][-2] == "71.0"
+    assert "learning rate 0.003 for all arms, `react` for selectors" in text
+    assert cifar10.rate(place) == ["task.optimizer.lr=0.003"]
     assert "Not measured yet: `stock`" in text
     cifar10.draw(place)
     assert (place.out / "front.png").stat().st_size > 10_000

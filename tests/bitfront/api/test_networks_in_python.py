@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import bitfront as bf
+from bitfront.cli import main
 from bitfront.trainables.data import Batches, in_order
 from bitfront.trainables.models import build_model
 from bitfront.trainables.task import Task, TrialSpec
@@ -197,7 +198,7 @@ class Whole(Body):
 
 
 def test_a_class_of_a_file_is_made_again_where_it_takes_no_arguments(
-    tmp_path, examples, monkeypatch
+    tmp_path, examples, monkeypatch, capsys
 ):
     (tmp_path / "nets_to_save.py").write_text(NETS)
     monkeypatch.syspath_prepend(tmp_path)
@@ -213,6 +214,12 @@ def test_a_class_of_a_file_is_made_again_where_it_takes_no_arguments(
         bf.load(path)
     assert "model=Body(...)" in caught.value.hint
     assert torch.equal(bf.load(path, model=nets.Body(8))(x), model(x))
+    (made,) = bf.deploy(path, 5, model=nets.Body(8), c=tmp_path / "net-c")
+    assert (made.path / "net.c").is_file()
+    assert main(["deploy", str(path), "--c"]) == 2
+    told = capsys.readouterr().err
+    assert "class Body is stored, not how it was made" in told
+    assert "model=Body(...)" in told
 
 
 def test_a_network_that_does_not_fit_the_file_is_an_error(tmp_path, examples):

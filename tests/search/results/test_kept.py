@@ -69,6 +69,10 @@ def test_the_page_states_time_order_and_a_failed_seed(results):
     assert "seed 1 failed: nan: the loss is nan" in page
     line = "| [tiny](#tiny) | Table 3 | 3 of 3 | digits, 160 | 3 | 2 to 3 | 27 s |"
     assert line in page
+    assert (
+        "| digits, 160 | 9 s | not comparable, other order | `bitfront run tiny.yaml --rows BNN`"
+        in page
+    )
 
 
 def test_nothing_of_the_machine_is_kept(results, tmp_path, monkeypatch):
@@ -99,6 +103,12 @@ def test_rows_of_a_search_that_was_not_run_are_listed_with_their_command(tmp_pat
     page = capsys.readouterr().out
     assert "`bitfront run mixbin-cresnet20-cifar100 --rows 'MixBin-Grad 40 %'`" in page
     assert main(["compare", "x", "--paper", "--kept", "y"]) == 2
+
+
+def test_data_of_one_name_are_the_same_however_it_is_spelled():
+    continual = kept.not_run(searches()["bayesbinn-continual"])
+    assert continual.config.paper.dataset == "permuted MNIST"
+    assert [row["not_comparable"] for row in PaperComparison(continual).rows()] == [[], []]
 
 
 def test_a_printed_number_that_is_corrected_in_the_yaml_counts(results, tmp_path, monkeypatch):

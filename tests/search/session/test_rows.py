@@ -4,6 +4,7 @@ import pytest
 
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.session.preview import preview_search
 from bitfront.search.session.rehearsal import Curves, made_up_selection, rehearse
 from bitfront.search.session.rows import (
     chosen_rows,
@@ -183,6 +184,11 @@ def test_rows_that_run_alone_wait_for_their_own_selectors_only(paper, tmp_path):
     rows = settle_rows(config, here, ["first 60 %"])
     assert [row.label for row in rows.settled] == ["full precision", "first 60 %"]
     assert len(rows.trainings) == 2  # seeds
+    told = preview_search(config, space, timed=False, chosen=["Grad 60 %"])
+    assert (told.rows, told.row_trials, told.rows_alone) == (1, 2, True)
+    played = rehearse(config, space, rows=["Grad 60 %"])
+    assert (played.rows, played.row_trials, played.trials, played.asked) == (1, 2, 2, 2)
+    assert played.unanswered == []
 
 
 def test_rows_that_run_alone_leave_what_the_ledger_knows_of_others(paper):

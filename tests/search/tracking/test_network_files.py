@@ -12,8 +12,9 @@ import torch
 
 from bitfront.search.tracking import network_files
 from bitfront.search.tracking.extras import _packed
-from bitfront.trainables import packed
+from bitfront.trainables import own_code, packed
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.own_code import places
 from bitfront.trainables.task import Task, TrialSpec
 from bitfront.trainables.training.network import Network
 
@@ -63,6 +64,43 @@ def test_the_run_of_a_final_training_has_its_network_and_a_model_that_answers(
     network, _, _ = packed.load(network_file)
     with torch.no_grad():
         assert np.array_equal(model.predict(x), network(torch.from_numpy(x)).numpy())
+
+
+NET = """
+from torch import nn
+import parts_of_served
+
+class Net(nn.Sequential):
+    def __init__(self, classes, width=16):
+        super().__init__(nn.Flatten(), *parts_of_served.body(width), nn.Linear(width, classes))
+"""
+PARTS = """
+from torch import nn
+
+def body(width):
+    return nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()
+"""
+
+
+def test_a_model_brings_the_code_of_a_network_of_ones_own(tmp_path):
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "served_net.py").write_text(NET)
+    (code / "parts_of_served.py").write_text(PARTS)
+    model = {"name": own_code.settle("served_net.py:Net", code), "width": 8}
+    task = Task.model_validate({"dataset": "digits", "model": model})
+    spec = TrialSpec(task=task, method="bnn", plan="B")
+    file = tmp_path / "seed0.safetensors"
+    packed.save(Network(spec), spec, file, {})
+    network_files.save_model(file, spec, packed.load(file)[0], tmp_path / "model")
+    # Gone is all that was looked at so far: the code, and the model where it was tried.
+    shutil.rmtree(code)
+    elsewhere = shutil.move(tmp_path / "model", tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=r"served_net.py: no such file"):
+        places.find(own_code.parse(model["name"]))
+    served = mlflow.pyfunc.load_model(str(elsewhere))
+    assert served.predict(np.zeros((2, 1, 8, 8), np.float32)).shape == (2, 10)
+    assert places.find(own_code.parse(model["name"])).path.is_relative_to(elsewhere)
 
 
 def test_only_packed_networks_are_sent_to_a_server(network_file, tmp_path):

@@ -55,6 +55,7 @@ def _(y: Tensor) -> Tensor:
 
 
 SIGNS, SUMS = torch.ops.bitfront.signs.default, torch.ops.bitfront.sums.default
+ATTENTION = torch.ops.aten.scaled_dot_product_attention.default
 
 
 class _Signs(nn.Module):
@@ -99,6 +100,19 @@ def _sum_first(layer: Any, x: Tensor, *size: Any) -> Tensor:
     return scaled(layer, y, layer.output_scale)
 
 
+def _attention(
+    q: Tensor, k: Tensor, v: Tensor, attn_mask: Tensor | None = None, *given: Any, **named: Any
+) -> Tensor:
+    """Attention of tensors of any number of dimensions with those of four: most formats know no
+    others."""
+    masked = attn_mask is not None and attn_mask.dim() > 2
+    if q.dim() == 4 or masked or q.shape[:-2] != k.shape[:-2]:
+        return NotImplemented  # type: ignore[no-any-return]
+    heads = (x.reshape(-1, 1, *x.shape[-2:]) for x in (q, k, v))
+    y: Tensor = ATTENTION(*heads, attn_mask, *given, **named)
+    return y.reshape(*q.shape[:-1], v.shape[-1])
+
+
 def in_form(network: nn.Module, plain: bool = False) -> nn.Module:
     """A copy of a loaded network in the form that is traced. `plain`: with operations of torch
     only."""
@@ -130,8 +144,8 @@ def traced(network: nn.Module, example: Tensor, any_batch: bool = True, plain: b
             try:
                 dynamic = None if shapes is None else (shapes,)
                 program = torch.export.export(made, (x,), dynamic_shapes=dynamic)
-                # Without operations that change tensors in place; nothing else is taken apart.
-                return program if plain else program.run_decompositions({})
+                # Without operations that change tensors in place.
+                return program if plain else program.run_decompositions({ATTENTION: _attention})
             except Exception as error:  # torch raises many types for code that it cannot follow
                 problem, where = error, ".".join(inside[-1:])
     assert problem is not None

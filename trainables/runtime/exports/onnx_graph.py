@@ -59,7 +59,9 @@ def _refused(program: Any, error: Exception) -> UserError:
     while causes[-1].__cause__ is not None:
         causes.append(causes[-1].__cause__)  # type: ignore[arg-type]
     text = "\n".join(map(str, causes))
-    for node in program.graph.nodes:
+    with quiet():
+        parts = program.run_decompositions()  # as torch.onnx does before it translates
+    for node in (*program.graph.nodes, *parts.graph.nodes):
         if node.op == "call_function" and f"%{node.name} :" in text:
             return UserError(f"{layer_of(node)}: ONNX has no form of {node.target}")
     return UserError(f"torch.onnx refuses the network: {first_line(causes[-1])}")

@@ -74,17 +74,24 @@ class Many(nn.Module):
         self.norm = nn.BatchNorm2d(16)
         self.grouped = made_binary(nn.Conv2d(16, 32, 3, padding=2, dilation=2, groups=2))
         self.mixed = made_binary(nn.Conv2d(32, 20, 1, bias=True), torch.rand(20), shifted=True)
+        self.channel_norm = nn.InstanceNorm2d(32, affine=True)
+        self.group_norm = nn.GroupNorm(4, 20)
         self.pool = nn.MaxPool2d(3, 2, 1)
         self.row = made_binary(nn.Conv1d(20, 40, 3, padding=1), torch.rand(40))
         self.layer_norm = nn.LayerNorm(40)
         self.last = nn.Linear(80, 4)
+        for norm in (self.channel_norm, self.group_norm, self.layer_norm):
+            nn.init.normal_(norm.weight)
+            nn.init.normal_(norm.bias)
 
     def forward(self, x):
         x = nn.functional.gelu(self.norm(self.first(x)))
-        x = self.mixed(self.grouped(x).sigmoid() - 0.5)
+        x = self.mixed(self.channel_norm(self.grouped(x)).sigmoid() - 0.5)
+        x = self.group_norm(x)
         x = self.pool(nn.functional.pad(x, (1, 0, 2, 1), value=0.5))
         x = self.row(x.flatten(2))
-        x = self.layer_norm(x.transpose(1, 2)).softmax(-1)
+        x = self.layer_norm(x.transpose(1, 2))
+        x = nn.functional.scaled_dot_product_attention(x, x.softmax(-1), x)
         a, b = x.chunk(2, dim=1)
         return self.last(torch.cat([a.mean(1), b[:, ::2].mean(1)], 1))
 

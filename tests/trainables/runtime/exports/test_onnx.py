@@ -8,10 +8,13 @@ import json
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from bitfront.trainables import packed
+from bitfront.trainables.errors import UserError
 from bitfront.trainables.runtime.exports import one_bit
 from bitfront.trainables.runtime.exports.description import Description
+from bitfront.trainables.runtime.exports.form import traced
 
 onnx = pytest.importorskip("onnx", reason="the extra `deploy` is not installed")
 pytest.importorskip("onnxscript", reason="the extra `deploy` is not installed")
@@ -82,3 +85,43 @@ def test_signs_and_scales_of_a_weight_give_it_back(shape, scale, zeros):
 def test_weights_of_full_precision_stay_as_they_are():
     assert one_bit.split(torch.randn(32, 32).numpy()) is None
     assert one_bit.split(np.ones((4, 4), np.float32)) is None
+
+
+class ByHand(nn.Module):
+    """Attention as it is written without heads: three dimensions, a mask or none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.projections = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
+        self.register_buffer("mask", torch.ones(5, 5).tril().bool())
+
+    def forward(self, x):
+        q, k, v = (project(x) for project in self.projections)
+        attended = nn.functional.scaled_dot_product_attention
+        return attended(q, k, v, scale=0.5) + attended(q, k, v, attn_mask=self.mask)
+
+
+def test_attention_of_three_dimensions_is_computed_as_torch_does():
+    from bitfront.trainables.runtime.exports import onnx_graph
+
+    torch.manual_seed(0)
+    network, x = ByHand().eval(), torch.randn(4, 5, 16)
+    model = onnx_graph.graph_of(traced(network, x[:2]))
+    found = onnx_graph.runner(model.SerializeToString())(x)
+    with torch.no_grad():
+        assert float((found - network(x)).abs().max()) < 1e-5
+
+
+class Distances(nn.Module):
+    """An operator that torch takes apart before it finds no form of the parts."""
+
+    def forward(self, x):
+        return torch.cdist(x, x)
+
+
+def test_what_has_no_form_in_onnx_is_refused_by_the_name_of_its_layer():
+    from bitfront.trainables.runtime.exports import onnx_graph
+
+    program = traced(nn.Sequential(nn.Linear(16, 16), Distances()), torch.randn(2, 5, 16))
+    with pytest.raises(UserError, match=r"^1: ONNX has no form of aten\._cdist_forward"):
+        onnx_graph.graph_of(program)

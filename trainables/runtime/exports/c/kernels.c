@@ -183,7 +183,7 @@ static void net_mean(const float *x, int outer, int middle, int inner, float sha
     }
 }
 
-static void net_layer_norm(const float *x, int rows, int size, float eps, float *y) {
+static void net_norm(const float *x, int rows, int size, float eps, float *y) {
   for (int r = 0; r < rows; r++) {
     const float *in = x + r * size;
     float mean = 0.0f, variance = 0.0f;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -76,16 +77,32 @@ def mean(call: Call) -> Value:
 @operator("aten.layer_norm.default")
 def layer_norm(call: Call) -> Value | Pointwise:
     """(x - mean) / sqrt(var + eps) over the last dimensions, times weight plus bias."""
+    return _norm(call, math.prod(call["normalized_shape"]))
+
+
+@operator("aten.group_norm.default", "aten.instance_norm.default")
+def group_norm(call: Call) -> Value | Pointwise:
+    """The same over the elements of each group of channels, or of each channel; weight and bias are
+    per channel."""
+    if not call.given.get("use_input_stats", True):
+        raise call.refused("uses running statistics")
+    _, channels, *sizes = call.shape
+    count = channels // call.given.get("num_groups", channels) * math.prod(sizes)
+    return _norm(call, count, (-1, *(1,) * len(sizes)))
+
+
+def _norm(call: Call, count: int, shape: Sequence[int] | None = None) -> Value | Pointwise:
+    """Every `count` elements that follow each other normalised, then times weight plus bias, which
+    are read in this shape."""
     x = call.value("input")
     program, out = call.program, call.program.new(call.shape)
-    size = math.prod(call["normalized_shape"])
-    text = f"net_layer_norm({program.address(x)}, {x.count // size}, {size}, "
+    text = f"net_norm({program.address(x)}, {x.count // count}, {count}, "
     program.step(text + f"{number(float(call['eps']))}, {out.name});", [x], out)
     weight, bias = call.tensor("weight"), call.tensor("bias")
     if weight is None:
         return out
-    a = program.constant(weight)
-    b = program.constant(torch.zeros_like(weight) if bias is None else bias)
+    given = (weight, torch.zeros_like(weight) if bias is None else bias)
+    a, b = (program.constant(each if shape is None else each.view(shape)) for each in given)
     reads = (Read(out, out.strides), broadcast(a, call.shape), broadcast(b, call.shape))
     return Pointwise(call.shape, "({0} * {1} + {2})", reads)
 
