@@ -32,7 +32,7 @@ SYMBOLS = (
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 DOMINATED = "#A6A6A6"
 # The opacity of dominated points where they keep the colour of their method.
-PALE = 0.45
+PALE = 0.55
 INK = "#333333"
 GRID = "#E6E6E6"
 PAPER = "#FFFFFF"

@@ -23,6 +23,7 @@ from bitfront.dashboards.pages.live_pieces import (
     plan_of,
     search_options,
     search_tiles,
+    sentences,
     state_sentence,
     trial_rows,
 )
@@ -122,13 +123,14 @@ def _on_change(app: Dash, source: Source) -> None:
         tab = tab if tab in tabs_of(view) else "front"
         figures = tab_figures(tab, left, states, lambda: source.importance(view.name))
         json = [_json(f, f"{view.name} {tab}") for f in figures[:SLOTS]]
+        below = {"trials": trial_rows, "front": sentences}
         return [
             state_sentence(view),
             search_tiles(view),
             options({m: m for m in view.methods}),
             options({s: f"{s} {view.counts[s]}" for s in STATES if view.counts[s]}),
             options(tabs_of(view)),
-            trial_rows(left) if tab == "trials" else [],
+            below[tab](left) if tab in below else [],
             f"ledger read at {time.strftime('%H:%M:%S')}",
             seen,
             *(i >= len(json) for i in SLOT_NUMBERS),

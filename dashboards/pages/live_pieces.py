@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from bitfront.dashboards.pages.insights import rules
 from bitfront.dashboards.pages.source import Source
 from bitfront.dashboards.pages.tiles import decided, tiles
 from bitfront.search.ledger.states import TrialState
@@ -52,6 +53,14 @@ def search_tiles(view: SearchView) -> Any:
     )
     told = [*decided(view), *view.limits, *(f"What fails: {text}." for text in view.failing)]
     return [numbers, *(html.P(text, className="faint") for text in told)]
+
+
+def sentences(view: SearchView) -> Any:
+    """What the front shows, in words."""
+    from dash import html
+
+    found = rules(view)
+    return [html.H2("In words"), html.Ul([html.Li(r.sentence) for r in found])] if found else []
 
 
 def trial_rows(view: SearchView) -> Any:

@@ -15,6 +15,7 @@ from bitfront.dashboards.figures.trials.hypervolume import hypervolume_figure
 from bitfront.dashboards.figures.trials.importance import importance_figure
 from bitfront.dashboards.figures.trials.methods import methods_figure
 from bitfront.dashboards.figures.trials.rungs import rungs_figure
+from bitfront.dashboards.pages.insights import rules
 from bitfront.dashboards.pages.page import page, placed
 from bitfront.dashboards.pages.panel import click_data, measured
 from bitfront.dashboards.pages.pieces import (
@@ -67,6 +68,7 @@ def _findings(view: SearchView) -> list[Section]:
             + "".join(map(caption, view.limits)),
         )
     ]
+    found.append(("insights", "In words", _insights(view)))
     if len(view.objectives) > 2:
         figures = pair_figures(pair_points(view), [axis.label for axis in view.objectives])
         pairs = "".join(placed(figure, name) for name, figure in figures.items())
@@ -85,13 +87,20 @@ def _findings(view: SearchView) -> list[Section]:
             "Hypervolume",
             placed(hypervolume_figure([view], "", "trials"), "over-trials")
             + placed(hypervolume_figure([view], "", "time"), "over-time")
-            + caption(box.format(reference))
-            + "".join(map(caption, decided(view))),
+            + caption(box.format(reference)),
         )
     )
     found.append(("layers", "Layers along the front", _layers(view)))
     found.append(("methods", "Best of every method", placed(methods_figure(view, ""), "methods")))
     return found
+
+
+def _insights(view: SearchView) -> str:
+    """What the front shows as sentences, and what the next trials may add to it."""
+    said = [rule.sentence for rule in rules(view)] or ["No rule holds for all points of the front."]
+    listed = "".join(f"<li>{escaped(text)}</li>\n" for text in said)
+    words = "Effects are those of a linear model of all finished trials, ± their standard error."
+    return f"<ul>\n{listed}</ul>\n{caption(words)}" + "".join(map(caption, decided(view)))
 
 
 def _explanations(view: SearchView, importance: Mapping[str, float]) -> list[Section]:

@@ -1,7 +1,7 @@
 """Machines to follow docs/cluster.md on by hand, section 1.2 and what comes after it: a laptop and
 some nodes, each with a home, an address and processes of its own, reached by ssh from the laptop.
 
-    python -m testbed.rig.by_hand FOLDER            # by root; ends them at ctrl-C
+    python -m testbed.rig.by_hand FOLDER            # by root; ends them at ctrl-C or SIGTERM
 
 It prints how to enter each; `kill -9 -$(cat FOLDER/node2.pid)` is a power cut, and after
 `touch FOLDER/node2.on` the machine starts again, with its disk. Everyone is `ubuntu` there, the
@@ -70,8 +70,11 @@ SYSTEMCTL = """\
 for unit; do :; done
 file=/etc/systemd/system/$unit.service
 case $1 in
-  enable) [[ $unit != postgresql ]] || pg_lsclusters -h | grep -q . ||
-    pg_createcluster --start "$(ls /usr/lib/postgresql | tail -1)" main > /dev/null ;;
+  enable)
+    [[ $unit == postgresql ]] || exit 0
+    version=$(ls /usr/lib/postgresql | tail -1)
+    pg_lsclusters -h | grep -q . || pg_createcluster "$version" main > /dev/null
+    pg_lsclusters -h | grep -q online || pg_ctlcluster "$version" main start ;;
   stop | restart | start)
     [[ ! -e /run/$unit.pid ]] || kill -- "-$(cat "/run/$unit.pid")" 2> /dev/null
     [[ $1 != stop ]] || exit 0
@@ -145,7 +148,8 @@ class Place(Machine):
         if not settings.exists():
             settings.write_text(SETTINGS)
         (self.folder / "mnt" / "shared").mkdir(exist_ok=True)
-        (self.folder / "run" / "sshd").mkdir(exist_ok=True)
+        shutil.rmtree(self.folder / "run")  # what ran before a power cut
+        (self.folder / "run" / "sshd").mkdir(parents=True)
         for name in POSTGRES:
             (self.folder / name).mkdir(exist_ok=True)
             shutil.chown(self.folder / name, "postgres", "postgres")
