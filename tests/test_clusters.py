@@ -102,13 +102,19 @@ def test_ray_up_takes_the_file_as_it_is(name):
 
 def test_all_machines_of_ones_own_are_started():
     """As many as there are addresses, by the autoscaler that does not take the head for one of
-    them: Ray's newer one started one of two (2.60, seen on testbed.rig.by_hand)."""
+    them: Ray's newer one started one of two (2.60, seen on testbed.rig.by_hand). It tries one that
+    is off for days: after its first failure it would never again."""
+    from ray.autoscaler._private import constants
     from ray.autoscaler._private.util import prepare_config
 
     config = prepare_config(ray_file("clusters/local.yaml"))
     (kind,) = config["available_node_types"].values()
     assert kind["min_workers"] == kind["max_workers"] == len(config["provider"]["worker_ips"])
-    assert environment("clusters/local.yaml", "head")["RAY_enable_autoscaler_v2"] == "0"
+    settings = environment("clusters/local.yaml", "head")
+    assert settings["RAY_enable_autoscaler_v2"] == "0"
+    patience = settings["AUTOSCALER_NODE_START_WAIT_S"]
+    assert int(patience) > 86400
+    assert "AUTOSCALER_NODE_START_WAIT_S" in vars(constants), "Ray knows it by this name"
 
 
 def test_the_cluster_has_a_head_without_trials_and_gpu_workers_that_come_and_go():

@@ -8,8 +8,6 @@ import pytest
 import yaml
 
 from bitfront.catalog_page import catalog
-from bitfront.cli import build_parser
-from bitfront.search.config.load import load_text
 from bitfront.search.config.reference import reference
 from testbed import warm
 
@@ -17,7 +15,6 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-PAGES = [README, *(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))]
 
 
 def blocks(language, text=README):
@@ -26,14 +23,6 @@ def blocks(language, text=README):
 
 def test_the_yaml_reference_is_that_of_the_schema():
     assert (ROOT / "docs" / "yaml.md").read_text() == reference()
-
-
-@pytest.mark.parametrize("page", ["README.md", "docs/yaml.md"])
-def test_every_search_in_the_docs_is_valid(page):
-    found = [text for text in blocks("yaml", (ROOT / page).read_text()) if "task:" in text]
-    assert found
-    for text in found:
-        load_text(text, page)
 
 
 def tables(text):
@@ -54,16 +43,6 @@ def test_the_rows_of_every_table_have_as_many_cells_as_its_head(page):
     for table in tables((ROOT / page).read_text()):
         broken = [row for row in table if len(row) != len(table[0])]
         assert broken == []
-
-
-@pytest.mark.parametrize("page", range(len(PAGES)))
-def test_every_command_in_the_docs_parses(page):
-    parser = build_parser()
-    for block in blocks("bash", PAGES[page]):
-        for line in block.splitlines():
-            words = line.split("#")[0].split()
-            if words and words[0] == "bitfront" and len(words) > 1 and "NAME" not in line:
-                parser.parse_args(words[1:])
 
 
 def test_the_catalog_is_that_of_the_registries():

@@ -1,5 +1,6 @@
 """The README's first tour, command by command as it stands there. The first command is started as a
-user starts it, the others without waiting for their imports."""
+user starts it, the others without waiting for their imports. Then what docs/tutorial.md does beyond
+it, in the folder that the tour leaves."""
 
 import os
 import re
@@ -18,10 +19,15 @@ import pytest
 import yaml
 
 from testbed import warm
+from testbed.pages import blocks, run
 
 pytestmark = pytest.mark.slow
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+TUTORIAL = blocks((ROOT / "docs" / "tutorial.md").read_text())
+# Of docs/deploy.md, with an image.
+IMAGE = "import torch\n\nimage = torch.zeros(1, 8, 8)\n"
 # Verbs that serve a page until they are ended, and the port each listens on when none is given.
 PAGES = {"dashboard": 8050, "ui": 5000}
 SECONDS = 600
@@ -144,3 +150,34 @@ def test_the_first_tour_of_the_readme_works_as_it_is_written(tmp_path):
     # `config` is the user's own folder, which tests have here.
     left = sorted(p.name for p in tmp_path.iterdir() if p.name != "config")
     assert left == ["bitfront-runs", "net", "recipe-trained", "recipe.yaml"]
+    follow_the_tutorial(tmp_path)
+
+
+def beyond(block):
+    """The commands of a block of the tutorial that the tour does not have."""
+    return [line for line in block.content.splitlines() if line not in commands()]
+
+
+def follow_the_tutorial(folder):
+    """Its files are written, its other commands run in the order of the page."""
+    (folder / "page.py").write_text(
+        IMAGE + blocks((ROOT / "docs" / "deploy.md").read_text())[0].content
+    )
+    run("python page.py", folder)
+    said = ""
+    for block in TUTORIAL:
+        if block.name:
+            (folder / block.name).write_text(block.content)
+        elif block.language == "bash" and (block.note != "compiler" or shutil.which("cc")):
+            said += run("\n".join(beyond(block)), folder)
+    assert re.search(r"plan [FB]+: this is a \d, and should be a 0", said)
+
+
+def test_the_tutorial_has_the_tour_and_little_more():
+    lines = [line for b in TUTORIAL if b.language == "bash" for line in b.content.splitlines()]
+    assert set(commands()) <= set(lines) | {"bitfront deploy"}
+    assert [line for b in TUTORIAL if b.language == "bash" for line in beyond(b)] == [
+        "python digit.py",
+        "cc -std=c99 -O2 net/net.c net/main.c -lm -o digit",
+        "./digit",
+    ]

@@ -31,6 +31,8 @@ STYLE = """\
 math[display="block"] { overflow-x: auto; padding: .5rem 0; text-align: left; }
 .md-typeset img[src$="concepts.svg"] { background: #fff; border-radius: .3rem; }
 .md-typeset table:not([class]) { font-size: .62rem; }
+.md-typeset td code { overflow-wrap: normal; word-break: normal; }
+.md-typeset img[src$="front.png"] { max-width: min(100%, 30rem); }
 """
 
 
@@ -65,8 +67,8 @@ def quantizer(name: str, symbol: str | None) -> str:
 
 
 def _plot(title: str, label: str, lines: Sequence[Sequence[float]], legend: Sequence[str]) -> str:
-    low = min(-0.1, *(min(line) for line in lines))
-    high = max(0.1, *(max(line) for line in lines))
+    low = min(0.0, *(min(line) for line in lines))
+    high = max(0.0, *(max(line) for line in lines))
     left, right = float(LATENTS[0]), float(LATENTS[-1])
 
     def place(w: float, y: float) -> tuple[float, float]:
@@ -84,8 +86,9 @@ def _plot(title: str, label: str, lines: Sequence[Sequence[float]], legend: Sequ
         f'<text x="{x1:.0f}" y="{HEIGHT - 5}" text-anchor="end">latent w = {right:g}</text>',
         f'<text x="{x0:.0f}" y="{HEIGHT - 5}">{left:g}</text>',
     ]
-    for y in sorted({round(low, 1), 0.0, round(high, 1)}):
-        parts.append(f'<text x="2" y="{place(0, y)[1] + 4:.1f}">{y:.3g}</text>')
+    for y in {round(low, 1), 0.0, round(high, 1)}:
+        if y == 0 or abs(y) > 0.1 * (high - low):  # else its number would lie on that of 0
+            parts.append(f'<text x="2" y="{place(0, y)[1] + 4:.1f}">{y:.3g}</text>')
     for i, line in enumerate(lines):
         points = [place(w, y) for w, y in zip(LATENTS.tolist(), line, strict=True)]
         steps = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)

@@ -54,7 +54,10 @@ def on_page_markdown(markdown: str, page: Any, **_given: Any) -> str:
     """The text of a file of the repository, with the links of the site."""
     place = page.file.src_uri
     source = OUTSIDE.get(place, f"docs/{place}")
-    return as_page(markdown, source, place) if (ROOT / source).is_file() else markdown
+    if not (ROOT / source).is_file():
+        return markdown
+    text = as_page(markdown, source, place)
+    return zoo.linked(text) if place == "catalog.md" else text
 
 
 def on_post_build(config: Any) -> None:

@@ -134,8 +134,8 @@ def _told(comparison: PaperComparison, row: dict[str, Any]) -> dict[str, Any]:
     number = row["numbers"][0]
     return {
         "search": comparison.ours.config.name,
-        "table": comparison.paper.table,
-        "data": comparison.paper.dataset,
+        "table": f"{comparison.paper.table}, {comparison.paper.dataset}",
+        "measures": f"{comparison.metric.label}, {comparison.paper.part}",
         "row": row["paper"]["label"],
         "printed": _with_spread(comparison, number["paper"], number["paper_spread"]),
         "ours": number["value"] and _with_spread(comparison, number["value"], number["spread"]),

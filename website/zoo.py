@@ -55,6 +55,13 @@ def pages() -> dict[str, str]:
     return {place_of(name): page(name) for name in METHODS} | {"zoo/index.md": index()}
 
 
+def linked(text: str) -> str:
+    """The catalog with a link to the page of every method in its table of methods."""
+    for name in METHODS:
+        text = text.replace(f"\n| `{name}` |", f"\n| [`{name}`]({place_of(name)}) |", 1)
+    return text
+
+
 def index() -> str:
     """The page of all methods, by family."""
     lines = [INTRODUCTION]
@@ -143,12 +150,13 @@ def _measured(name: str) -> list[str]:
         lines.append("Rows of papers, and the same rows run here where they were:\n")
         lines.append(
             table(
-                ["search", "table", "row", "printed", "ours", "seeds", "how ours differs"],
+                ["search", "table", "row", "of", "printed", "ours", "seeds", "ours differs in"],
                 [
                     [
                         f"`{row['search']}`",
                         row["table"],
                         row["row"],
+                        row["measures"],
                         row["printed"],
                         row["ours"] or "not run",
                         str(row["seeds"] or "-"),

@@ -32,6 +32,8 @@ class Format(ABC):
     """what it is, in a few words"""
     ending: ClassVar[str]
     """of the name of its file or folder, where none is given"""
+    other_endings: ClassVar[bool] = True
+    """whether what writes and reads it takes names that end otherwise"""
     folder: ClassVar[bool] = False
     """whether OUT is a folder"""
     beside: ClassVar[tuple[str, ...]] = ()
@@ -48,6 +50,11 @@ class Format(ABC):
             raise UserError(
                 f"--{self.name} needs {', '.join(missing)}", f"pip install 'bitfront[{self.extra}]'"
             )
+
+    def check_name(self, path: Path) -> None:
+        """Raise where nothing can be written under this name."""
+        if not self.other_endings and path.suffix != self.ending:
+            raise UserError(f"--{self.name} {path}: its name must end in {self.ending}")
 
     @abstractmethod
     def write(self, source: Source, path: Path) -> str:

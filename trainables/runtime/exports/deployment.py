@@ -72,6 +72,7 @@ def deploy(
     formats = [FORMATS.get(name) for name in targets]
     for each, path in zip(formats, targets.values(), strict=True):
         each.check_installed()
+        each.check_name(path)
         if not force:
             _refuse_existing(each, path)
     source = Source(network, description, _pair(examples.x))

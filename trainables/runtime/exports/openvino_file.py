@@ -29,6 +29,7 @@ class OpenvinoFile(Format):
     name = "openvino"
     doc = "IR of OpenVINO with its binary convolution, for x86; experimental"
     ending = ".xml"
+    other_endings = False
     beside = (".bin",)
     extra = "openvino"
     needs = ("onnx", "onnxscript", "openvino")

@@ -24,6 +24,7 @@ class TorchProgram(Format):
     name = "torch-export"
     doc = "a program of torch.export; weights in float32, equal outputs"
     ending = ".pt2"
+    other_endings = False
 
     def write(self, source: Source, path: Path) -> str:
         import torch

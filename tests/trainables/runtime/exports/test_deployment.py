@@ -109,6 +109,14 @@ def test_a_file_without_a_name_goes_beside_the_packed_one(tmp_path):
     assert target_of("onnx", tmp_path / "seed0.safetensors") == tmp_path / "seed0.onnx"
 
 
+@pytest.mark.parametrize(("name", "ending"), [("openvino", ".xml"), ("torch-export", ".pt2")])
+def test_a_name_that_others_refuse_to_write_is_one_line(name, ending, tmp_path, monkeypatch):
+    monkeypatch.setattr("bitfront.trainables.runtime.exports.base.find_spec", lambda _: True)
+    examples = random_examples(DATASETS.get("digits"), 2)
+    with pytest.raises(UserError, match=rf"^--{name} .*net: its name must end in \{ending}"):
+        deploy(nn.Identity(), None, {name: tmp_path / "net"}, examples)
+
+
 def test_a_missing_extra_is_one_line(monkeypatch, packed_file, tmp_path):
     monkeypatch.setattr("bitfront.trainables.runtime.exports.base.find_spec", lambda name: None)
     network, spec, notes = packed.load(packed_file("pruned"))
