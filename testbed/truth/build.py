@@ -94,7 +94,7 @@ def build(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("name", help="a YAML of testbed/truth: digits, fashion, cifar, mnist")
+    parser.add_argument("name", help="a YAML of testbed/truth: digits, fashion, residual-mlp")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--data-dir", help="where the data lie")
