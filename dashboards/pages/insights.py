@@ -56,7 +56,8 @@ class Rule:
     @property
     def sentence(self) -> str:
         """The rule, what it does and who says so."""
-        shown = ", ".join(self.trials[:8]) + (" …" if len(self.trials) > 8 else "")
+        left = len(self.trials) - 8
+        shown = ", ".join(self.trials[:8]) + (f" and {left} more" if left > 0 else "")
         effect = f" {self.effect}" if self.effect else ""
         return f"{self.text}.{effect} Trials: {shown}."
 
