@@ -171,8 +171,8 @@ def networks(threads: int, seconds: float) -> tuple[list[Row], list[str]]:
         if threads == 1:
             for rival, times in least.items():
                 if row.get(rival) is not None:
-                    found = float(row[rival] or 0) / float(row["packed"] or 1)
-                    bars.append(bar(f"{name}, times {rival}", found, at_least=times))
+                    faster = float(row[rival] or 0) / float(row["packed"] or 1)
+                    bars.append(bar(f"{name}, times {rival}", faster, at_least=times))
     return rows, bars
 
 

@@ -1,7 +1,10 @@
 """How much of the true front a search finds, sampler by sampler, on problems whose front is known.
 
-    python -m benchmarks.search                 # everything but gp and nothing slow: about an hour
-    python -m benchmarks.search --samplers gp --seeds 3 --trials 150   # Optuna's GP is slow to ask
+    python -m benchmarks.search                 # everything but what is slow to ask: hours
+    python -m benchmarks.search --minutes 15    # what of it is not in the CSV yet, for so long
+    python -m benchmarks.search --samplers gp --seeds 2 --trials 150   # Optuna's GP is slow to ask
+    pip install botorch optuna-integration      # in an environment of their own
+    python -m benchmarks.search --samplers qnehvi --seeds 2 --trials 150
     pip install syne-tune && python -m benchmarks.search --samplers moasha
     python -m benchmarks.search --quick         # two problems, two seeds: minutes
     python -m benchmarks.search --plot          # the picture and the bars from the kept CSV
@@ -24,7 +27,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.table import RESULTS, Row, bar, csv_path, format_table, write_csv
+import benchmarks.botorch_sampler  # noqa: F401, registers qnehvi
+from benchmarks.table import RESULTS, Row, append_csv, bar, csv_path, format_table, write_csv
 from bitfront.search.config.schema import EarlyStoppingSpec, SearchConfig
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.entry import Entry
@@ -43,6 +47,7 @@ OPTUNA = ("random", "tpe-independent", "tpe", "nsga2", "gp")
 OURS = "free-cost"
 STOPPING = "free-cost, early stopping"
 PEER = "moasha"
+QNEHVI = "qnehvi"
 PACKAGES = ("optuna",)
 # Trials, layers, settings, whether some failed, and the time an ask may take, in CPU ms.
 ASKS = (
@@ -95,8 +100,10 @@ def run(
     workers: int,
     seed: int,
     ended: Callable[[Session], None] = lambda _session: None,
+    **begun: Any,
 ) -> Replayed:
-    """Run a search; `ended` is called after every trial."""
+    """Run a search; `ended` is called after every trial, `begun` says what a session begins
+    with."""
     search = problem.config.search.model_copy(
         update={
             "sampler": {STOPPING: OURS, PEER: "random"}.get(sampler, sampler),
@@ -107,15 +114,15 @@ def run(
     )
     config = problem.config.model_copy(update={"search": search})
     peer = Moasha(config.task.epochs, seed) if sampler == PEER else None
-    return simulate(config, problem.space(), problem.answer(seed), workers, peer, ended)
+    return simulate(config, problem.space(), problem.answer(seed), workers, peer, ended, **begun)
 
 
 def shares(
     problem: Problem | MixedProblem, replayed: Replayed, marks: Iterable[int]
 ) -> dict[str, float]:
     """Share of the truth when so many whole trials' worth of epochs had been trained; a trial that
-    failed counts as a whole one. Trials that were given up are no points of a front. Where the
-    problem knows its worst plan also the stricter share (`strict`)."""
+    failed counts as a whole one. Trials that were given up are no points of a front. Each share
+    also from the stricter reference (`strict`)."""
     epochs, failed = problem.config.task.epochs, 0
     done = []
     for entry, used in zip(replayed.ended, replayed.epochs, strict=True):
@@ -127,44 +134,62 @@ def shares(
     for mark in marks:
         here = [entry for entry, used in done if used <= mark * epochs]
         found[f"at {mark}"] = problem.share_of(here)
-        if isinstance(problem, Problem):
-            found[f"strict {mark}"] = problem.share_of(here, strict=True)
+        found[f"strict {mark}"] = problem.share_of(here, strict=True)
     return found
 
 
-def measure(args: argparse.Namespace) -> list[Row]:
-    rows: list[Row] = []
-    known = problems()
-    for name in args.problems or known:
-        for workers in args.workers:
-            for sampler in args.samplers:
-                for seed in range(args.seeds):
-                    problem = known[name](seed)
-                    trials = args.trials
-                    # Stopped trials are cheap: as many as the same epochs pay for.
-                    asked = {STOPPING: 3 * trials // 2, PEER: 4 * trials}.get(sampler, trials)
-                    if problem.layers:
-                        asked = min(asked, 2**problem.layers)
-                    began, spent = time.perf_counter(), time.process_time()
-                    whole = run(problem, sampler, asked, workers, seed)
-                    spent = time.process_time() - spent
-                    found = shares(problem, whole, [m for m in MARKS if m <= trials])
-                    failed = [e.state == TrialState.FAILED for e in whole.ended[:50]]
-                    row: Row = {
-                        "problem": name,
-                        "sampler": sampler,
-                        "workers": workers,
-                        "seed": seed,
-                        **{mark: round(share, 5) for mark, share in found.items()},
-                        "failed of 50": sum(failed),
-                        "ask ms": round(1000 * statistics.fmean(whole.ask_seconds), 2),
-                        "cpu ms": round(1000 * spent / len(whole.ended), 2),
-                    }
-                    rows.append(row)
-                    took = time.perf_counter() - began
-                    print(f"{name}, {sampler}, {workers}, seed {seed}: {took:.0f} s", flush=True)
-                write_csv(rows, args.out)
-    return rows
+def measure(args: argparse.Namespace) -> None:
+    """Append a row to the CSV for every search that it does not have, all samplers of a seed before
+    the next seed, until all are there or the minutes are over."""
+    known, began = problems(), time.monotonic()
+    done = {_key(row) for row in _read(args.out)}
+    for seed in range(args.seeds):
+        for name in args.problems or known:
+            for workers in args.workers:
+                for sampler in args.samplers:
+                    if (name, sampler, workers, seed) in done:
+                        continue
+                    if args.minutes and time.monotonic() - began > 60 * args.minutes:
+                        print("the minutes are over: the same command goes on", flush=True)
+                        return
+                    row = one(known[name](seed), name, sampler, workers, seed, args.trials)
+                    append_csv(row, args.out)
+                    print(f"{name}, {sampler}, {workers}, seed {seed}", flush=True)
+
+
+def one(
+    problem: Problem | MixedProblem, name: str, sampler: str, workers: int, seed: int, trials: int
+) -> Row:
+    """A search as a row of the CSV."""
+    # Stopped trials are cheap: as many as the same epochs pay for.
+    asked = {STOPPING: 3 * trials // 2, PEER: 4 * trials}.get(sampler, trials)
+    if problem.layers:
+        asked = min(asked, 2**problem.layers)
+    spent = time.process_time()
+    whole = run(problem, sampler, asked, workers, seed)
+    spent = time.process_time() - spent
+    found = shares(problem, whole, [m for m in MARKS if m <= trials])
+    failed = [e.state == TrialState.FAILED for e in whole.ended[:50]]
+    row: Row = {"problem": name, "sampler": sampler, "workers": workers, "seed": seed}
+    for column in ("at", "strict"):
+        for mark in MARKS:
+            share = found.get(f"{column} {mark}")
+            row[f"{column} {mark}"] = None if share is None else round(share, 5)
+    row["failed of 50"] = sum(failed)
+    row["cpu ms"] = round(1000 * spent / len(whole.ended), 2)
+    return row
+
+
+def _key(row: Row) -> tuple[str, str, int, int]:
+    """What tells a row from all others."""
+    return str(row["problem"]), str(row["sampler"]), int(str(row["workers"])), int(str(row["seed"]))
+
+
+def _read(path: Path) -> list[Row]:
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as lines:
+        return [dict(row) for row in csv.DictReader(lines)]
 
 
 def summary(rows: list[Row]) -> list[Row]:
@@ -180,7 +205,7 @@ def summary(rows: list[Row]) -> list[Row]:
             values = _values(members, mark)
             line[f"at {mark}"] = _quartiles(values) if values else None
         line["seeds"] = len(members)
-        line["ask ms"] = statistics.median(float(str(m["ask ms"])) for m in members)
+        line["cpu ms"] = statistics.median(float(str(m["cpu ms"])) for m in members)
         found.append(line)
     return found
 
@@ -384,12 +409,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     default = [s for s in OPTUNA if s != "gp"] + [OURS, STOPPING]
     parser.add_argument(
-        "--samplers", nargs="+", default=default, choices=[*OPTUNA, OURS, STOPPING, PEER]
+        "--samplers", nargs="+", default=default, choices=[*OPTUNA, OURS, STOPPING, PEER, QNEHVI]
     )
     parser.add_argument("--problems", nargs="+", choices=list(problems()))
     parser.add_argument("--workers", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--minutes", type=float, help="begin no further search after so many")
     parser.add_argument("--quick", action="store_true", help="two problems, two seeds, 60 trials")
     parser.add_argument("--plot", action="store_true", help="only draw what the CSVs have")
     parser.add_argument("--asks", action="store_true", help="only the time of an ask")
@@ -402,11 +428,13 @@ def main() -> None:
         args.problems, args.seeds, args.trials = ["fashion", "synthetic-20-smooth"], 2, 60
     part = "-".join(args.samplers) if len(args.samplers) == 1 else "all"
     args.out = args.out or csv_path("search-quick" if args.quick else f"search-{part}", PACKAGES)
-    rows = kept() if args.plot else measure(args)
-    print(format_table(summary(rows)))
+    if not args.plot:
+        measure(args)
     if args.quick:
+        print(format_table(summary(_read(args.out))))
         return
     rows = kept()
+    print(format_table(summary(rows)))
     print("\n".join(bars(rows)))
     print(format_table([*paired(rows), *paired(rows, "strict")]))
     plot(rows, RESULTS / "search.png")
@@ -417,10 +445,9 @@ def kept() -> list[Row]:
     rows: list[Row] = []
     for path in sorted(RESULTS.glob("search-*cpu*.csv")):
         if not path.name.startswith(
-            ("search-asks", "search-quick", "search-second", "search-strict")
+            ("search-asks", "search-quick", "search-first", "search-second")
         ):
-            with path.open(newline="", encoding="utf-8") as lines:
-                rows += [dict(row) for row in csv.DictReader(lines)]
+            rows += _read(path)
     return rows
 
 

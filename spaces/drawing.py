@@ -48,7 +48,10 @@ def drawn_value(draw: Draw, name: str, domain: Domain) -> Any:
 
 
 def middle(domain: Domain) -> Any:
-    """The first value of a choice, or the middle of a range on its scale."""
+    """The value that is believed best; without a belief the first value of a choice, or the middle
+    of a range on its scale."""
+    if domain.prior is not None:
+        return domain.prior.value
     if isinstance(domain, Choice):
         return domain.values[0]
     low, high = domain.low, domain.high

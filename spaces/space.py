@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -19,9 +19,9 @@ from bitfront.trainables.cost import CostTable, task_cost_table
 from bitfront.trainables.costs import COSTS, Cost, bound
 from bitfront.trainables.costs.devices import DeviceTable
 from bitfront.trainables.methods import METHODS
-from bitfront.trainables.parameters import Choice, Domain, Value
+from bitfront.trainables.parameters import Choice, Domain, Prior, Value
 from bitfront.trainables.plan import check_plan, expand, with_real_inputs
-from bitfront.trainables.selectors import Selection, SelectionSpec
+from bitfront.trainables.selectors import SELECTORS, Selection, SelectionSpec
 from bitfront.trainables.task import Task, TrialSpec, with_overrides
 
 __all__ = [
@@ -63,6 +63,8 @@ class FreePlan:
 
     per: str
     levels: tuple[str, ...]
+    priors: Mapping[str, Prior] = field(default_factory=dict)
+    """the levels that parts of the network are believed to have on the front, by their names"""
 
     def groups(self, table: CostTable) -> list[str]:
         if self.per == "layer":
@@ -163,6 +165,21 @@ class StartFrom:
         return self.using.plan(name, self.selections, table, budget, self.rule, seed)
 
 
+@dataclass(frozen=True)
+class Advice:
+    """The selectors whose orders of layers the model of a search begins with."""
+
+    using: Selecting
+    selections: Mapping[str, Selection] = field(default_factory=dict)
+
+    def orders(self, table: CostTable, seed: int) -> list[Sequence[int]]:
+        """The layers that each selector makes binary first, first; of those that have run."""
+        found = [selection.order for selection in self.selections.values()]
+        fixed = [name for name in self.using.names if not SELECTORS.get(name).trained]
+        made = [SELECTORS.get(name)(self.using.params_of(name)) for name in fixed]
+        return [*found, *(selector.order(table, seed) for selector in made)]
+
+
 PlanSpace = FixedPlan | FreePlan | OnlyPlan | SelectedPlan
 
 
@@ -177,16 +194,27 @@ class Space:
     overrides: Mapping[str, Domain] = field(default_factory=dict)
     method_params: Mapping[str, Mapping[str, Domain]] = field(default_factory=dict)
     start_from: StartFrom | None = None
+    advice: Advice | None = None
     start_plans: tuple[str, ...] = ()
     own_costs: tuple[str, ...] = ()
     """references to costs of the user's own"""
     device: DeviceTable | None = None
     """the times that costs which were measured are made of"""
 
+    def priors(self) -> dict[str, Prior]:
+        """What is believed best, by the keys of a YAML."""
+        domains: dict[str, Domain] = {"method": self.method, **self.overrides}
+        for method, params in self.method_params.items():
+            domains |= {f"{method}.{name}": domain for name, domain in params.items()}
+        found = {name: domain.prior for name, domain in domains.items() if domain.prior is not None}
+        parts = self.plan.priors if isinstance(self.plan, FreePlan) else {}
+        return found | {f"plan.{part}": prior for part, prior in parts.items()}
+
     def selecting(self) -> list[Selecting]:
         """The selectors that run before the first trial."""
         plan = [self.plan.using] if isinstance(self.plan, SelectedPlan) else []
-        return plan + ([self.start_from.using] if self.start_from is not None else [])
+        others = [each.using for each in (self.start_from, self.advice) if each is not None]
+        return plan + others
 
     def waiting(self) -> set[str]:
         """The names of the selectors that must train a network and have not."""
@@ -210,8 +238,11 @@ class Space:
             whole = start.selections.keys() == start.using.specs(self, seed).keys()
             made = itertools.product(start.using.names, start.budgets) if whole else ()
             plans = [start.plan(name, table, budget, seed) for name, budget in made]
+        advice = self.advice
+        if advice is not None:
+            advice = replace(advice, selections=done(advice.using))
         begun = tuple(dict.fromkeys(plans))
-        return replace(self, plan=plan, start_from=start, start_plans=begun)
+        return replace(self, plan=plan, start_from=start, start_plans=begun, advice=advice)
 
     def walk(self, draw: Draw, seed: int = 0) -> TrialSpec:
         """The spec of the trial at the point whose values `draw` returns."""

@@ -42,13 +42,15 @@ def selected(budgets: tuple[int, ...], seed: int) -> Step:
     name = _selected(budgets, seed)
 
     def settings(place: Place) -> list[str]:
-        wanted = [budgets[0]] if place.rehearsal else list(budgets)
         plan = read_yaml(place.folder / "selectors.yaml").data["space"]["plan"]
-        trials = len(plan["selector"]) * len(wanted)
+        plan["budget"] = budgets
+        if place.rehearsal:
+            plan |= {"budget": budgets[:2], "selector": ["mixbin-grad", "last"]}
+        trials = len(plan["selector"]) * len(plan["budget"])
         return [
             f"space.method={best_of_methods(place).spec.method}",
             *rate(place),
-            f"space.plan={json.dumps({**plan, 'budget': wanted})}",
+            f"space.plan={json.dumps(plan)}",
             f"search.seed={seed}",
             f"search.trials={trials}",
         ]
@@ -105,7 +107,9 @@ def chosen(place: Place, name: str, seed: int) -> tuple[Results, Entry]:
 
 
 def measured_layers(place: Place) -> None:
-    """The device table of the search for latency."""
+    """The device table of the search for latency; one that has begun keeps its table."""
+    if (place.home / "latency").exists():
+        return
     changes = settings_of(MADE if place.rehearsal else ())
     seconds = 2 if place.rehearsal else 60
     place.bitfront("bench", place.folder / "latency.yaml", "--seconds", seconds, *changes)
@@ -119,7 +123,10 @@ STEPS = (
     ),
     *(selected(FIRST, seed) for seed in SEEDS),
     *(
-        finals.trained(name, partial(chosen, name=name, seed=seed), seed, EPOCHS, FINAL_MINUTES)
+        finals.trained(
+            name, partial(chosen, name=name, seed=seed), seed, EPOCHS, FINAL_MINUTES,
+            repeats=seed > 0 or name not in ("ours-20", "selector-20"),
+        )
         for seed in SEEDS
         for name in FINALS
     ),

@@ -26,7 +26,9 @@ def step_of(name: str, seed: int) -> str:
     return f"final-{name}-seed{seed}"
 
 
-def trained(name: str, chosen: Chosen, seed: int, epochs: int, minutes: float) -> Step:
+def trained(
+    name: str, chosen: Chosen, seed: int, epochs: int, minutes: float, repeats: bool = False
+) -> Step:
     """A point trained on all training data with one seed, and tested."""
 
     def run(place: Place) -> None:
@@ -51,7 +53,7 @@ def trained(name: str, chosen: Chosen, seed: int, epochs: int, minutes: float) -
         place.keep(step_of(name, seed), kept)
 
     what = f"final training of {name}, {epochs} epochs, seed {seed}"
-    return Step(step_of(name, seed), what, minutes, run, alone=False, repeats=seed > 0)
+    return Step(step_of(name, seed), what, minutes, run, alone=False, repeats=repeats)
 
 
 def _found(recipe: Recipe) -> Recipe:

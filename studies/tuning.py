@@ -36,10 +36,11 @@ from studies.stock import ROWS, read
 TOLD = ("flops_pct", "method", "plan", "train_seconds", "cpu_seconds")
 
 
-class Stock(tune.Trainable):  # type: ignore[misc]
+class Stock(tune.Trainable):
     """The training of a trial, an epoch a step."""
 
-    def setup(self, config: dict[str, Any], space: Space) -> None:
+    def setup(self, config: dict[str, Any], **given: Any) -> None:
+        space: Space = given["space"]
         torch.set_num_threads(1)
         self.seconds = self.cpu_seconds = 0.0
         self.spec = space.walk(lambda name, _domain: config[name])
@@ -66,7 +67,7 @@ class Stock(tune.Trainable):  # type: ignore[misc]
 
 
 @dataclass
-class Noted(tune.Callback):  # type: ignore[misc]
+class Noted(tune.Callback):
     """Writes down what has ended."""
 
     rows: Path

@@ -24,6 +24,7 @@ from testbed.problems import CHANCE, EPOCHS, volume
 NOISE = 0.003
 # The epoch in which training fails.
 FAILS_AT = 3
+Points = tuple[np.ndarray, np.ndarray]
 LR = {"float": [1e-4, 1.0], "log": True}
 DECAY = {"float": [1e-6, 1e-2], "log": True}
 
@@ -52,8 +53,8 @@ class MixedProblem:
     quality: Callable[[TrialSpec], float]
     fails: Callable[[TrialSpec], str | None]
     """the reason why training fails at a point, or None"""
-    best: Callable[[Space], float]
-    """the true hypervolume"""
+    best: Callable[[Space], Points]
+    """accuracies and costs of the best points"""
     price: Callable[[TrialSpec], float] | None = None
     """None where the space itself knows the costs"""
 
@@ -78,26 +79,34 @@ class MixedProblem:
 
         return observed
 
-    def share_of(self, entries: Sequence[Entry]) -> float:
+    def share_of(self, entries: Sequence[Entry], strict: bool = False) -> float:
         """The hypervolume of finished trials, from their expected accuracies, as a share of the
-        true one."""
+        true one; `strict` as in `testbed.problems`."""
         done = [e for e in entries if e.state == TrialState.COMPLETE]
         if not done:
             return 0.0
         quality = np.array([self.quality(e.spec) for e in done])
         cost = np.array([e.costs["flops"] for e in done]) / self.dearest
-        return volume(quality, cost) / self.true_volume
+        if not strict:
+            return volume(quality, cost) / self.true_volume
+        accuracy, known = self.known
+        worst = float(accuracy[accuracy > CHANCE].min())
+        return volume(quality, cost, worst, 1.0) / volume(accuracy, known, worst, 1.0)
 
     @cached_property
     def dearest(self) -> float:
         return max(costs["flops"] for costs in self.space().full_costs())
 
     @cached_property
-    def true_volume(self) -> float:
+    def known(self) -> Points:
         return self.best(self.space())
 
+    @cached_property
+    def true_volume(self) -> float:
+        return volume(*self.known)
 
-def _config(layers: int, space: dict[str, Any]) -> SearchConfig:
+
+def config_of(layers: int, space: dict[str, Any]) -> SearchConfig:
     task = {"dataset": "digits", "model": {"name": "mlp", "depth": layers + 1, "width": 2}}
     return SearchConfig.model_validate(
         {"name": f"mixed-{layers}", "task": {**task, "epochs": EPOCHS}, "space": space}
@@ -152,9 +161,9 @@ class Layers:
     def cost(self, codes: np.ndarray) -> np.ndarray:
         return np.asarray(1 - self.saved[np.arange(len(self.saved)), codes].sum(1))
 
-    def best(self, fails: Callable[[np.ndarray], np.ndarray] | None = None) -> float:
-        """The hypervolume of all plans that steepest ascents of accuracy - weight * cost visit, of
-        those that do not fail."""
+    def best(self, fails: Callable[[np.ndarray], np.ndarray] | None = None) -> Points:
+        """Accuracies and costs of all plans that steepest ascents of accuracy - weight * cost
+        visit; those that fail have the accuracy of chance."""
         rng = np.random.default_rng(0)
         layers, levels = len(self.lost), len(self.letters)
         weight = np.repeat(np.concatenate([np.linspace(0, 1.5, 100), np.linspace(1.5, 6, 20)]), 8)
@@ -179,7 +188,8 @@ class Layers:
                     better = gain > best
                     best[better], chosen[better] = gain[better], other[better]
             if (chosen == codes).all():
-                return volume(*(np.concatenate(c) for c in zip(*seen, strict=True)))
+                accuracy, cost = (np.concatenate(c) for c in zip(*seen, strict=True))
+                return accuracy, cost
             codes, value = chosen, best
 
 
@@ -199,7 +209,7 @@ def failing(seed: int) -> MixedProblem:
     return MixedProblem(
         "failing",
         20,
-        _config(20, {"method": "bnn", "plan": {"per": "layer", "levels": ["F", "B"]}}),
+        config_of(20, {"method": "bnn", "plan": {"per": "layer", "levels": ["F", "B"]}}),
         lambda spec: float(known.accuracy(known.codes(spec.plan)[None])[0]),
         lambda spec: "nan" if any(spec.plan[i] == "B" for i in two) else None,
         lambda space: known.best(lambda codes: np.asarray(codes[:, two].any(1))),
@@ -229,7 +239,7 @@ def cliff(seed: int) -> MixedProblem:
     return MixedProblem(
         "cliff",
         12,
-        _config(12, {"method": ["bnn", "bnn++"], "plan": plan, "optimizer.lr": LR}),
+        config_of(12, {"method": ["bnn", "bnn++"], "plan": plan, "optimizer.lr": LR}),
         quality,
         fails,
         lambda space: known.best(),
@@ -261,7 +271,7 @@ def fragile(seed: int) -> MixedProblem:
     return MixedProblem(
         "fragile",
         16,
-        _config(16, {"method": "bnn", "plan": plan, "optimizer.lr": LR}),
+        config_of(16, {"method": "bnn", "plan": plan, "optimizer.lr": LR}),
         quality,
         fails,
         lambda space: known.best(lambda codes: codes[:, five].sum(1) > 2),
@@ -276,7 +286,7 @@ def levels(seed: int) -> MixedProblem:
     return MixedProblem(
         "levels",
         16,
-        _config(16, {"method": "bnn", "plan": {"per": "layer", "levels": ["F", "W", "B"]}}),
+        config_of(16, {"method": "bnn", "plan": {"per": "layer", "levels": ["F", "W", "B"]}}),
         lambda spec: float(known.accuracy(known.codes(spec.plan)[None])[0]),
         _nowhere,
         lambda space: known.best(),
@@ -314,7 +324,7 @@ def mixed(seed: int) -> MixedProblem:
     return MixedProblem(
         "mixed",
         20,
-        _config(20, space),
+        config_of(20, space),
         quality,
         _nowhere,
         lambda space: known.best(),
@@ -353,7 +363,7 @@ def _pruning(name: str, model: dict[str, Any], bend: float, seed: int) -> MixedP
         lost += 0.1 * (unit(optimizer.weight_decay, 1e-6, 1e-2) - decay) ** 2
         return float(max(CHANCE, at(kept, float(spec.params["p"])) - lost))
 
-    def best(space: Space) -> float:
+    def best(space: Space) -> Points:
         points, full = [], max(costs["flops"] for costs in space.full_costs())
         for kept in np.geomspace(0.005, 0.5, 50):
             for p in np.linspace(0, 1, 11):
@@ -361,7 +371,8 @@ def _pruning(name: str, model: dict[str, Any], bend: float, seed: int) -> MixedP
                 middle = {"optimizer.lr": 0.01, "optimizer.weight_decay": 1e-4}
                 spec = space.walk(lambda key, domain, v=drawn | middle: v[key])  # type: ignore[misc]
                 points.append((at(float(kept), float(p)), space.costs(spec)["flops"] / full))
-        return volume(*map(np.array, zip(*points, strict=True)))
+        accuracy, cost = map(np.array, zip(*points, strict=True))
+        return accuracy, cost
 
     return MixedProblem(name, 0, config, quality, _nowhere, best)
 

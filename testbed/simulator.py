@@ -16,6 +16,7 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.deciding.pausing import Pausing
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.samplers.problem import Elsewhere
 from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.session import Session
 from bitfront.search.session.simulation import MemoryFolder, Replayed, play
@@ -66,10 +67,12 @@ def simulate(
     stopping: EarlyStopping | None = None,
     ended: Callable[[Session], None] = lambda _session: None,
     pausing: Callable[[SearchConfig, Ledger], Pausing] | None = None,
+    first: Sequence[dict[str, Any]] = (),
+    elsewhere: Sequence[Elsewhere] = (),
 ) -> Replayed:
     """Run the search to the end of its budget on `workers` simulated workers and return its record;
     `stopping` and `pausing` replace the rules of the configuration, `ended` is called after every
-    trial."""
+    trial; `first` and `elsewhere` are what a search begins with."""
 
     def rows(entry: Entry) -> list[dict[str, Any]]:
         return [
@@ -80,7 +83,8 @@ def simulate(
         ]
 
     with tempfile.TemporaryDirectory() as folder:
-        session = Session(config, space, MemoryFolder(Path(folder)), tracker=None)
+        session = Session(config, space, MemoryFolder(Path(folder)), tracker=None, first=first)
+        session.ledger.learn_from(elsewhere)
         session.stopping = stopping or session.stopping
         if pausing is not None:
             session.pausing = pausing(config, session.ledger)

@@ -170,7 +170,7 @@ def follow_the_tutorial(folder):
             (folder / block.name).write_text(block.content)
         elif block.language == "bash" and (block.note != "compiler" or shutil.which("cc")):
             said += run("\n".join(beyond(block)), folder)
-    assert re.search(r"plan [FB]+: this is a \d, and should be a 0", said)
+    assert re.search(r"plan [FWB]+: this is a \d, and should be a 0", said)
 
 
 def test_the_tutorial_has_the_tour_and_little_more():

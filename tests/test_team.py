@@ -54,7 +54,8 @@ PATIENCE = 480
 class Says:
     """What commands print, where the wording is theirs."""
 
-    submitted = "search 'NAME' runs at ADDRESS as job"
+    # It waits where the other one's trials have all places by then.
+    submitted = "search '{}' (runs|waits) at {} as job"
     stopped = "search 'anns' is stopped"
     # The node that joins may be counted already.
     lost = r"^node {} was lost, (2 of 3|3 of 4) nodes left: (\d trials? goe?s? on|no trial ran)"
@@ -113,7 +114,7 @@ def test_a_day_of_a_team(team):
     ann.write("pace.py", PACE)
     ann.write("anns.yaml", search("anns", TRIALS, "metrics: [pace.py:pace]"))
     said = ann.call("submit", "anns.yaml", *there, *places, "--ledger", urls["ann"])
-    assert Says.submitted.replace("NAME", "anns").replace("ADDRESS", team.address) in said
+    assert re.search(Says.submitted.format("anns", team.address), said)
     bobs.said()
     wait_for(lambda: ended(urls["ann"], "anns") >= 1, PATIENCE, "Ann's first trial")
 

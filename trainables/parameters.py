@@ -4,12 +4,25 @@ models and selectors. Nothing here knows samplers or YAML."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from bitfront.trainables.errors import UnknownNameError, UserError, did_you_mean
 
 Value = bool | int | float | str
+Confidence = Literal["low", "medium", "high"]
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Where the best value of a domain is believed to be. It steers a search and excludes
+    nothing."""
+
+    value: Value
+    confidence: Confidence = "medium"
+
+    def describe(self) -> str:
+        return f"{_word(self.value)} ({self.confidence})"
 
 
 @dataclass(frozen=True)
@@ -19,6 +32,7 @@ class Float:
     low: float
     high: float
     log: bool = False
+    prior: Prior | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high)):
@@ -27,6 +41,7 @@ class Float:
             raise ValueError(f"low {self.low:g} is above high {self.high:g}")
         if self.log and self.low <= 0:
             raise ValueError(f"a log range starts above 0, not at {self.low:g}")
+        _check_prior(self)
 
     def contains(self, value: Any) -> bool:
         return _is_number(value) and self.low <= value <= self.high
@@ -47,6 +62,7 @@ class Int:
     high: int
     step: int = 1
     log: bool = False
+    prior: Prior | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.low > self.high:
@@ -59,6 +75,7 @@ class Int:
             raise ValueError("a log range takes no step")
         # `high` becomes the greatest value that is reached by whole steps.
         object.__setattr__(self, "high", self.low + (self.high - self.low) // self.step * self.step)
+        _check_prior(self)
 
     def contains(self, value: Any) -> bool:
         return (
@@ -82,12 +99,14 @@ class Choice:
     """One of a list of values."""
 
     values: tuple[Value, ...]
+    prior: Prior | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.values:
             raise ValueError("a choice needs at least one value")
         if len({(type(v), v) for v in self.values}) != len(self.values):
             raise ValueError(f"a choice lists a value twice: {list(self.values)}")
+        _check_prior(self)
 
     def contains(self, value: Any) -> bool:
         return any(
@@ -103,6 +122,12 @@ class Choice:
 
 
 Domain = Float | Int | Choice
+
+
+def _check_prior(domain: Domain) -> None:
+    prior = domain.prior
+    if prior is not None and not domain.contains(prior.value):
+        raise ValueError(f"prior: {_word(prior.value)} is not in {domain.describe()}")
 
 
 @dataclass(frozen=True)

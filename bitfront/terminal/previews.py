@@ -15,6 +15,7 @@ from bitfront.search.session.rehearsal import Rehearsal
 from bitfront.search.session.session import Session
 from bitfront.terminal.progress import LINE_SECONDS
 from bitfront.terminal.tables import count, filled, table, width
+from bitfront.trainables.own_code import shown
 
 # Seconds between two updates of the progress of a rehearsal on a terminal.
 TERMINAL_SECONDS = 0.5
@@ -45,6 +46,7 @@ def preview_text(preview: Preview) -> str:
                 f"{preview.layers} layers to plan at most"
             ),
             f"{100 * preview.feasible_share:.0f} % of random points satisfy the limits",
+            *_priors(preview),
             "",
             table(["cost", "least", "greatest"], rows),
             *notes,
@@ -54,6 +56,12 @@ def preview_text(preview: Preview) -> str:
             "nothing was started",
         ]
     )
+
+
+def _priors(preview: Preview) -> list[str]:
+    """What the search begins with and looks near to, until trials say otherwise."""
+    told = ", ".join(f"{shown(key)} {prior}" for key, prior in preview.priors.items())
+    return [filled(f"priors, which steer the search and exclude nothing: {told}")] if told else []
 
 
 def _time(preview: Preview) -> list[str]:

@@ -59,11 +59,13 @@ def failure_lines(results: Results, most: int = 3) -> list[str]:
 
 
 def decision_lines(results: Results) -> list[str]:
-    """Lines on what the search may still expect, what ended it, and the limits that its points
-    keep; those on the model where it is no better than a mean."""
+    """Lines on what the search may still expect, what ended it, which trials are paused, and the
+    limits that its points keep; those on the model where it is no better than a mean."""
     told = [] if results.ended_by is None else [results.ended_by.sentence()]
     if results.outlook is not None and results.ended_by is None:
         told.append(results.outlook.sentence())
+    if results.counts()[TrialState.PAUSED] and results.saving is not None:
+        told.append(f"{results.saving.sentence()}.")
     if results.model is not None and results.model.blind:
         told.append(results.model.sentence())
     told += limits_in_words(results.config, results.points)

@@ -195,9 +195,9 @@ def _effects(view: SearchView) -> dict[str, Effect]:
     ]
     rows = [_features(view, trial) for trial in done]
     names = sorted({name for row in rows for name in row})
-    x = np.array([[row.get(name, 0.0) for name in names] for row in rows]).reshape(len(done), -1)
     if len(done) < LEAST_TRIALS_EACH * (len(names) + 1) or not names:
         return {}
+    x = np.array([[row.get(name, 0.0) for name in names] for row in rows])
     y = np.array([trial.values[view.quality.name] for trial in done])
     x, y = x - x.mean(axis=0), y - y.mean()
     varied = x.std(axis=0) > 0

@@ -4,16 +4,19 @@ when a search is validated, previewed or started, and never stop it."""
 from __future__ import annotations
 
 from bitfront.search.config.checks.paper import row_problem
+from bitfront.search.config.known import believes
 from bitfront.search.config.schema import SearchConfig
 from bitfront.spaces.space import FreePlan, Space
 from bitfront.trainables.data import DATASETS, dataset_title, missing_test, train_examples
 from bitfront.trainables.data.own.look import looked_at
+from bitfront.trainables.own_code import shown
 from bitfront.trainables.runtime.machine import KERNELS, cpu_name, has_kernels
 
 
 def cautions(config: SearchConfig, space: Space) -> list[str]:
     """A sentence for each thing that the user may not have meant."""
     found = [*_data(config), *_test_part(config), *_subset(config), *_one_level(space)]
+    found += _unheard(config, space)
     return [*found, *_rows(config, space), *_device(space)]
 
 
@@ -74,6 +77,19 @@ def _one_level(space: Space) -> list[str]:
     return [
         f"space.plan: every layer is {level}, the plan decides nothing: give two levels, for "
         f"example [F, B], or write plan: {level}"
+    ]
+
+
+def _unheard(config: SearchConfig, space: Space) -> list[str]:
+    """Priors and advice that the sampler does not use."""
+    if believes(config.search.sampler):
+        return []
+    told = {"space": space.priors() and "priors", "search.advice": space.advice and "advice"}
+    name = shown(config.search.sampler)
+    return [
+        f"{key}: the sampler {name} does not use {what}; free-cost, the default, does"
+        for key, what in told.items()
+        if what
     ]
 
 

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool
 from bitfront.search.config.errors import KeyPath, KeyProblem
 from bitfront.search.config.mistakes import validated
 from bitfront.trainables.errors import did_you_mean
-from bitfront.trainables.parameters import Choice, Domain, Float, Int, Value
+from bitfront.trainables.parameters import Choice, Confidence, Domain, Float, Int, Prior, Value
 from bitfront.trainables.settings import Strict
 
 
@@ -45,7 +45,23 @@ TwoNumbers = Annotated[Listed, AfterValidator(_two_numbers)]
 Values = Annotated[Listed, AfterValidator(lambda given: [_single(value) for value in given])]
 
 
-class FloatSpec(Strict):
+class PriorSpec(Strict):
+    """The value that is believed best: `prior: 0.01, confidence: high`."""
+
+    prior: Any = None
+    confidence: Confidence = "medium"
+
+    @property
+    def belief(self) -> Prior | None:
+        """The prior; a ValueError where there is a confidence in nothing."""
+        if self.prior is None:
+            if "confidence" in self.model_fields_set:
+                raise ValueError("confidence without a prior: give prior too")
+            return None
+        return Prior(_single(self.prior), self.confidence)
+
+
+class FloatSpec(PriorSpec):
     """A number in a range: `{float: [low, high], log: true}`."""
 
     bounds: TwoNumbers = Field(alias="float")
@@ -54,10 +70,10 @@ class FloatSpec(Strict):
     def domain(self) -> Float:
         """The range; a ValueError where its ends are the wrong way round."""
         low, high = self.bounds
-        return Float(float(low), float(high), self.log)
+        return Float(float(low), float(high), self.log, self.belief)
 
 
-class IntSpec(Strict):
+class IntSpec(PriorSpec):
     """A whole number in a range: `{int: [low, high], step: n}`."""
 
     bounds: Annotated[TwoNumbers, AfterValidator(_whole)] = Field(alias="int")
@@ -67,17 +83,17 @@ class IntSpec(Strict):
     def domain(self) -> Int:
         """The range; a ValueError where its ends are the wrong way round."""
         low, high = self.bounds
-        return Int(low, high, self.step, self.log)
+        return Int(low, high, self.step, self.log, self.belief)
 
 
-class ChoiceSpec(Strict):
+class ChoiceSpec(PriorSpec):
     """One of a list of values: `{choice: [a, b, c]}`."""
 
     values: Values = Field(alias="choice")
 
     def domain(self) -> Choice:
         """The choice; a ValueError where there is nothing to choose."""
-        return Choice(tuple(self.values))
+        return Choice(tuple(self.values), self.belief)
 
 
 KINDS: dict[str, type[FloatSpec] | type[IntSpec] | type[ChoiceSpec]] = {

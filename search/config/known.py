@@ -95,6 +95,11 @@ def adds_layer_costs(sampler: str) -> bool:
     return SAMPLERS.get(sampler).adds_layer_costs
 
 
+def believes(sampler: str) -> bool:
+    """Whether the priors of a space steer a sampler."""
+    return SAMPLERS.get(sampler).believes
+
+
 def foresees(sampler: str) -> bool:
     """Whether a sampler says what the next trials may add to the front; one of the user's own is
     not loaded for it, and does not."""

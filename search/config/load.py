@@ -45,6 +45,7 @@ _SHORT = {
     ("task", "pretrain"): "a number of epochs or a file",
     ("task", "loss", "distill"): "a name",
     ("search", "early_stopping"): "true or false",
+    ("search", "advice"): "a name",
     ("search", "pause"): "true or false",
     ("device",): "a name",
 }

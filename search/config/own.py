@@ -39,11 +39,12 @@ def with_code(config: SearchConfig, problems: Problems) -> tuple[SearchConfig, d
     with problems.at("search", "sampler"):
         search = search.model_copy(update={"sampler": settled_name(SAMPLERS, search.sampler)})
         SAMPLERS.get(search.sampler)
-    if search.start_from is not None:
-        with problems.at("search", "start_from", "selector"):
-            chosen = _selectors(search.start_from.selector)
-            start = search.start_from.model_copy(update={"selector": chosen})
-            search = search.model_copy(update={"start_from": start})
+    for key in ("start_from", "advice"):
+        spec = getattr(search, key)
+        if spec is not None:
+            with problems.at("search", key, "selector"):
+                named = spec.model_copy(update={"selector": _selectors(spec.selector)})
+                search = search.model_copy(update={key: named})
     changes: dict[str, Any] = {"space": space, "search": search, "costs": _costs(config, problems)}
     if config.paper is not None:
         changes["paper"] = _paper(config.paper, names)

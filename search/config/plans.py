@@ -12,6 +12,7 @@ from bitfront.search.config.domains import parse_domain
 from bitfront.search.config.errors import KeyPath, KeyProblem, without_key
 from bitfront.search.config.mistakes import validated
 from bitfront.spaces.space import (
+    Advice,
     FixedPlan,
     FreePlan,
     OnlyPlan,
@@ -23,13 +24,14 @@ from bitfront.spaces.space import (
 )
 from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.methods import METHODS
-from bitfront.trainables.parameters import Choice
+from bitfront.trainables.parameters import Choice, Confidence, Domain, Prior
 from bitfront.trainables.plan import LEVELS
 from bitfront.trainables.selectors import RULES, SELECTORS
 from bitfront.trainables.settings import Strict
 
 PLAN = ("space", "plan")
 START = ("search", "start_from")
+ADVICE = ("search", "advice")
 
 
 def _letters(given: Any) -> list[str]:
@@ -49,6 +51,9 @@ class FreePlanSpec(Strict):
     levels: Annotated[list[str], BeforeValidator(_letters)] = Field(
         default_factory=lambda: ["F", "B"]
     )
+    prior: dict[str, Annotated[str, BeforeValidator(str)]] = Field(default_factory=dict)
+    """levels that parts are believed to have on the front: `{head: F}`"""
+    confidence: Confidence = "medium"
 
     @field_validator("levels")
     @classmethod
@@ -134,9 +139,14 @@ def parse_plan(raw: Any, methods: Sequence[str]) -> PlanSpace:
         case FixedPlanSpec(fixed=letters):
             _check_levels((*PLAN, "fixed"), sorted(set(letters)), planned)
             return FixedPlan(letters)
-        case FreePlanSpec(per=per, levels=levels):
+        case FreePlanSpec(per=per, levels=levels, prior=prior, confidence=confidence):
             _check_levels((*PLAN, "levels"), levels, planned)
-            return FreePlan(per, tuple(levels))
+            for part, level in prior.items():
+                if level not in levels:
+                    message = f"the levels of the plan are {', '.join(levels)}, not {level}"
+                    raise KeyProblem((*PLAN, "prior", part), message)
+            priors = {part: Prior(level, confidence) for part, level in prior.items()}
+            return FreePlan(per, tuple(levels), priors)
         case OnlyPlanSpec(only=part, level=level):
             _check_levels((*PLAN, "level"), [level], planned)
             if level == "F":
@@ -156,11 +166,11 @@ def _selected_plan(spec: SelectedPlanSpec, planned: Sequence[str]) -> SelectedPl
     path = (*PLAN, "budget")
     if "budget" not in spec.model_fields_set:
         raise KeyProblem(path, "is missing: percent of the network's full-precision flops")
-    budget = parse_domain(path, spec.budget)
+    budget = _without_prior(path, parse_domain(path, spec.budget))
     _check_budgets(path, ends(budget))
     path = (*PLAN, "seeds")
     given = "seeds" in spec.model_fields_set
-    seeds = parse_domain(path, spec.seeds) if given else None
+    seeds = _without_prior(path, parse_domain(path, spec.seeds)) if given else None
     if seeds is not None and not (
         isinstance(seeds, Choice) and all(type(v) is int and v >= 0 for v in seeds.values)
     ):
@@ -168,19 +178,38 @@ def _selected_plan(spec: SelectedPlanSpec, planned: Sequence[str]) -> SelectedPl
     return SelectedPlan(_selecting(PLAN, spec, planned), budget, spec.rule, seeds)
 
 
+def _without_prior(path: KeyPath, domain: Domain) -> Domain:
+    """The domain of something that has no best value: a front has plans of all budgets."""
+    if domain.prior is not None:
+        raise KeyProblem((*path, "prior"), "no value is the best one here")
+    return domain
+
+
 def parse_start(spec: StartSpec, plan: PlanSpace, methods: Sequence[str]) -> StartFrom:
     """The plans of selectors that a search over the free plan begins with."""
+    _check_budgets((*START, "budgets"), spec.budgets)
+    return StartFrom(_ranking(START, spec, plan, methods), tuple(spec.budgets), spec.rule)
+
+
+def parse_advice(spec: SelectingSpec, plan: PlanSpace, methods: Sequence[str]) -> Advice:
+    """The selectors whose orders of layers the model of a search over the free plan begins with."""
+    return Advice(_ranking(ADVICE, spec, plan, methods))
+
+
+def _ranking(
+    path: KeyPath, spec: SelectingSpec, plan: PlanSpace, methods: Sequence[str]
+) -> Selecting:
+    """Selectors that rank the layers of a free plan."""
     planned = binary_methods(methods)
     if not isinstance(plan, FreePlan) or plan.per != "layer" or not planned:
-        raise KeyProblem(START, "a selector's plan is one letter a layer: give plan {per: layer}")
+        raise KeyProblem(path, "a selector's plan is one letter a layer: give plan {per: layer}")
     if spec.level not in plan.levels or "F" not in plan.levels:
         message = f"the levels of the plan are {', '.join(plan.levels)}"
-        raise KeyProblem((*START, "level"), message)
+        raise KeyProblem((*path, "level"), message)
     for name in [spec.selector] if isinstance(spec.selector, str) else spec.selector:
         if name in SELECTORS and SELECTORS.get(name).method is not None:
-            raise KeyProblem((*START, "selector"), f"{name} removes channels, it makes no plan")
-    _check_budgets((*START, "budgets"), spec.budgets)
-    return StartFrom(_selecting(START, spec, planned), tuple(spec.budgets), spec.rule)
+            raise KeyProblem((*path, "selector"), f"{name} removes channels, it makes no plan")
+    return _selecting(path, spec, planned)
 
 
 def _selecting(path: KeyPath, spec: SelectingSpec, planned: Sequence[str]) -> Selecting:

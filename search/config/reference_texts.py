@@ -41,9 +41,18 @@ A value is one of
 | `3` | always this |
 | `[a, b, c]` or `{choice: [a, b, c]}` | one of a list |
 | `{float: [low, high]}`, with `log: true` | a number in a range, on a linear or log scale |
+| `{float: [1e-4, 1], log: true, prior: 0.01, confidence: high}` | the same, where 0.01 is \
+believed best |
 | `{int: [low, high]}`, with `step: n` or `log: true` | a whole number |
 | `search` | the range the method or model recommends for this parameter |
 | `{schedule: {from: a, to: b, until: f, shape: s}}` | a path over fractions of training |
+
+A `prior` may stand in every range and in `{choice: [a, b], prior: b}`, for `method` too. The
+search begins there and looks near to it until trials say otherwise; nothing is excluded.
+`confidence` is `low`, `medium` (the default) or `high`: the best value of a number is believed
+within half, a quarter or an eighth of the range (on its scale), the named value of a choice is
+twice, four or eight times as likely to be best as another. A prior that is wrong costs some
+trials, the more the surer it was. Of the samplers `free-cost` uses it.
 
 In a schedule each of `from`, `to`, `until` and `shape` may itself be a range or a list. It is short
 for four parameters: `bnn++.mu: {schedule: {from: 5, to: 50}}` sets `mu_start` to 5 and `mu_end` to
@@ -58,6 +67,8 @@ A plan is one of
 and activations, A with narrow accumulators too |
 | `B` | one letter for every layer |
 | `{per: layer, levels: [F, B]}` | a level drawn for every `layer`, `block`, `stage` or `model` |
+| `{per: layer, prior: {head: F}, confidence: high}` | the same, where the layer `head` is \
+believed to stay F on the front |
 | `{only: block, level: W}` | one `layer`, `block` or `stage` binary, drawn; all others not |
 | `{selector: mixbin-grad, budget: [80, 40], rule: at_least}` | by a selector, for % of the flops |
 
@@ -81,7 +92,9 @@ counts it: a number, a list or a range |
 A selector that looks at a trained network runs before the first trial, on the machines of the
 trials; its order of layers serves all budgets and is kept for all searches of a home. Its scores
 are in the search's folder and on the parent run: `selection-NAME.json`, `.csv`, `.html`, `.png`.
-`search.start_from` begins a search over free plans with plans of a selector.
+`search.start_from` begins a search over free plans with plans of a selector. `search.advice:
+mixbin-grad` trains none of its plans: its order of layers is what the model of `free-cost` expects,
+until trials say otherwise.
 """
 
 

@@ -16,7 +16,7 @@ from bitfront.search.config.known import (
     names_of_costs,
     samplers,
 )
-from bitfront.search.config.plans import StartSpec
+from bitfront.search.config.plans import SelectingSpec, StartSpec
 from bitfront.search.config.sections.bounds import Limit, UntilSpec
 from bitfront.search.config.sections.paper import PaperSpec
 from bitfront.search.config.sections.pausing import PauseSpec
@@ -78,6 +78,9 @@ class SearchSpec(Strict):
     `pause: true` takes the defaults"""
     start_from: StartSpec | None = None
     """plans of a selector that are tried before any other point"""
+    advice: SelectingSpec | None = None
+    """a selector whose order of layers the model begins with, until trials say otherwise:
+    `advice: mixbin-grad`"""
     bench: bool = False
     """measure the points of the front when the search ends, on the machine that drives it: the
     packed networks of their plans, with random weights, which take as long as trained ones"""
@@ -107,6 +110,12 @@ class SearchSpec(Strict):
         if not is_sampler(name):
             raise ValueError(f"{quoted(name)} is not known, {did_you_mean(name, samplers())}")
         return name
+
+    @field_validator("advice", mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        """The name of a selector is short for one with its defaults."""
+        return {"selector": given} if isinstance(given, str | list) else given
 
     @field_validator("early_stopping", "pause", mode="before")
     @classmethod

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from bitfront.search.config.domains import ScheduleSpec, parse_domain
 from bitfront.search.config.errors import KeyPath, KeyProblem, Problems, without_key
 from bitfront.search.config.mistakes import first_mistake, validated
-from bitfront.search.config.plans import parse_plan, parse_start
+from bitfront.search.config.plans import parse_advice, parse_plan, parse_start
 from bitfront.search.config.schema import SearchConfig
 from bitfront.spaces.space import Space, ends
 from bitfront.trainables.errors import UserError, did_you_mean
@@ -67,13 +67,15 @@ def read_space(config: SearchConfig, problems: Problems) -> Space | None:
     problems += unknown.values()
     if unknown and "method" not in raw:
         return None  # a typo in `method` must not be reported as a missing method
-    method = plan = begin = None
+    method = plan = begin = advice = None
     with problems.at("space"):
         method = _methods(raw.pop("method", None), "plan" in raw)
         names = [str(name) for name in method.values]
         plan = parse_plan(raw.pop("plan", None), names)
         start = config.search.start_from
         begin = None if start is None else parse_start(start, plan, names)
+        asked = config.search.advice
+        advice = None if asked is None else parse_advice(asked, plan, names)
     if method is None:
         return None
     overrides: dict[str, Domain] = {}
@@ -85,7 +87,9 @@ def read_space(config: SearchConfig, problems: Problems) -> Space | None:
     if plan is None or len(problems) > before:
         return None
     own = tuple(config.costs)
-    return Space(config.task, method, plan, overrides, method_params, begin, own_costs=own)
+    return Space(
+        config.task, method, plan, overrides, method_params, begin, own_costs=own, advice=advice
+    )
 
 
 def _drawn(

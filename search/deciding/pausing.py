@@ -187,8 +187,8 @@ def _tau(pairs: Sequence[tuple[float, float]]) -> float:
 class PausingReport:
     """What pausing did."""
 
-    rested: int
-    """trials that rested at least once"""
+    weighed: int
+    """trials that came to a rung at which they might rest"""
     resting: int
     """those that rest now"""
     given_up: int
@@ -206,9 +206,9 @@ class PausingReport:
         """The report in a sentence."""
         given_up = f", {self.given_up} were given up" if self.given_up else ""
         return (
-            f"{self.rested} trials rested at a rung, {self.resting} of them rest now{given_up}; "
-            f"{100 * self.saved:.0f} % of the epochs saved; rank correlation with the end "
-            f"{'; '.join(map(str, self.rungs))} of training"
+            f"{self.weighed} trials were weighed at a rung, {self.resting} of them rest "
+            f"now{given_up}; {100 * self.saved:.0f} % of the epochs saved; rank correlation with "
+            f"the end {'; '.join(map(str, self.rungs))} of training"
         )
 
 
@@ -222,12 +222,12 @@ def saving(
         return report(stopping, config.front_objectives, entries, front)
     if spec is None:
         return None
-    rested = [e for e in entries if e.rung is not None]
+    weighed = [e for e in entries if e.rung is not None]
     settled = [e for e in entries if e.state not in (TrialState.RUNNING, TrialState.FAILED)]
     return PausingReport(
-        rested=len(rested),
-        resting=sum(e.state == TrialState.PAUSED for e in rested),
-        given_up=sum(e.state == TrialState.STOPPED for e in rested),
+        weighed=len(weighed),
+        resting=sum(e.state == TrialState.PAUSED for e in weighed),
+        given_up=sum(e.state == TrialState.STOPPED for e in weighed),
         epochs_trained=sum(len(e.history) for e in settled),
         epochs_in_full=sum(e.spec.task.epochs for e in settled),
         rungs=[Telling.of(entries, r, config.quality.name, spec.least) for r in spec.rungs],

@@ -34,12 +34,15 @@ from bitfront.search.ledger.storage import open_storage
 from bitfront.search.ledger.study import directions_of, open_study
 from bitfront.search.ledger.writing import Say, T, persistently
 from bitfront.search.model_health import EVERY, HEALTH
+from bitfront.search.samplers.problem import Elsewhere
 from bitfront.search.session.rows import ROWS, Rows
 from bitfront.search.urls import sqlite_path
 from bitfront.spaces.space import Space
 from bitfront.trainables.errors import UserError
 
 NO_ROWS = Rows()
+# The note of trials of another search.
+ELSEWHERE = "elsewhere"
 
 
 class Ledger:
@@ -93,7 +96,8 @@ class Ledger:
         self.promoted: Callable[[], Entry | None] = lambda: None
         """the paused trial that is taken up before a new one begins, if there is one"""
         known = self.entries, self.reference, self.study.user_attrs.get("first", [])
-        self.proposals = Proposals(config, space, self.in_memory, *known, rows)
+        others = self.study.user_attrs.get(ELSEWHERE, [])
+        self.proposals = Proposals(config, space, self.in_memory, *known, rows, others)
         for trial in self.study.get_trials(deepcopy=False):
             self._remember(trial)
         self._check_percentages()
@@ -133,6 +137,12 @@ class Ledger:
                 f"continue it as it was meant: bitfront resume {self.config.name}"
                 f"{submission.back()}",
             )
+
+    def learn_from(self, elsewhere: Sequence[Elsewhere]) -> None:
+        """Let the sampler know trials of another search, now and in later turns."""
+        if elsewhere and self.noted(ELSEWHERE) is None:
+            self.note(ELSEWHERE, list(elsewhere))
+            self.proposals.problem.elsewhere = elsewhere
 
     def check_there(self) -> None:
         """Raise LedgerLostError where the file of a SQLite ledger is not the one that was

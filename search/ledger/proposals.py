@@ -19,7 +19,7 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.deciding.limits import keeping
 from bitfront.search.ledger.entry import Entry, point_of, without_plan
 from bitfront.search.ledger.states import TrialState
-from bitfront.search.samplers.problem import Problem, distribution
+from bitfront.search.samplers.problem import Elsewhere, Problem, distribution
 from bitfront.search.samplers.registry import SAMPLERS, make_sampler
 from bitfront.search.session.repeats import merged, next_repeat
 from bitfront.search.session.rows import Rows
@@ -55,10 +55,11 @@ class Proposals:
         reference: Sequence[float],
         first: Sequence[dict[str, Any]],
         rows: Rows,
+        elsewhere: Sequence[Elsewhere] = (),
     ) -> None:
         """`study` is the copy of the ledger that samplers see, `entries` are its trials by id,
         `rows` are run before all else, and `first` are points to try before the sampler is
-        asked."""
+        asked; it may learn from the trials `elsewhere`."""
         self.config = config
         self.space = space
         self.study = study
@@ -76,6 +77,7 @@ class Proposals:
             config.cost_limits,
             config.cost_names,
             self._is_new,
+            elsewhere,
             config.measured_limits,
         )
 

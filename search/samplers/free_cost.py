@@ -23,6 +23,7 @@ class FreeCost(Sampler):
     doc = "models the quality only, the cost is exact: greatest expected gain in hypervolume"
     adds_layer_costs = True
     foresees = True
+    believes = True
 
     @classmethod
     def make(cls, seed: int, problem: Problem) -> BaseSampler:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from bitfront.search.front import Objective
 from bitfront.spaces.space import Space, middle
@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
     from bitfront.search.config.sections.bounds import Limit
+
+
+class Elsewhere(TypedDict):
+    """A finished trial of another search."""
+
+    point: dict[str, Any]
+    """what it would be in this space"""
+    metrics: dict[str, float]
 
 
 @dataclass
@@ -32,6 +40,8 @@ class Problem:
     """the objectives and limits of these names are costs, known before training"""
     is_new: Callable[[dict[str, Any]], bool]
     """whether a point satisfies the limits and no trial has tried it"""
+    elsewhere: Sequence[Elsewhere] = ()
+    """trials of another search, where this one was begun from it"""
     measured_limits: Mapping[str, Limit] = field(default_factory=dict)
     """by the name of a metric: what no trial can promise"""
     memory: dict[str, Any] = field(default_factory=dict)

@@ -25,6 +25,8 @@ class Sampler:
     """one line for listings"""
     foresees: ClassVar[bool] = False
     """whether it says what the next trials may add to the front"""
+    believes: ClassVar[bool] = False
+    """whether the priors of a space steer it"""
     adds_layer_costs: ClassVar[bool] = False
     """whether it takes the cost of a plan for the sum of the costs of its layers, which does not
     hold for methods that prune all layers together"""

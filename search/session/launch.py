@@ -31,7 +31,7 @@ from bitfront.search.session.progress import Line, Progress
 from bitfront.search.session.rows import selectors_of_rows, settle_rows
 from bitfront.search.session.selection import settle, start_points
 from bitfront.search.session.session import Session
-from bitfront.search.session.warm_start import carried_points
+from bitfront.search.session.warm_start import carried_points, carried_trials
 from bitfront.search.tracking.notes import SMALL_FRONT, note_of
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import redacted
@@ -169,6 +169,8 @@ def _drive(
         first += carried_points(warm_start, space)
     rows = settle_rows(config, space, chosen)
     session = Session(config, space, folder, tracker, first, shown.progress, rows)
+    if warm_start is not None:
+        session.ledger.learn_from(carried_trials(warm_start, space))
     beginning.ledger = session.ledger
     ended_before = session.ended
     known = not (renewed and session.complete) and _delivered(folder) == _told(session)

@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -55,6 +55,8 @@ class Preview:
     """without what early stopping saves"""
     until: str = ""
     """what ends the search besides its trials, in words"""
+    priors: dict[str, str] = field(default_factory=dict)
+    """what is believed best, by key: the value, and how sure that is"""
     early_stopping: bool = False
     rows: int = 0
     """of a paper"""
@@ -107,6 +109,7 @@ def preview_search(
         concurrent=concurrent,
         trials=config.search.budget,
         until=asked_in_words(config.search),
+        priors={key: prior.describe() for key, prior in space.priors().items()},
         pretraining_epochs=lengths,
         pretraining_seconds=pretraining if timed else None,
         eta_seconds=eta if timed else None,

@@ -1,16 +1,21 @@
-"""Warm start: the front of another search as the first points of this one. Plans are carried over
-by the relative position of a layer, hyperparameters by name; a value that does not fit the space is
-replaced by the middle of its domain."""
+"""Warm start: the front of another search as the first points of this one, and all its trials for
+the model of the sampler. Plans are carried over by the relative position of a layer,
+hyperparameters by name; a value that does not fit the space is replaced by the middle of its
+domain."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import Results
+from bitfront.search.samplers.problem import Elsewhere
 from bitfront.spaces.space import FreePlan, Space, middle, recorded
 from bitfront.trainables.parameters import Domain
 from bitfront.trainables.plan import BINARY_STEPS
+
+TRIALS = 250
 
 
 def carried_points(results: Results, space: Space) -> list[dict[str, Any]]:
@@ -21,6 +26,15 @@ def carried_points(results: Results, space: Space) -> list[dict[str, Any]]:
         if point not in found:
             found.append(point)
     return found
+
+
+def carried_trials(results: Results, space: Space) -> list[Elsewhere]:
+    """The finished trials of a search, at most TRIALS of them, the latest, as points of this
+    space."""
+    done = [entry for entry in results.entries if entry.state == TrialState.COMPLETE]
+    return [
+        {"point": carried(entry, space), "metrics": dict(entry.metrics)} for entry in done[-TRIALS:]
+    ]
 
 
 def carried(entry: Entry, space: Space) -> dict[str, Any]:

@@ -198,10 +198,9 @@ class Mirror:
         if child.ended:
             return
         ended = entry.state in STATUS
+        weighed = entry.rung is not None and not ended
         tags = end_tags(entry, self.config.quality) if ended else {}
-        if entry.rung is not None and not ended and child.run_id is not None:
-            rests = entry.state == TrialState.PAUSED
-            self.client.update_run(child.run_id, status="SCHEDULED" if rests else "RUNNING")
+        if weighed:
             tags = {"state": entry.state}
         if child.run_id is None:
             run = self.client.create_run(
@@ -244,6 +243,9 @@ class Mirror:
         child.last_epoch = max(
             [child.last_epoch, *(int(row["epoch"]) for row in history if "epoch" in row)]
         )
+        if weighed:
+            rests = entry.state == TrialState.PAUSED
+            self.client.update_run(child.run_id, status="SCHEDULED" if rests else "RUNNING")
         if ended:
             end = int((entry.ended or time.time()) * 1000)
             self.client.set_terminated(child.run_id, STATUS[entry.state], end)

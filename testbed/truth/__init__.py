@@ -12,6 +12,7 @@ import numpy as np
 from bitfront.search.config.load import load
 from bitfront.search.config.schema import SearchConfig
 from bitfront.spaces.space import Space
+from bitfront.trainables.own_code.places import look_in
 from bitfront.trainables.parameters import Value
 
 FOLDER = Path(__file__).parent
@@ -59,6 +60,7 @@ def search(name: str) -> tuple[SearchConfig, Space]:
 
 
 def read(name: str, folder: Path = FOLDER) -> Truth:
+    look_in(FOLDER)
     with np.load(folder / f"{name}.npz", allow_pickle=False) as stored:
         header = json.loads(str(stored["header"]))
         return Truth(

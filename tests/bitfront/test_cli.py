@@ -186,7 +186,8 @@ def test_validate_says_yes_to_the_quickstart(capsys):
 
 
 def test_preview_tells_size_share_cost_and_time_and_starts_nothing(capsys, tmp_path):
-    words = ["--set", "space={method: bnn, plan: {per: layer}}", "--set", "limits.flops_pct=60"]
+    space = "{method: bnn, plan: {per: layer, prior: {stages.0.0.first.conv: F}}}"
+    words = ["--set", f"space={space}", "--set", "limits.flops_pct=60"]
     report = json.loads(call(capsys, "preview", "quickstart", "--json", *words))
     assert report["points"] == 2**6
     assert 0 < report["feasible_share"] < 1
@@ -195,6 +196,8 @@ def test_preview_tells_size_share_cost_and_time_and_starts_nothing(capsys, tmp_p
     assert report["eta_seconds"] > 0
     text = call(capsys, "preview", "quickstart", *words)
     assert "64 points" in text
+    assert report["priors"] == {"plan.stages.0.0.first.conv": "F (medium)"}
+    assert "priors, which steer the search" in text
     assert f"flops_pct: of the network in full precision, {report['full_flops']:,.0f}" in text
     assert "nothing was started" in text
     assert not (tmp_path / "bitfront-runs").exists()

@@ -12,7 +12,8 @@ from bitfront.search.samplers.surrogate.model import QualityModel, Rows
 def rows_of(numeric):
     n = len(numeric)
     empty = np.zeros((n, 0))
-    return Rows(empty.astype(np.float32), np.full((n, 2), 0.5), numeric, empty.astype(int), 0, 1.0)
+    levels, trend = empty.astype(np.float32), np.full((n, 2), 0.5)
+    return Rows(levels, trend, numeric, empty.astype(int), 0, 1.0, empty)
 
 
 def health_of(quality, numeric, extra=None):

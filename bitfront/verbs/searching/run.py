@@ -34,7 +34,9 @@ def options(parser: ArgumentParser) -> None:
     shared.running(parser)
     parser.add_argument("--ledger", metavar="URL", help="SQLAlchemy URL (BITFRONT_LEDGER)")
     parser.add_argument(
-        "--warm-start", metavar="NAME", help="begin with the front of another search"
+        "--warm-start",
+        metavar="NAME",
+        help="begin with the front of another search, and learn from all its trials",
     )
     shared.rows(parser)
     parser.add_argument("--dry-run", action="store_true", help="the same as preview")

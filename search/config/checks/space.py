@@ -13,7 +13,7 @@ from bitfront.search.config.bounds import check_limits, extreme_specs, further_b
 from bitfront.search.config.errors import KeyProblem, Problems, without_key
 from bitfront.search.config.known import adds_layer_costs
 from bitfront.search.config.mistakes import first_mistake
-from bitfront.search.config.plans import PLAN, START
+from bitfront.search.config.plans import ADVICE, PLAN, START
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.config.settle import is_file
 from bitfront.search.config.space import TASK_KEYS
@@ -86,6 +86,8 @@ def _check_plan(space: Space) -> None:
                 raise KeyProblem(PLAN, str(error).removeprefix("plan: ")) from None
         if not table.plan_layers and isinstance(plan, FreePlan):
             raise KeyProblem(PLAN, _no_layers(table))
+        if isinstance(plan, FreePlan):
+            _check_priors(plan, table)
         hidden = [layer.name for layer in table.plan_layers if not layer.accumulates]
         if hidden and isinstance(plan, FreePlan) and "A" in plan.levels:
             raise KeyProblem(
@@ -93,6 +95,15 @@ def _check_plan(space: Space) -> None:
                 f"level A is not for {hidden[0]}, which projects the inputs of an attention: leave "
                 "A out, or keep such layers in full precision (task.keep_full)",
             )
+
+
+def _check_priors(plan: FreePlan, table: CostTable) -> None:
+    """Raise KeyProblem where a part that is believed to have a level is not there."""
+    parts = dict.fromkeys(plan.groups(table))
+    for part in plan.priors:
+        if part not in parts:
+            hint = did_you_mean(part, parts)
+            raise KeyProblem((*PLAN, "prior", part), f"no {plan.per} of that name, {hint}")
 
 
 def _no_layers(table: CostTable) -> str:
@@ -171,7 +182,8 @@ def _check_selecting(space: Space, using: Selecting) -> None:
     """Raise KeyProblem unless the network that a selector looks at and all networks of the space
     have the same number of layers, and data of the same kind: a selector ranks the layers of one
     network."""
-    path = PLAN if space.start_from is None else START
+    path = PLAN if space.start_from is None or using is not space.start_from.using else START
+    path = path if space.advice is None or using is not space.advice.using else ADVICE
     try:
         looked_at = using.task(space.task)
         dataset = DATASETS.get(looked_at.dataset)

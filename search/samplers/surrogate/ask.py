@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -36,9 +37,10 @@ from bitfront.search.deciding.outlook import LEAST as ENOUGH
 from bitfront.search.model_health import EVERY
 from bitfront.search.samplers.problem import Problem, distribution
 from bitfront.search.samplers.surrogate.atlas import Atlas, Block, Codes, Context, Encoder, Known
+from bitfront.search.samplers.surrogate.beliefs import Beliefs, OtherSearch
 from bitfront.search.samplers.surrogate.candidates import Candidates, fresh, separation
 from bitfront.search.samplers.surrogate.failures import SuccessModel
-from bitfront.search.samplers.surrogate.fronts import Staircase, staircase_index
+from bitfront.search.samplers.surrogate.fronts import Staircase, near_front, staircase_index
 from bitfront.search.samplers.surrogate.keeping import Chance, Together, keeping_models, kept
 from bitfront.search.samplers.surrogate.model import Floats, QualityModel, Rows
 from bitfront.search.samplers.surrogate.objectives import Objectives
@@ -94,6 +96,9 @@ class FreeCostSampler(BaseSampler):
                 [names.index(name) for name in measured],
                 list(problem.measured_limits),
             ),
+        )
+        self._other: OtherSearch = problem.memory.setdefault(
+            "other", OtherSearch(self._atlas, problem.elsewhere, measured)
         )
         self._candidates = Candidates(
             problem.space,
@@ -218,7 +223,9 @@ class FreeCostSampler(BaseSampler):
         past, weights = self._past, self._objectives.scalar
         quality, noise = past.qualities(weights.quality)
         useful = np.flatnonzero(np.isfinite(quality))
-        useful = useful[self._view(quality[useful], past.costs[useful] @ weights.cost)]
+        told = quality[useful], past.costs[useful] @ weights.cost
+        stairs = Staircase.of(*told, *self._objectives.worst())
+        useful = useful[near_front(stairs, *told, MODEL_ROWS, self._rng)]
         points = [past.points[i] for i in useful] + past.running
         self._encode([*points, *past.failed.values()])
         rows, cost = self._rows(points), self._scalar_costs(points)
@@ -304,17 +311,6 @@ class FreeCostSampler(BaseSampler):
             running = np.sort(running[np.argsort(gap, kind="stable")[:BELIEVED_ROWS]])
         return running
 
-    def _view(self, quality: Floats, cost: Floats) -> NDArray[np.intp]:
-        """The trials the model is fitted to: all, or those nearest to the front and a random
-        choice of the rest, so that an ask costs the same late in a search as early."""
-        if len(quality) <= MODEL_ROWS:
-            return np.arange(len(quality))
-        stairs = Staircase.of(quality, cost, *self._objectives.worst())
-        order = np.argsort(stairs.at(cost) - quality, kind="stable")
-        near = 3 * MODEL_ROWS // 4
-        rest = self._rng.choice(order[near:], MODEL_ROWS - near, replace=False)
-        return np.sort(np.concatenate([order[:near], rest]))
-
     def _encode(self, points: Sequence[Known]) -> None:
         """Settle what numbers a row has. Without a plan the logarithm of the cost is one, where the
         points have different costs."""
@@ -323,7 +319,12 @@ class FreeCostSampler(BaseSampler):
             cost = self._scalar_costs(points)
             if cost.min() > 0 and cost.max() > 1.001 * cost.min():
                 priced = float(np.log(cost.min())), float(np.log(cost.max()))
-        self._encoder = Encoder.of((k.context for k in points), self._atlas.levels, priced)
+        other, weights = self._other, self._objectives.scalar
+        contexts = [k.context for k in (*points, *other.points)]
+        self._encoder = Encoder.of(contexts, self._atlas.levels, priced)
+        self._beliefs = Beliefs(self._problem.space, contexts, other)
+        made_of = f"{self._encoder.made_of} {weights.quality} {weights.cost}"
+        other.learn(made_of, lambda: self._rows(other.points), weights.quality)
 
     def _scalar_costs(self, points: Sequence[Known]) -> Floats:
         costs = np.array([k.costs for k in points]).reshape(len(points), -1)
@@ -356,7 +357,8 @@ class FreeCostSampler(BaseSampler):
             low = price.min(1, keepdims=True)
             unit = (price - low) / np.maximum(price.max(1, keepdims=True) - low, 1e-12)
             dear = unit[np.arange(groups)[None], codes].mean(1)
-        return self._encoder.rows(contexts, codes, np.stack([cost, dear], axis=1), cost)
+        rows = self._encoder.rows(contexts, codes, np.stack([cost, dear], axis=1), cost)
+        return replace(rows, believed=self._beliefs.of(contexts, codes, rows))
 
     def _expected(
         self, model: QualityModel, success: Chance | None, context: Context, codes: Codes

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -56,8 +56,8 @@ class Context:
         """The parameters as numbers: an index of a category, else a place from 0 to 1."""
         return {
             name: domain.values.index(self.params[name])
-            if isinstance(domain, Choice) and _is_category(domain)
-            else _unit(domain, self.params[name])
+            if isinstance(domain, Choice) and is_category(domain)
+            else place_of(domain, self.params[name])
             for name, domain in self.domains.items()
         }
 
@@ -102,6 +102,11 @@ class Encoder:
     priced: tuple[float, float] | None
     """the least and the greatest logarithm of the cost, where that is a number of the model"""
 
+    @property
+    def made_of(self) -> str:
+        """What decides the rows of given points."""
+        return repr((self.groups, self.numeric, self.category, self.values, self.priced))
+
     @staticmethod
     def of(
         contexts: Iterable[Context],
@@ -116,7 +121,7 @@ class Encoder:
             groups.update(context.groups)
             domains |= context.domains
         named = sorted(domains)
-        category = [name for name in named if _is_category(domains[name])]
+        category = [name for name in named if is_category(domains[name])]
         numeric = [name for name in named if name not in category]
         values = tuple(len(getattr(domains[name], "values", ())) for name in category)
         features = likeness(levels)
@@ -150,6 +155,7 @@ class Encoder:
             trend=trend,
             numeric=numeric,
             category=_settings(self.category, contexts, n, -1),
+            believed=np.zeros((n, 0)),
             groups=len(self.groups),
             alike=self.alike,
             values=self.values,
@@ -285,13 +291,16 @@ class Atlas:
     def known(self, trial: Any) -> Known:
         """The point of a trial."""
         if trial.number not in self._trials:
-            free = isinstance(self.space.plan, FreePlan)
-            rest = {k: v for k, v in trial.params.items() if not (free and k.startswith("plan."))}
-            context = self.context(rest)
-            letters = [trial.params[group] for group in context.groups]
-            codes = np.array([context.levels.index(letter) for letter in letters], np.int64)
-            self._trials[trial.number] = Known(context, codes, context.costs(codes[None])[0])
+            self._trials[trial.number] = self.at(trial.params)
         return self._trials[trial.number]
+
+    def at(self, params: Mapping[str, Any]) -> Known:
+        """The point of all these parameters."""
+        free = isinstance(self.space.plan, FreePlan)
+        rest = {k: v for k, v in params.items() if not (free and k.startswith("plan."))}
+        context = self.context(rest)
+        codes = np.array([context.levels.index(params[g]) for g in context.groups], np.int64)
+        return Known(context, codes, context.costs(codes[None])[0])
 
 
 def mapped(context: Context, codes: Codes, other: Context, rng: np.random.Generator) -> Codes:
@@ -306,12 +315,12 @@ def mapped(context: Context, codes: Codes, other: Context, rng: np.random.Genera
 def nearby(domain: Domain, value: Any, rng: random.Random) -> Any:
     """A random value near this one; of a category any value."""
     if isinstance(domain, Choice):
-        if _is_category(domain):
+        if is_category(domain):
             return rng.choice(domain.values)
         ranked = sorted(domain.values)
         index = ranked.index(value) + rng.choice((-1, 1))
         return ranked[min(max(index, 0), len(ranked) - 1)]
-    place = min(max(_unit(domain, value) + rng.gauss(0, 0.15), 0.0), 1.0)
+    place = min(max(place_of(domain, value) + rng.gauss(0, 0.15), 0.0), 1.0)
     low, high = float(domain.low), float(domain.high)
     if domain.log:
         moved = math.exp(math.log(low) + place * (math.log(high) - math.log(low)))
@@ -332,7 +341,7 @@ def _key(params: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(sorted(params.items()))
 
 
-def _is_category(domain: Domain) -> bool:
+def is_category(domain: Domain) -> bool:
     """Whether values have no order. Three or more numbers have one."""
     if not isinstance(domain, Choice):
         return False
@@ -340,7 +349,7 @@ def _is_category(domain: Domain) -> bool:
     return not numbers or len(domain.values) < 3
 
 
-def _unit(domain: Domain, value: Any) -> float:
+def place_of(domain: Domain, value: Any) -> float:
     """A value's place in its domain, from 0 to 1."""
     if isinstance(domain, Choice):
         return sorted(domain.values).index(value) / max(1, len(domain.values) - 1)

@@ -46,6 +46,19 @@ class Staircase:
         return np.asarray((widths * excess).sum(1))
 
 
+def near_front(
+    stairs: Staircase, quality: Floats, cost: Floats, most: int, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """Which points a model is fitted to: all, or those nearest to the front and a random choice of
+    the rest, so that an ask costs the same late in a search as early."""
+    if len(quality) <= most:
+        return np.arange(len(quality))
+    order = np.argsort(stairs.at(cost) - quality, kind="stable")
+    near = 3 * most // 4
+    rest = rng.choice(order[near:], most - near, replace=False)
+    return np.sort(np.concatenate([order[:near], rest]))
+
+
 def staircase_index(quality: Floats, cost: Floats) -> NDArray[np.intp]:
     """Indices of the non-dominated points, cheapest first."""
     order = np.lexsort((-quality, cost))

@@ -50,7 +50,7 @@ class KeepingModel:
         self._model, self._low, self._high = model, low, high
 
     def chance(self, rows: Rows) -> Floats:
-        mean, spread = self._model.predict(rows)
+        mean, spread = self._model.predict(rows.unbelieved)
         width = np.sqrt(spread**2 + self._model.noise_sd**2)
         return np.asarray(ndtr((self._high - mean) / width) - ndtr((self._low - mean) / width))
 
@@ -79,6 +79,8 @@ def keeping_models(
     for column, limit in zip(measured.T, limits.values(), strict=True):
         known = np.flatnonzero(np.isfinite(column))
         if len(known) >= LEAST:
-            model = QualityModel(rows.take(known), column[known], np.zeros(len(known)), rng)
+            model = QualityModel(
+                rows.take(known).unbelieved, column[known], np.zeros(len(known)), rng
+            )
             found.append(KeepingModel(model, *bounds_of(limit)))
     return found

@@ -39,11 +39,18 @@ class Rows:
     alike: float
     """c, the greatest number for which the likeness of levels less c is a covariance: 1 / L where
     L levels are alike in nothing"""
+    believed: Floats
+    """(n, beliefs): what each belief expects of the quality, in its standard deviations"""
     values: tuple[int, ...] = ()
     """how many values each categorical parameter has"""
 
     def __len__(self) -> int:
         return len(self.trend)
+
+    @property
+    def unbelieved(self) -> Rows:
+        """The same without beliefs, which are about the quality alone."""
+        return replace(self, believed=np.zeros((len(self), 0)))
 
     def take(self, index: NDArray[np.intp] | slice) -> Rows:
         return replace(
@@ -52,6 +59,7 @@ class Rows:
             trend=self.trend[index],
             numeric=self.numeric[index],
             category=self.category[index],
+            believed=self.believed[index],
         )
 
     @staticmethod
@@ -62,6 +70,7 @@ class Rows:
             trend=np.concatenate([p.trend for p in parts]),
             numeric=np.concatenate([p.numeric for p in parts]),
             category=np.concatenate([p.category for p in parts]),
+            believed=np.concatenate([p.believed for p in parts]),
         )
 
 
@@ -77,6 +86,8 @@ class _Relations:
     """(u_i - u'_i)^2, an array per numeric parameter"""
     mismatches: Floats
     """m: how many categorical parameters differ"""
+    believed: Floats
+    """b . b'"""
 
 
 @dataclass
@@ -145,8 +156,14 @@ class QualityModel:
 
         mu(x) = k_x^T (K + N)^-1 y,    sigma^2(x) = k(x, x) - k_x^T (K + N)^-1 k_x
 
-    and the parameters maximize the logarithm of their posterior, the marginal likelihood (eq. 2.30)
-    with log-normal priors."""
+    of y less its prior mean, 0 but for beliefs: what the user, another search or a selector expects
+    is a function b_k, and the quality has the further part
+
+        sum_k w_k b_k(x),   w_k ~ N(1, 1)
+
+    with the mean sum_k b_k(x) and the covariance b(x) . b(x'). A belief that is right keeps its
+    weight; that of a wrong one the trials move to 0, or below. The parameters maximize the
+    logarithm of their posterior, the marginal likelihood (eq. 2.30) with log-normal priors."""
 
     def __init__(
         self, rows: Rows, quality: Floats, extra_noise: Floats, rng: np.random.Generator
@@ -156,7 +173,7 @@ class QualityModel:
         self._shift = float(quality.mean())
         self._scale = float(quality.std()) or 1.0
         self._rows = rows
-        self._y = (quality - self._shift) / self._scale
+        self._y = (quality - self._shift) / self._scale - rows.believed.sum(1)
         self._extra = extra_noise / self._scale**2
         self._scales = self._fit(rng)
         self._factor, self._weights = self._condition()
@@ -177,7 +194,8 @@ class QualityModel:
         inverse = solve_triangular(self._factor[:n, :n], np.eye(n), lower=True, check_finite=False)
         precision = (inverse**2).sum(0)
         measured = self._extra == 0
-        y, count = self._y[measured], int(measured.sum())
+        told = self._y + self._rows.believed[:n].sum(1)
+        y, count = told[measured], int(measured.sum())
         if count < 3 or not y.std():
             return ModelHealth(count, 0.0, 0.0, 0.0)
         missed = (self._weights / precision)[measured]
@@ -200,12 +218,14 @@ class QualityModel:
         solved = solve_triangular(self._factor, cross.T, lower=True, check_finite=False)
         own = self._own_variance(rows)
         spread = np.sqrt(np.maximum(own - np.einsum("ij,ij->j", solved, solved), 1e-12))
+        mean += rows.believed.sum(1)
         return mean * self._scale + self._shift, spread * self._scale
 
     def expected(self, rows: Rows) -> Floats:
         """mu alone, at a fraction of the cost."""
         cross = self._covariances(rows, self._rows.take(slice(0, len(self._weights))))
-        return np.asarray(cross @ self._weights) * self._scale + self._shift
+        mean = np.asarray(cross @ self._weights) + rows.believed.sum(1)
+        return np.asarray(mean * self._scale + self._shift)
 
     def draws(self, rows: Rows, count: int, rng: np.random.Generator) -> Floats:
         """(count, rows): measurements as the model expects them, all rows drawn together. Points
@@ -215,7 +235,8 @@ class QualityModel:
         half = solve_triangular(self._factor[:n, :n], cross, lower=True, check_finite=False)
         own = self._covariances(rows, rows) - half.T @ half
         factor = _cholesky(own, self._scales["noise"])
-        drawn = cross.T @ self._weights + rng.normal(size=(count, len(rows))) @ factor.T
+        mean = cross.T @ self._weights + rows.believed.sum(1)
+        drawn = mean + rng.normal(size=(count, len(rows))) @ factor.T
         return np.asarray(drawn * self._scale + self._shift)
 
     def believe(self, rows: Rows) -> None:
@@ -249,6 +270,8 @@ class QualityModel:
             kernel -= differing * (each / self._groups)
             constant += each * (1 - self._alike)
         kernel += constant
+        if a.believed.shape[1]:
+            kernel += a.believed @ b.believed.T
         differing *= -1 / scales["reach"]
         if "settings" in scales.names:
             left, right = self._placed(a), self._placed(b)
@@ -287,12 +310,13 @@ class QualityModel:
                 for i in range(a.numeric.shape[1])
             ],
             mismatches=mismatches,
+            believed=a.believed @ b.believed.T,
         )
 
     def _kernel(self, relations: _Relations, scales: _Scales) -> Floats:
         """k of every pair."""
         joint = relations.differing * (-1 / scales["reach"])
-        kernel = scales["trend"] * relations.trend
+        kernel = scales["trend"] * relations.trend + relations.believed
         constant = 1.0
         if self._groups:
             each = 4 * scales["layers"]
@@ -316,7 +340,12 @@ class QualityModel:
 
     def _own_variance(self, rows: Rows) -> Floats:
         """k(x, x) of every row."""
-        own = 1.0 + self._scales["joint"] + 2 * self._scales["trend"] * (rows.trend**2).sum(1)
+        own = (
+            1.0
+            + (rows.believed**2).sum(1)
+            + self._scales["joint"]
+            + 2 * self._scales["trend"] * (rows.trend**2).sum(1)
+        )
         if self._groups:
             own += 4 * self._scales["layers"] * (1 - self._alike)
         if "settings" in self._scales.names:

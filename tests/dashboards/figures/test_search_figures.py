@@ -53,7 +53,7 @@ def test_a_budget_is_marked_where_it_is_in_view_and_stretches_nothing(make_view)
     view = make_view()
     marked = front_figure(view.points, "", **view.labels)
     assert [s.x0 for s in marked.layout.shapes] == [60.0]
-    assert [a.text for a in marked.layout.annotations] == ["limit: flops_pct 60"]
+    assert [s.label.text for s in marked.layout.shapes] == ["limit: flops_pct 60"]
     far = front_figure(view.points, "", **{**view.labels, "budgets": [("far", 5000.0)]})
     assert not far.layout.shapes
     assert far.layout.xaxis.range == marked.layout.xaxis.range

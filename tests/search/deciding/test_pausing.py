@@ -9,6 +9,7 @@ from bitfront.search.ledger.reader import LedgerReader, read_entries
 from bitfront.search.results.results import Results
 from bitfront.search.session.rehearsal import rehearse
 from bitfront.search.session.session import Session
+from bitfront.terminal.status import decision_lines
 from testbed.problems import synthetic
 from testbed.simulator import simulate
 
@@ -96,7 +97,7 @@ def test_a_trial_rests_with_its_curve_and_is_taken_up_where_it_rested(open_sessi
     assert told["trials"]["paused"] == len(resting)
     assert told["pause"]["resting"] == len(resting)
     assert told["early_stopping"] is None
-    assert "rested at a rung" in results.saving.sentence()
+    assert any("weighed at a rung" in line for line in decision_lines(results))
 
 
 def test_a_resumed_search_pauses_and_takes_up_as_the_undisturbed_one(open_session, tmp_path):
@@ -177,7 +178,7 @@ def test_rungs_that_tell_nothing_let_all_trials_run_to_their_end(make_space, tmp
     session = simulate(config, problem.space(), answer, 2).session
     told = saving(config, list(session.ledger.entries.values()), set())
     assert told.rungs[0].tells
-    assert told.rested
+    assert told.weighed
     assert 0 < told.saved < 0.7
 
 

@@ -122,7 +122,7 @@ def test_pictures_runs_and_csv_say_the_width_of_a_point(results, capsys):
     hovers = {
         trial: text
         for trace in front_figure(view.points, "", **view.labels).data
-        if trace.mode == "markers"
+        if trace.mode == "markers" and trace.customdata is not None  # full precision is no trial
         for trial, text in zip(trace.customdata, trace.hovertext, strict=True)
     }
     layers = layers_figure(view, "").data[0]

@@ -12,8 +12,10 @@ from bitfront.search.config.bounds import cost_bounds, violations
 from bitfront.search.config.schema import SearchSpec
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.samplers.registry import make_sampler
+from bitfront.search.samplers.surrogate.ask import FreeCostSampler
 from bitfront.search.samplers.surrogate.model import QualityModel
 from bitfront.search.samplers.surrogate.past import Past
+from bitfront.trainables.cost import task_cost_table
 from testbed.problems import synthetic
 from testbed.simulator import simulate
 
@@ -400,3 +402,21 @@ def test_a_trial_that_was_stopped_is_in_the_mirror_as_stopped(make_ledger):
     (trial,) = told(ledger, falling(0.5)[:3])
     assert trial.state == TrialState.PRUNED
     assert trial.values is None
+
+
+def test_the_advice_of_a_selector_is_what_the_model_begins_with(make_space):
+    """A layer that it makes binary last is believed to lose more than one that it makes binary
+    first; where nothing is saved by either, no more than that is known."""
+    words = [BNN, FREE, "search.advice=last"]
+    config, space = make_space(*words)
+    sampler = FreeCostSampler(Ledger("memory:", config, space).proposals.problem, 0)
+    layers = [layer.name for layer in task_cost_table(space.task).plan_layers]
+    points = [
+        dict.fromkeys([f"plan.{name}" for name in layers], "F") | {f"plan.{layers[i]}": "B"}
+        for i in (0, 1, len(layers) - 1)
+    ]
+    known = [sampler._atlas.at(point | {"method": "bnn"}) for point in points]
+    sampler._encode(known)
+    saved = [float(np.ptp(known[0].context.deltas[i, :, 0])) for i in (0, 1, len(layers) - 1)]
+    per_cost = sampler._rows(known).believed[:, 0] / saved
+    assert per_cost[0] < per_cost[1] < per_cost[2] < 0

@@ -22,6 +22,7 @@ def rows_of(codes, numeric=None):
         category=np.zeros((n, 0), np.int64),
         groups=groups,
         alike=0.5,
+        believed=np.zeros((n, 0)),
     )
 
 

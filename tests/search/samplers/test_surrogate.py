@@ -95,7 +95,22 @@ def test_layers_that_cost_the_same_at_every_level_do_not_break_the_additive_fron
     assert additive_front(gain, np.zeros((2, 2))).tolist() == [[1, 0]]
 
 
-def rows_of(codes, levels=2, numeric=None, category=None):
+def test_a_belief_is_expected_first_and_given_up_where_trials_say_otherwise():
+    """The quality falls where a belief has it rise: the model follows the belief at few trials that
+    tell nothing, and the trials where they tell."""
+    places = np.linspace(0, 1, 30)[:, None]
+    codes = np.zeros((30, 0), np.int64)
+    rows = rows_of(codes, numeric=places, believed=2 * places)
+    rng = np.random.default_rng(0)
+    few = rows.take(np.array([0, 1, 2]))
+    trusting = QualityModel(few, np.array([0.5, 0.6, 0.4]), np.zeros(3), rng).expected(rows)
+    assert trusting[-1] > trusting[0]
+    wrong = QualityModel(rows, 1 - places[:, 0], np.zeros(30), rng)
+    assert np.allclose(wrong.expected(rows), 1 - places[:, 0], atol=0.05)
+    assert wrong.health().rank_correlation > 0.9
+
+
+def rows_of(codes, levels=2, numeric=None, category=None, believed=None):
     """Plans as the model sees them; the cost is the share of layers at the first level."""
     n = len(codes)
     cheap = (codes == 0).mean(1) if codes.shape[1] else np.full(n, 0.5)
@@ -106,6 +121,7 @@ def rows_of(codes, levels=2, numeric=None, category=None):
         category=np.zeros((n, 0), dtype=np.int64) if category is None else category,
         groups=codes.shape[1],
         alike=1 / levels,
+        believed=np.zeros((n, 0)) if believed is None else believed,
         values=() if category is None else (2,) * category.shape[1],
     )
 

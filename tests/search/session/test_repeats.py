@@ -1,5 +1,7 @@
 """Repeat seeds, the means and probabilities they give, and fronts carried to another search."""
 
+import itertools
+
 import pytest
 
 from bitfront.search.front import Objective
@@ -7,9 +9,10 @@ from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.results.results import Results
+from bitfront.search.samplers.surrogate.ask import FreeCostSampler
 from bitfront.search.session.repeats import MOST_SEEDS, cautious, merged, next_repeat, probabilities
 from bitfront.search.session.session import Session
-from bitfront.search.session.warm_start import carried_points, nearest_level
+from bitfront.search.session.warm_start import carried_points, carried_trials, nearest_level
 from bitfront.spaces.space import middle, recorded
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.tasks import kind_of
@@ -191,3 +194,27 @@ def test_the_best_of_what_costs_no_more_is_found_with_one_cost_and_with_several(
     np.testing.assert_array_equal(_best_covering(values, costs), expected)
     twice = np.concatenate([costs, costs], axis=1)
     np.testing.assert_array_equal(_best_covering(values, twice), expected)
+
+
+def test_a_search_begun_from_another_knows_its_trials(make_space, tmp_path):
+    """They are kept in the ledger, and where both searches are of one task, the model ranks plans
+    before it has trials of its own that could."""
+    words = ["space={method: bnn, plan: {per: layer}}", "search.sampler=free-cost"]
+    config, space = make_space(*words)
+    others = []
+    for number, letters in enumerate(itertools.product("FB", repeat=4)):
+        old = entry(number, 0.9 - 0.2 * (letters[1] == "B") - 0.01 * letters.count("B"), 1.0)
+        old.stored = old.spec.model_copy(update={"plan": "".join(letters)})
+        old.drawn = {}
+        others.append(old)
+    results = Results.from_entries(SearchFolder(tmp_path), config, others, [0.1, 1.0])
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    Ledger(url, config, space).learn_from(carried_trials(results, space))
+    problem = Ledger(url, config, space).proposals.problem
+    assert len(problem.elsewhere) == 16
+    sampler = FreeCostSampler(problem, 0)
+    points = [point_with(space, plan) for plan in ("FBFF", "BFBB")]
+    known = [sampler._atlas.at(point) for point in points]
+    sampler._encode(known)
+    one, other = sampler._rows(known).believed[:, 0]
+    assert other > one + 1

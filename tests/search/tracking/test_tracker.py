@@ -88,6 +88,20 @@ def test_a_search_is_a_parent_run_with_a_child_run_a_trial(make_space, folder):
     assert sorted(m.step for m in steps) == [1, 2, 3, 4, 5, 6]
 
 
+def test_a_paused_trial_is_scheduled_until_it_is_taken_up(make_space, folder):
+    session, tracker = begin(make_space, folder, thread=False)
+    entry = session.ask()
+    session.ledger.pause(entry.id, 0.3, rows(1), 7)
+    seen = []
+    for change in (lambda: None, lambda: session.ledger.take_up(entry.id)):
+        change()
+        tracker.trial(entry)
+        tracker._flush()
+        _, (child,) = runs_of(tracker)
+        seen.append((child.info.status, child.data.tags["state"]))
+    assert seen == [("SCHEDULED", "paused"), ("RUNNING", "running")]
+
+
 def test_a_run_is_named_by_the_metric_that_the_search_optimizes(make_space, folder):
     session, tracker = begin(make_space, folder, "objectives={val_loss: min, flops: min}")
     train(session, session.ask())
