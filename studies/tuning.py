@@ -68,15 +68,18 @@ class Stock(tune.Trainable):
 
 @dataclass
 class Noted(tune.Callback):
-    """Writes down what has ended."""
+    """Writes down what was trained to its end."""
 
     rows: Path
     wanted: list[str]
+    epochs: int
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         told = trial.last_result
+        if told.get("training_iteration") != self.epochs:
+            return
         row = {name: told[name] for name in (*self.wanted, *TOLD)}
-        row |= {"epochs": told["training_iteration"], "ended": time.time()}
+        row |= {"epochs": self.epochs, "ended": time.time()}
         with self.rows.open("a", encoding="utf-8") as out:
             out.write(f"{json.dumps(row)}\n")
 
@@ -114,7 +117,7 @@ def tuned(
             name=f"stock-{before}",
             storage_path=str(folder / "ray"),
             verbose=0,
-            callbacks=[Noted(folder / ROWS, wanted), mlflow],
+            callbacks=[Noted(folder / ROWS, wanted, config.task.epochs), mlflow],
         ),
     ).fit()
 

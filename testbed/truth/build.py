@@ -24,6 +24,7 @@ import numpy as np
 from bitfront.spaces.costs import costs_of
 from bitfront.spaces.space import FreePlan, Space
 from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.own_code.places import look_in
 from bitfront.trainables.task import TrialSpec
 from testbed import truth
 
@@ -38,6 +39,7 @@ def train(spec: dict[str, Any]) -> list[float]:
     """Validation accuracy after every epoch of one trial."""
     from bitfront.trainables.worker.worker import Worker
 
+    look_in(truth.FOLDER)
     with tempfile.TemporaryDirectory() as folder:
         # No checkpoints, since a trial takes only a few seconds.
         trial = Worker({"spec": spec, "folder": folder, "checkpoint_every": 10**9, "threads": 1})
