@@ -32,7 +32,13 @@ math[display="block"] { overflow-x: auto; padding: .5rem 0; text-align: left; }
 .md-typeset img[src$="concepts.svg"] { background: #fff; border-radius: .3rem; }
 .md-typeset table:not([class]) { font-size: .62rem; }
 .md-typeset td code { overflow-wrap: normal; word-break: normal; }
+@media (max-width: 45em) {
+  .md-typeset table:not([class]) :is(th, td) { min-width: 6rem; padding: .4em .5em; }
+  .md-typeset table:not([class]) :is(th, td):first-child { min-width: 3.5rem; }
+}
 .md-typeset img[src$="front.png"] { max-width: min(100%, 30rem); }
+.md-typeset img[src$="layers.png"] { max-width: min(100%, 26rem); }
+.md-typeset img[src$=".png"] { border-radius: .3rem; }
 """
 
 

@@ -28,7 +28,7 @@ def evaluated(name: str, side: str, value: float) -> Any:
     this value."""
     note = notes()[name]
     found = sympy.sympify(note[side], SYMBOLS)
-    for symbol, meaning in note.get("where", {}).items():
+    for symbol, meaning in {**note.get("where", {}), **note.get("drawn", {})}.items():
         found = found.subs(SYMBOLS[symbol], sympy.sympify(meaning, SYMBOLS))
     if "value" in note:
         found = found.subs(SYMBOLS[note["value"]], value)

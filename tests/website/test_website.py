@@ -6,7 +6,7 @@ import pytest
 
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.methods.quantizer_pair import QuantizerPair
-from website import drawings, equations, measured
+from website import drawings, equations, links, measured
 from website.sources import ROOT, as_page, linked_files
 
 PAIRS = [name for name in METHODS if issubclass(METHODS.get(name), QuantizerPair)]
@@ -20,6 +20,16 @@ def test_links_between_files_lead_to_their_places_on_the_site():
     assert as_page("[a](docs/own.md)", "README.md", "index.md") == "[a](own.md)"
     assert as_page("[a](../yaml.md)", "docs/results/x.md", "results/x.md") == "[a](../yaml.md)"
     assert linked_files(text, "docs/own.md") == {"cluster.yaml"}
+
+
+def test_a_link_without_a_file_or_an_anchor_is_noticed(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<h2 id="x"></h2><a href="#x"></a><a href="#y"></a><img src="no.png">'
+        '<a href="sub/b.html#z"></a><a href="sub/b.html#w"></a><a href="https://c.d"></a>'
+    )
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "b.html").write_text('<a name="z" href="../a.html"></a>')
+    assert links.dead(tmp_path) == ["a.html: #y", "a.html: no.png", "a.html: sub/b.html#w"]
 
 
 def test_code_stays_as_it_is():
