@@ -103,6 +103,7 @@ def opened(
     scheme: Any = "dark" if dark else "light"
     size: Any = {"width": width, "height": height}
     context = browser.new_context(viewport=size, color_scheme=scheme, timezone_id="UTC")
+    context.add_init_script(NO_ASSISTANT)
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     page.goto(address)
@@ -110,6 +111,17 @@ def opened(
     context.close()
 
 
+# MLflow opens a chat beside the first page that anybody looks at, and shows where files lie.
+NO_ASSISTANT = """try {
+    localStorage.setItem("mlflow.assistant.fab.autoOpenedOnFirstLoad_v1", "true");
+    localStorage.setItem("mlflow.assistant.panelOpen_v1", "false");
+} catch (error) { /* a file has no storage */ }"""
+NO_PATH = """() => {
+    const says = e => /^Path: file:/.test(e.textContent);
+    for (const e of document.querySelectorAll("div, span")) {
+        if (says(e) && ![...e.children].some(says)) e.style.visibility = "hidden";
+    }
+}"""
 # Where the marker of a trial is on the screen.
 POINT = """([selector, trial]) => {
     const plot = document.querySelector(selector);
@@ -176,8 +188,10 @@ def of_mlflow(home: Path, folder: Path, browser: Browser) -> None:
         frame = page.wait_for_selector("iframe").content_frame()
         assert frame is not None
         frame.wait_for_selector("#front .main-svg")
+        page.evaluate(NO_PATH)
         _take(page, folder / "pictures/mlflow-report.png")
         page.get_by_role("tab", name="Overview").click()
+        page.get_by_text("Show more", exact=True).click()
         image = page.wait_for_selector("img[src*='get-artifact']")
         page.wait_for_function("i => i.complete && i.naturalWidth > 400", arg=image)
         _take(page, folder / "pictures/mlflow-run.png")

@@ -61,6 +61,20 @@ def test_the_equations_on_the_pages_are_those_that_train(name):
                     assert math.isclose(function(w), drawn, rel_tol=2e-3, abs_tol=2e-4), (value, w)
 
 
+@pytest.mark.parametrize("name", ["pmf", "lr-net"])
+def test_the_backward_curve_of_a_mean_weight_is_its_slope(name):
+    for w in (-1.3, -0.2, 0.0, 0.4, 1.9):
+        mean = equations.curve(name, "forward", 3)
+        slope = (mean(w + 1e-6) - mean(w - 1e-6)) / 2e-6
+        assert math.isclose(equations.curve(name, "backward", 3)(w), slope, rel_tol=1e-6)
+
+
+def test_every_method_with_binary_weights_of_one_latent_is_drawn():
+    drawn = {name for name in METHODS if drawings.quantizer(name, None)}
+    assert drawn == {*PAIRS, *(name for name in METHODS if "curve" in equations.notes()[name])}
+    assert len(drawn) == 23
+
+
 def test_a_wrong_equation_is_noticed(monkeypatch):
     wrong = {**equations.notes()["bnn"], "backward": "Piecewise((1, Abs(w) <= 2), (0, True))"}
     monkeypatch.setitem(equations.notes(), "bnn", wrong)
