@@ -29,7 +29,7 @@ SLACK = 2.9
 # Of one core: 6,000 images trained and 2,500 measured.
 TRIAL_MINUTES = 0.35
 FINAL_MINUTES = 2.5
-SEARCHES = {"ours": "flops", "with-w": "flops-w"}
+SEARCHES = {"ours": "layers", "with-w": "flops-w"}
 MADE = (
     f"task.dataset={MADE_UP}",
     "task.normalize=dataset",
@@ -51,8 +51,7 @@ def selected(budgets: tuple[int, ...], seed: int) -> Step:
             plan |= {"budget": budgets[:2], "selector": ["mixbin-grad", "last"]}
         trials = len(plan["selector"]) * len(plan["budget"])
         return [
-            f"space.method={best_of_methods(place).spec.method}",
-            *rate(place),
+            *method_and_rate(place),
             f"space.plan={json.dumps(plan)}",
             f"search.seed={seed}",
             f"search.trials={trials}",
@@ -76,6 +75,11 @@ def best_of_methods(place: Place) -> Entry:
 def rate(place: Place) -> list[str]:
     """The learning rate of every arm."""
     return [f"task.optimizer.lr={best_of_methods(place).spec.task.optimizer.lr}"]
+
+
+def method_and_rate(place: Place) -> list[str]:
+    """What ten trials chose for the selectors and for our search alike."""
+    return [f"space.method={best_of_methods(place).spec.method}", *rate(place)]
 
 
 def selections(place: Place, budgets: tuple[tuple[int, ...], ...] = (FIRST, REST)) -> list[Results]:
@@ -131,10 +135,14 @@ def search(name: str, what: str, trials: int) -> Step:
 
 STEPS = (
     searched("methods", "five methods and two rates, a plan at 20 %", 10 * TRIAL_MINUTES, MADE),
-    search("flops", "our search at 43 % of the FLOPs and below, 36 trials", 36),
+    searched(
+        "layers", "our search for layers at 43 % of the FLOPs and below, 36 trials",
+        36 * TRIAL_MINUTES + 1, (*MADE, "search.trials=6"), settings=method_and_rate,
+    ),
     *(selected(FIRST, seed) for seed in SEEDS),
     *(final(name, seed) for seed in SEEDS for name in PAIRS),
     finals.deployed("ours-20", partial(chosen, name="ours-20", seed=0), 0, 2),
+    search("flops", "the same over five methods, 36 trials", 36),
     search("flops-w", "the same with binary weights only (W) as a level, 36 trials", 36),
     *(final(name, seed) for seed in SEEDS for name in WITH_W),
     search("whole", "our search over the whole front, 90 trials", 90),
@@ -158,7 +166,11 @@ def near(place: Place) -> list[fronts.Arm]:
     """What is kept of the arms at 40 and 20 %: our searches, every selector."""
     found = [
         fronts.searched(name, results(place, search))
-        for name, search in (("bitfront", "flops"), ("bitfront, W too", "flops-w"))
+        for name, search in (
+            ("bitfront", "layers"),
+            ("bitfront, five methods", "flops"),
+            ("bitfront, five methods, W too", "flops-w"),
+        )
         if place.has(search)
     ]
     return found + _selectors(selections(place, (FIRST,)))
@@ -197,16 +209,16 @@ def _table(place: Place, arms: list[fronts.Arm], like: str, budgets: tuple[int, 
 
 
 def search_numbers(place: Place) -> str:
-    if missing := pages.missing(place, ["methods", "flops"]):
+    if missing := pages.missing(place, ["methods", "layers"]):
         return missing
     best = best_of_methods(place).spec
     said = (
         f"Best on MixBin-Grad's plan at 20 %: learning rate {best.task.optimizer.lr:g} for all, "
-        f"`{best.method}` for selectors."
+        f"`{best.method}` for selectors and for `bitfront`."
     )
     figure = "![The points of the searches and of the selectors](front.png)"
-    left = pages.missing(place, ["flops-w", *(_selected(FIRST, seed) for seed in SEEDS)])
-    shown = _table(place, near(place), "flops", FIRST)
+    left = pages.missing(place, ["flops", "flops-w", *(_selected(FIRST, seed) for seed in SEEDS)])
+    shown = _table(place, near(place), "layers", FIRST)
     return "\n\n".join(filter(None, [shown, said, figure, left]))
 
 
