@@ -213,11 +213,8 @@ def _table(place: Place, arms: list[fronts.Arm], like: str, budgets: tuple[int, 
 def _at(arm: fronts.Arm, budget: int) -> fronts.Point | None:
     """The best point within a budget; of a selector the one that it made for it, which is missing
     where another selector made the same plan before."""
-    point = arm.within(budget + SLACK)
     searches = arm.name.startswith(("bitfront", "stock"))
-    if point is None or searches or point.flops_pct >= budget - SLACK:
-        return point
-    return None
+    return arm.within(budget + SLACK, 0 if searches else budget - SLACK)
 
 
 def search_numbers(place: Place) -> str:
