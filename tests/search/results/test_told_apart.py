@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 from bitfront import cli
 from bitfront.dashboards.figures.front.interactive import front_figure
 from bitfront.dashboards.figures.networks.layers import layers_figure
-from bitfront.dashboards.pages.live_pieces import trial_row
+from bitfront.dashboards.pages.live.pieces import trial_row
 from bitfront.dashboards.pages.panel import trial_data
 from bitfront.dashboards.pages.report import report_html
 from bitfront.dashboards.search_files import write_figures
