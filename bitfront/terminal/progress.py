@@ -8,6 +8,7 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
+from bitfront.search.deciding.inheriting import look_in_words
 from bitfront.search.durations import duration
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
@@ -124,7 +125,10 @@ class Progress:
     @property
     def _paused(self) -> str:
         """How many trials rest, where any does."""
-        return f", {self.session.paused} paused" if self.session.paused else ""
+        looks = self.session.config.search.inherit is not None
+        return f", {self.session.paused} {'looked at' if looks else 'paused'}" * (
+            self.session.paused > 0
+        )
 
     def trial_line(self, entry: Entry) -> str:
         """The line of an ended trial: why it failed or what it measured, whether it is another seed
@@ -137,6 +141,8 @@ class Progress:
         elif entry.state == TrialState.COMPLETE:
             value = quality.text(entry.metrics.get(quality.name), 1)
             told = f"{value:>7} {entry.costs['flops_pct']:7.1f} % flops"
+        elif entry.look is not None and entry.state == TrialState.PAUSED:
+            told = f"look: {look_in_words(entry, quality)}"
         method = shortened(shown(entry.spec.method), METHOD_WIDTH)
         seed = entry.spec.seed
         repeat = f"  seed {seed}" if seed != self.session.config.search.seed else ""
