@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import bitfront as bf
 from bitfront.search.results.published import kept
 from bitfront.search.results.results import Results
-from studies.steps import Place, Settings, Step, settings_of
+from studies.steps import Place, Settings, Step, cores, settings_of
 
 
 def searched(
@@ -27,7 +27,9 @@ def searched(
 
     def run(place: Place) -> None:
         before(place)
-        changes = settings_of([*settings(place), *(rehearsed if place.rehearsal else ())])
+        at_once = f"resources.concurrent={cores()}"
+        made_up = rehearsed if place.rehearsal else ()
+        changes = settings_of([*settings(place), *made_up, at_once])
         path = place.folder / (file or f"{name}.yaml")
         place.bitfront("run", path, "--name", name, *words, *changes)
         kept.write(bf.open(name, place.home).results, place.kept)

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from bitfront.search.cluster.head import INTERRUPTED
@@ -92,6 +93,11 @@ def run(command: Sequence[str], home: Path, cwd: Path | None = None, asked: bool
     return done.stdout or ""
 
 
+def cores() -> int:
+    """That this process may use: of a machine that is shared, those it was given."""
+    return len(os.sched_getaffinity(0))
+
+
 Settings = Callable[[Place], Sequence[str]]
 """what of a YAML depends on the steps before"""
 
@@ -132,9 +138,10 @@ class Study:
     def train(self, place: Place, said: Callable[[str], None] = print) -> None:
         """Do the steps that are left."""
         place.home.mkdir(parents=True, exist_ok=True)
+        ended = Event()
         for alone, group in groupby(self.left(place), lambda step: step.alone):
-            with ThreadPoolExecutor(1 if alone else os.cpu_count()) as pool:
-                doing = [pool.submit(_do, step, place, said) for step in group]
+            with ThreadPoolExecutor(1 if alone else cores()) as pool:
+                doing = [pool.submit(_do, step, place, said, ended) for step in group]
                 try:
                     for each in doing:
                         each.result()
@@ -149,9 +156,8 @@ class Study:
             state = "done" if place.has(step.name) else f"{step.minutes:.0f} min"
             lines.append(f"{step.name:28} {state:>8}  {step.what}")
         minutes = sum(step.minutes for step in self.left(place))
-        cores = os.cpu_count() or 1
-        left = f"left: {duration(60 * minutes)} of one core, about {duration(60 * minutes / cores)}"
-        return "\n".join([*lines, f"{left} on {cores} that do nothing else"])
+        left = f"{duration(60 * minutes)} of one core, about {duration(60 * minutes / cores())}"
+        return "\n".join([*lines, f"left: {left} on {cores()} that do nothing else"])
 
 
 def settings_of(changes: Sequence[str]) -> list[str]:
@@ -159,6 +165,14 @@ def settings_of(changes: Sequence[str]) -> list[str]:
     return [word for change in changes for word in ("--set", change)]
 
 
-def _do(step: Step, place: Place, said: Callable[[str], None]) -> None:
+def _do(step: Step, place: Place, said: Callable[[str], None], ended: Event) -> None:
+    """Do a step, unless an earlier one was interrupted or failed: a pool takes up the next one
+    before anybody hears of that."""
+    if ended.is_set():
+        return
     said(f"{place.name}: {step.name}: {step.what}")
-    step.run(place)
+    try:
+        step.run(place)
+    except BaseException:
+        ended.set()
+        raise

@@ -4,7 +4,6 @@ that was interrupted begins anew."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Iterable, Sequence
@@ -14,7 +13,7 @@ import bitfront as bf
 from bitfront.search.front import hypervolume_share
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.results import ideal_point
-from studies.steps import Place, Settings, Step, run, settings_of
+from studies.steps import Place, Settings, Step, cores, run, settings_of
 from studies.stock import command, read
 
 
@@ -29,8 +28,9 @@ def throughput(file: str, minutes: int, rehearsed: Sequence[str], settings: Sett
         changes = [*settings(place), *(rehearsed if place.rehearsal else ())]
         path = place.folder / file
         began = time.time()
-        hours = [*changes, f"search.hours={seconds / 3600}", "search.trials=1000000"]
-        place.bitfront("run", path, "--name", "ours", "--home", root, *settings_of(hours))
+        limits = [f"search.hours={seconds / 3600}", "search.trials=1000000"]
+        words = settings_of([*changes, *limits, f"resources.concurrent={cores()}"])
+        place.bitfront("run", path, "--name", "ours", "--home", root, *words)
         ours = bf.open("ours", root).results
         wall = time.time() - began
         complete = [e for e in ours.entries if e.state == TrialState.COMPLETE]
@@ -58,10 +58,10 @@ def throughput(file: str, minutes: int, rehearsed: Sequence[str], settings: Sett
                 share([r[name] for name in names] for r in stock),
             ),
         }
-        place.keep("throughput", {"minutes": seconds / 60, "cores": os.cpu_count(), "rows": rows})
+        place.keep("throughput", {"minutes": seconds / 60, "cores": cores(), "rows": rows})
 
     what = f"{minutes} minutes of every core for bitfront, as many for the stock combination"
-    return Step("throughput", what, 2 * minutes * (os.cpu_count() or 1), do)
+    return Step("throughput", what, 2 * minutes * cores(), do)
 
 
 def row(
@@ -73,6 +73,6 @@ def row(
         "wall_seconds": round(wall, 1),
         "trials": len(epochs),
         "epochs": sum(epochs),
-        "training_share": sum(seconds) / (wall * (os.cpu_count() or 1)),
+        "training_share": sum(seconds) / (wall * cores()),
         "hypervolume_share": share,
     }

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from bitfront.spaces.costs import costs_of
 from bitfront.spaces.space import Space
 from bitfront.trainables.training.loop import Training
 from bitfront.trainables.training.parts import search_data
+from studies.steps import cores
 from studies.stock import ROWS, read
 
 TOLD = ("flops_pct", "method", "plan", "train_seconds", "cpu_seconds")
@@ -88,7 +88,7 @@ def tuned(
     file: Path, folder: Path, changes: Sequence[str], trials: int, seconds: float | None
 ) -> None:
     """Train so many trials, those of earlier turns among them, or as many as end in time."""
-    at_once = os.cpu_count() or 1
+    at_once = cores()
     config, space = load(file, list(changes))
     objectives = config.front_objectives
     wanted = [o.name for o in objectives]

@@ -219,7 +219,7 @@ def test_the_status_counts_every_state(finished):
     report = finished.json("status", "e2e")
     assert report["state"] == "complete"
     assert report["trials"] == {
-        "complete": 8, "stopped": 0, "failed": 0, "running": 0, "waiting": 0,
+        "complete": 8, "stopped": 0, "failed": 0, "running": 0, "paused": 0, "waiting": 0,
     }  # fmt: skip
     assert report["failures"] == {}
     assert "e2e" in finished.call("status")

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from bitfront.trainables.data import DATASETS
-from bitfront.trainables.errors import CodeError, UserError, first_line, quoted
+from bitfront.trainables.errors import CodeError, UnknownNameError, UserError, first_line, quoted
 from bitfront.trainables.layers.accumulators import Accumulator, accumulate_fixed
 from bitfront.trainables.layers.binary import BinaryLayer
 from bitfront.trainables.layers.inputs import SignInput, by_channel, quantize_input
@@ -29,7 +29,7 @@ from bitfront.trainables.layers.treatments import treated
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.models import MODELS, build_model
 from bitfront.trainables.models.activations import with_activations
-from bitfront.trainables.own_code import is_reference, places, references_in, shown
+from bitfront.trainables.own_code import places, references_in, shown
 from bitfront.trainables.plan import (
     BINARY_INPUTS,
     PlanLayer,
@@ -376,11 +376,13 @@ def _built(spec: TrialSpec, own: nn.Module | None, path: Path) -> nn.Module:
     """`own`, or a new network, with the activations of the spec."""
     task, info = spec.task, DATASETS.get(spec.task.dataset)
     name = task.model.name
-    if own is None and not is_reference(name) and name not in MODELS.names():
-        again = f"in Python, make it and pass it: bf.load({str(path)!r}, model={name}(...))"
-        raise CodeError(f"its class {name} is stored, not how it was made", again)
     if own is None:
-        own = build_model(task.model.name, task.model.params, info.shape, info.classes)
+        try:
+            MODELS.get(name)
+        except UnknownNameError:
+            again = f"in Python, make it and pass it: bf.load({str(path)!r}, model={name}(...))"
+            raise CodeError(f"its class {name} is stored, not how it was made", again) from None
+        own = build_model(name, task.model.params, info.shape, info.classes)
     return with_activations(own, task.settled_activations, info.shape, task.model.name)
 
 

@@ -31,6 +31,7 @@ STYLE = """\
 math[display="block"] { overflow-x: auto; padding: .5rem 0; text-align: left; }
 .md-typeset img[src$="concepts.svg"] { background: #fff; border-radius: .3rem; }
 .md-typeset table:not([class]) { font-size: .62rem; }
+.md-typeset table:not([class]) :is(th, td) { min-width: 2.5rem; padding: .6em .8em; }
 .md-typeset td code { overflow-wrap: normal; word-break: normal; }
 .md-typeset img[src$="front.png"] { max-width: min(100%, 30rem); }
 """

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shlex
 import textwrap
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -28,12 +29,17 @@ from bitfront.trainables.data import dataset_title
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.metrics import Metric
 from bitfront.trainables.own_code import shown
-from bitfront.trainables.papers import citation
+from bitfront.trainables.papers import citation, paper_of
 
 PAGE = """\
 # The papers' tables
 
-Written by `{command}`; not edited.
+The rows of the papers that are implemented here, each beside what a search of ours measured with
+the row's setting, and the command that runs it. Written by `{command}`; not edited.
+"""
+REPEAT = """\
+## How to read a row, and to run it
+
 A row is a setting: the trials that ran exactly it answer it, mean ± standard deviation over seeds,
 or it is blank and says what is missing. What the marks mean is in
 [yaml.md](../yaml.md#rows-of-a-paper). Most papers print numbers of a test set; ours are of the
@@ -48,6 +54,18 @@ trains before them is not counted. With the same versions, threads (`resources.c
 processor a row comes out the same to the last digit; elsewhere sums are rounded otherwise, and it
 differs as another seed does.
 """
+NONE_COMPARABLE = """\
+**No number of ours below is comparable with a printed one**: all these runs are small, with fewer
+examples and epochs, some with other data or a narrower network; above each table it says what
+differs. What they can show is the order of rows.
+"""
+PAIRS = """\
+Pairs are every two rows of a table that are printed with different numbers: how many come as
+printed, how many of these clearly, by more than chance between seeds (Welch's t-test at 5 %), and
+how many clearly do not.
+"""
+# Pairs that come the other way round, of which a sentence names so many.
+NAMED = 8
 
 
 def paper_text(comparison: PaperComparison, labels: Collection[str] | None = None) -> str:
@@ -166,36 +184,71 @@ def papers_page(
     sections = []
     for title, group in by_paper.items():
         sections += [f"## {title}\n", *map(_section, group)]
-    return "\n".join([PAGE.format(command=command), _overview(by_paper), *sections])
+    return "\n".join([PAGE.format(command=command), *_overview(by_paper), *sections])
 
 
-def _overview(by_paper: Mapping[str, Sequence[PaperComparison]]) -> str:
-    """What has been run, a line for each search."""
-    headers = ["search", "table", "rows answered", "data", "epochs", "seeds", "CPU time"]
-    lines = ["## What has been run", ""]
-    for title, group in by_paper.items():
-        lines += [f"{title}:", "", _line(headers), _line(["---"] * len(headers))]
-        for each in group:
-            config, rows = each.ours.config, each.rows()
-            seeds = {number["seeds"] for row in rows for number in row["numbers"][:1]} - {0}
-            lines.append(
-                _line(
-                    [
-                        f"[{config.name}](#{config.name})",
-                        each.paper.table,
-                        f"{sum(row['ours'] is not None for row in rows)} of {len(rows)}",
-                        _data(config),
-                        str(config.task.epochs),
-                        " to ".join(map(str, sorted({min(seeds), max(seeds)}))) if seeds else "",
-                        _time(cpu_seconds(each.ours.entries)),
-                    ]
-                )
-            )
-        lines.append("")
-    return "\n".join(lines)
+def _overview(by_paper: Mapping[str, Sequence[PaperComparison]]) -> list[str]:
+    """What has been run and how it compares, then what has not, a line for each search."""
+    run = [each for group in by_paper.values() for each in group if each.ours.entries]
+    lines = ["## What has been run", "", *(_in_short(run) if run else ["Nothing yet."]), "", REPEAT]
+    left = {t: [each for each in group if not each.ours.entries] for t, group in by_paper.items()}
+    if any(left.values()):
+        lines += ["## What has not been run", "", "A row without a command says why.", ""]
+    for title, group in left.items():
+        if group:
+            headers = ["search", "table", "rows", "with a command", "data", "epochs", "seeds"]
+            lines += [f"{title}:", "", *_header(headers), *map(_not_run, group), ""]
+    return lines
+
+
+def _in_short(run: Sequence[PaperComparison]) -> list[str]:
+    """The searches that have been run: marks of their rows, and how many pairs of rows come in the
+    printed order."""
+    marks = {each.ours.config.name: _marks(each) for each in run}
+    some = any(marked.keys() - {Mark.NOT_COMPARABLE} for marked in marks.values())
+    lines = [PAIRS] if some else [NONE_COMPARABLE, PAIRS]
+    headers = ["search", "table", "pairs as printed", "clearly so", "clearly not", "marks"]
+    lines += _header([*headers, "rows answered", "seeds", "epochs", "data", "CPU time"])
+    for each in run:
+        config, rows, pairs = each.ours.config, each.rows(), each.pairs(each.paper.metric)
+        seeds = {number["seeds"] for row in rows for number in row["numbers"][:1]} - {0}
+        cells = [f"[{config.name}](#{config.name})", _table_of(each.paper)]
+        cells.append(f"{pairs.count - len(pairs.turned)} of {pairs.count}" if pairs.count else "")
+        clear = [pairs.clear, sum(pair.clear for pair in pairs.turned)]
+        cells += map(str, clear) if pairs.count else ["", ""]
+        cells.append(", ".join(f"{n} {mark}" for mark, n in marks[config.name].items()))
+        cells.append(f"{sum(row['ours'] is not None for row in rows)} of {len(rows)}")
+        cells.append(" to ".join(map(str, sorted({min(seeds), max(seeds)}))) if seeds else "")
+        time = _time(cpu_seconds(each.ours.entries))
+        lines.append(_line([*cells, str(config.task.epochs), _data(config), time]))
+    turned = {each.ours.config.name: _turned(each, each.paper.metric) for each in run}
+    told = [f"* [{name}](#{name}): {', '.join(pairs)}" for name, pairs in turned.items() if pairs]
+    return [*lines, "", "Clearly the other way round:", "", *told] if told else lines
+
+
+def _marks(comparison: PaperComparison) -> Counter[str]:
+    """How often each mark is there."""
+    numbers = (number for row in comparison.rows() for number in row["numbers"])
+    return Counter(number["mark"] for number in numbers if number["mark"])
+
+
+def _table_of(paper: PaperSpec) -> str:
+    """The table with what the paper is called, in short."""
+    known = paper_of(paper.title)
+    return f"{known.short}, {paper.table}" if known and known.short else paper.table
+
+
+def _not_run(comparison: PaperComparison) -> str:
+    config, rows = comparison.ours.config, comparison.paper.rows
+    name = f"[{config.name}](#{config.name})"
+    runnable = str(sum(not row.reason for row in rows))
+    cells = [name, comparison.paper.table, str(len(rows)), runnable, _data(config)]
+    return _line([*cells, str(config.task.epochs), str(comparison.paper.seeds)])
 
 
 def _section(comparison: PaperComparison) -> str:
+    """A search with its table: ours beside the printed numbers, or, where nothing has been run,
+    the printed numbers and the commands."""
     ours = comparison.ours
     command = row_command(ours.config, as_is=not ours.entries)
     rows = comparison.rows()
@@ -203,24 +256,34 @@ def _section(comparison: PaperComparison) -> str:
     heads = [*_heads(comparison), *_statements(comparison, rows)]
     lines += [line for head in heads for line in (head[:1].upper() + head[1:], "")]
     several = len(comparison.metrics) > 1
-    headers = ["row", *(["metric"] if several else []), "paper", "ours", "seeds", "epochs"]
-    timed = ["CPU time"] if ours.entries else []
-    headers += ["data", *timed, "mark", "command"]
-    lines += [_line(headers), _line(["---"] * len(headers))]
-    data = _data(ours.config)
+    headers = ["row", *(["metric"] if several else []), "paper"]
+    if ours.entries:
+        headers += ["ours", "seeds", "epochs", "data", "CPU time", "mark"]
+    lines += _header([*headers, "command"])
     for row in rows:
         for place, number in enumerate(row["numbers"]):
             metric = ours.config.kind.metric(number["metric"])
-            _, printed, _, value, _, seeds, epochs, mark = _cells(row, number, metric)
-            why = row["reason"] or row["missing"]
-            told = "; ".join(part for part in (mark if mark != "-" else "", why) if part)
             label = row["paper"]["label"]
-            run = "" if row["reason"] else f"`{command} --rows {shlex.quote(label)}`"
             first = [label if place == 0 else "", *([metric.name] if several else [])]
-            time = _time((row["ours"] or {}).get("cpu_seconds")) if place == 0 else ""
-            last = [*([time] if timed else []), told, run if place == 0 else ""]
-            lines.append(_line([*first, printed, value, seeds, epochs, data, *last]))
+            run = f"`{command} --rows {shlex.quote(label)}`" if place == 0 else ""
+            if row["reason"]:
+                run = f"none: {row['reason']}" if place == 0 else ""
+            lines.append(_line([*first, *_of_page(comparison, row, number, place == 0), run]))
     return "\n".join([*lines, ""])
+
+
+def _of_page(
+    comparison: PaperComparison, row: Mapping[str, Any], number: Mapping[str, Any], first: bool
+) -> list[str]:
+    """The cells of a number: the printed one and, where the search has been run, ours."""
+    config = comparison.ours.config
+    metric = config.kind.metric(number["metric"])
+    _, printed, _, value, _, seeds, epochs, mark = _cells(row, number, metric)
+    if not comparison.ours.entries:
+        return [printed]
+    told = "; ".join(part for part in (mark if mark != "-" else "", row["missing"]) if part)
+    time = _time((row["ours"] or {}).get("cpu_seconds")) if first else ""
+    return [printed, value, seeds, epochs, _data(config), time, told]
 
 
 def _statements(comparison: PaperComparison, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -243,23 +306,30 @@ def _statements(comparison: PaperComparison, rows: Sequence[Mapping[str, Any]]) 
 
 def order_text(comparison: PaperComparison, name: str) -> str:
     """How many pairs of rows come in the printed order, and which clearly do not."""
-    metric = comparison.ours.config.kind.metric(name)
     pairs = comparison.pairs(name)
-    wrong = pairs.turned
     if not pairs.count:
         return ""
     text = (
-        f"{pairs.count - len(wrong)} of {pairs.count} pairs of rows come as printed, "
+        f"{pairs.count - len(pairs.turned)} of {pairs.count} pairs of rows come as printed, "
         f"{pairs.clear} of them by more than chance between seeds"
     )
-    clear = [each for each in wrong if each.clear]
-    unclear = len(wrong) - len(clear)
-    if clear:
-        listed = (f"{e.higher} above {e.lower} by {metric.number(e.difference)}" for e in clear)
-        text += "; the other way round: " + ", ".join(listed)
-    if unclear:
-        text += f"; the other way round, which may be chance: {unclear}"
-    return text
+    clear = _turned(comparison, name)
+    unclear = sum(not pair.clear for pair in pairs.turned)
+    text += f"; the other way round: {', '.join(clear)}" if clear else ""
+    return text + (f"; the other way round, which may be chance: {unclear}" if unclear else "")
+
+
+def _turned(comparison: PaperComparison, name: str) -> list[str]:
+    """The pairs of rows that clearly come the other way round than printed, the clearest first."""
+    metric = comparison.ours.config.kind.metric(name)
+    unit = " points" if metric.share else ""
+    found = [
+        f"{pair.higher} above {pair.lower} by {metric.number(pair.difference)}{unit}"
+        for pair in comparison.pairs(name).turned
+        if pair.clear
+    ]
+    left = len(found) - NAMED
+    return [*found[:NAMED], f"and {left} more"] if left > 0 else found
 
 
 def _time(seconds: float | None) -> str:
@@ -271,6 +341,10 @@ def _data(config: SearchConfig) -> str:
     count = train_examples(config)
     title = dataset_title(config.task.dataset)
     return title if count is None else f"{title}, {count:,}"
+
+
+def _header(cells: Sequence[str]) -> list[str]:
+    return [_line(cells), _line(["---"] * len(cells))]
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.results.published import kept
 from bitfront.search.results.results import Results
+from bitfront.trainables.errors import UserError
 from studies import cifar10, finals, pages
 from studies.command import main
 from studies.steps import STUDIES, Place, Step, Study
@@ -61,6 +62,22 @@ def test_an_interrupted_study_goes_on_and_what_is_done_is_left_alone(place):
     assert "done" in study.plan(place)
 
 
+@pytest.mark.parametrize("fault", [KeyboardInterrupt, UserError("no data")])
+def test_no_step_begins_after_one_that_failed(place, fault):
+    done = []
+
+    def failing(_there):
+        raise fault
+
+    def next_one(_there):
+        done.append("b")
+
+    steps = [Step("a", "a", 1, failing), Step("b", "b", 1, next_one)]
+    with pytest.raises((KeyboardInterrupt, UserError)):
+        Study("cifar10-resnet20", steps, {}).train(place, lambda _: None)
+    assert done == []
+
+
 def test_the_plan_of_a_study_starts_nothing(capsys, tmp_path):
     where = ["--out", str(tmp_path / "out"), "--home", str(tmp_path / "home")]
     assert main(cifar10.STUDY, ["--plan", *where]) == 0
@@ -77,7 +94,7 @@ def told(place, name, file, accuracy, *changes):
     folder.config_file.write_text(config.dump())
     ledger = Ledger(folder.ledger_url, config, space)
     while (entry := ledger.ask()) is not None:
-        times = [{"epoch": n, "seconds": 30.0, "cpu_seconds": 30.0} for n in (1, 2)]
+        times = [{"epoch": 1, "seconds": 60.0, "cpu_seconds": 60.0}]
         ledger.tell(entry.id, "complete", {"val_accuracy": accuracy(entry)}, times)
     kept.write(Results.of(folder), place.kept)
 
@@ -135,13 +152,14 @@ def test_the_page_counts_what_the_arms_trained_and_says_what_is_missing(compared
     place = compared
     text = cifar10.search_numbers(place)
     rows = {line.split(" | ")[0].strip("| "): line.split(" | ")[1:] for line in text.splitlines()}
-    assert rows["bitfront"][:3] == ["8", "16", "8.0"]
-    assert rows["selectors"][:3] == ["12", "24", "12.0"]
+    assert rows["bitfront"][:3] == ["8", "8", "8.0"]
+    assert rows["selectors"][:3] == ["12", "12", "12.0"]
     assert rows["last"][0] == "4"
-    assert rows["last"][-2] == "71.0"
-    assert "learning rate 0.003 for all arms, `react` for selectors" in text
-    assert cifar10.rate(place) == ["task.optimizer.lr=0.003"]
-    assert "Not measured yet: `stock`" in text
+    assert rows["last"][-2:] == ["71.0", "71.0 |"]
+    assert "learning rate 0.005 for all, `react` for selectors" in text
+    assert cifar10.rate(place) == ["task.optimizer.lr=0.005"]
+    assert "Not measured yet: `flops-w`, `selectors-40-20-seed2`." in text
+    assert cifar10.whole_numbers(place).startswith("Not measured yet: `whole`, `stock`")
     cifar10.draw(place)
     assert (place.out / "front.png").stat().st_size > 10_000
 
@@ -150,9 +168,12 @@ def test_the_page_counts_what_the_arms_trained_and_says_what_is_missing(compared
 def test_the_bar_is_over_the_seeds_that_both_have(place, gain, said):
     for seed in (0, 1):
         for name, test in (("ours-40", 0.8 + gain), ("selector-40", 0.8)):
-            place.keep(finals.step_of(name, seed), {"test_accuracy": test + 0.01 * seed})
-    place.keep(finals.step_of("ours-40", 2), {"test_accuracy": 0.1})
-    assert cifar10.verdict(place, 40).endswith(f"over 2 seeds (bar: at least +0.5): {said}.")
+            place.keep(
+                finals.step_of(name, seed), {"seed": seed, "test_accuracy": test + 0.01 * seed}
+            )
+    place.keep(finals.step_of("ours-40", 2), {"seed": 2, "test_accuracy": 0.1})
+    gains = f"by seed {100 * gain:+.2f}, {100 * gain:+.2f}; bar: at least +0.5 in the mean"
+    assert cifar10.verdict(place, "ours", 40).endswith(f"({gains}): {said}.")
 
 
 def test_what_is_kept_of_a_deployment_names_no_folder(place, monkeypatch, tmp_path):

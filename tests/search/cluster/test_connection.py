@@ -101,18 +101,18 @@ def test_a_ray_that_does_not_start_in_time_is_one_line(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("report", "grows"),
+    ("report", "grows", "coming"),
     [
-        ({"active_nodes": {"head": 1}}, True),
-        ({"active_nodes": {"node_4f": 1}}, False),
-        ({"active_nodes": {"local.cluster.node": 3}, "pending_nodes": []}, False),
-        ({"active_nodes": {"local.cluster.node": 2}, "pending_nodes": [["10.0.0.3"]]}, True),
-        ({"active_nodes": {"local.cluster.node": 1}, "pending_launches": {"x": 1}}, True),
+        ({"active_nodes": {"head": 1}}, True, None),
+        ({"active_nodes": {"node_4f": 1}}, False, None),
+        ({"active_nodes": {"local.cluster.node": 3}, "pending_nodes": []}, False, 0),
+        ({"active_nodes": {"local.cluster.node": 2}, "pending_nodes": [["10.0.0.3"]]}, True, 1),
+        ({"active_nodes": {"local.cluster.node": 1}, "pending_launches": {"x": 2}}, True, 2),
     ],
 )
-def test_machines_of_ones_own_are_all_that_there_will_be(report, grows, monkeypatch):
+def test_machines_of_ones_own_are_all_that_there_will_be(report, grows, coming, monkeypatch):
     """A trial that fits on none of them is refused, and waits only while some are set up. A cloud's
     nodes may come; a cluster that nobody launches has a node type for every node."""
     status = json.dumps({"autoscaler_report": report})
     monkeypatch.setattr("ray.experimental.internal_kv._internal_kv_get", lambda key: status)
-    assert connection._autoscales() is grows
+    assert connection._autoscales() == (grows, coming)

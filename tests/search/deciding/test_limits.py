@@ -114,21 +114,27 @@ def test_the_attack_of_a_limit_is_measured(make_config):
     assert "pgd20" in config.task.attack.evaluate
 
 
+class Points:
+    """Rows of one number each, without beliefs."""
+
+    def __init__(self, *numbers):
+        self.numbers = np.array(numbers)
+        self.unbelieved = self
+
+
 class Known:
     """A model that knows: the quality is the number itself."""
 
     noise_sd = 0.0
 
     def predict(self, rows):
-        return rows, np.full(len(rows), 0.1)
+        return rows.numbers, np.full(len(rows.numbers), 0.1)
 
 
 def test_the_chance_to_keep_a_limit_is_that_of_a_normal_distribution():
     model = KeepingModel(Known(), 0.0, np.inf)
-    assert model.chance(np.array([0.0, 0.1, -0.1])) == pytest.approx(
-        [0.5, 0.8413, 0.1587], abs=1e-4
-    )
-    both = KeepingModel(Known(), -0.1, 0.1).chance(np.array([0.0]))
+    assert model.chance(Points(0.0, 0.1, -0.1)) == pytest.approx([0.5, 0.8413, 0.1587], abs=1e-4)
+    both = KeepingModel(Known(), -0.1, 0.1).chance(Points(0.0))
     assert both == pytest.approx(0.6827, abs=1e-4)
 
 

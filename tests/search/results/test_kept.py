@@ -9,6 +9,7 @@ import pytest
 from bitfront.cli import main
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
+from bitfront.search.results.agreement import Measured, Printed, paired
 from bitfront.search.results.paper import PaperComparison
 from bitfront.search.results.published import kept
 from bitfront.search.results.results import Results
@@ -67,12 +68,38 @@ def test_the_page_states_time_order_and_a_failed_seed(results):
     assert "2 of 3 pairs of rows come as printed, 2 of them by more than chance" in page
     assert "; the other way round: BNN above BNN++ by 20.00" in page
     assert "seed 1 failed: nan: the loss is nan" in page
-    line = "| [tiny](#tiny) | Table 3 | 3 of 3 | digits, 160 | 3 | 2 to 3 | 27 s |"
-    assert line in page
     assert (
         "| digits, 160 | 9 s | not comparable, other order | `bitfront run tiny.yaml --rows BNN`"
         in page
     )
+
+
+def test_the_page_begins_with_what_agrees_and_what_does_not(results):
+    """The marks of a search, how many pairs of its rows come as printed, and those that do not."""
+    first, _, rest = papers_page([PaperComparison(results)]).partition("## How to read a row")
+    line = "| [tiny](#tiny) | Table 3 | 2 of 3 | 2 | 1 | 3 not comparable |"
+    assert f"{line} 3 of 3 | 2 to 3 | 3 | digits, 160 | 27 s |" in first
+    assert "**No number of ours below is comparable with a printed one**" in first
+    assert "* [tiny](#tiny): BNN above BNN++ by 20.00" in first
+    assert "What has not been run" not in rest
+
+
+def test_a_page_with_a_number_that_can_be_compared_does_not_say_there_is_none(results):
+    task = results.config.task.model_copy(update={"subset": None})
+    results.config = results.config.model_copy(update={"task": task})
+    page = papers_page([PaperComparison(results)])
+    assert "No number of ours" not in page
+    assert "| 2 of 3 | 2 | 1 | 1 agrees, 2 differs |" in page
+
+
+def test_of_many_pairs_the_other_way_round_the_clearest_are_named(results, monkeypatch):
+    rows = [(f"row {n}", n / 10, 1 - n / 10) for n in range(1, 7)]
+    of = {name: (Printed(value), Measured(ours, 1e-6, 3)) for name, value, ours in rows}
+    monkeypatch.setattr(PaperComparison, "pairs", lambda *_: paired(of))
+    page = papers_page([PaperComparison(results)])
+    assert "0 of 15 pairs of rows come as printed, 0 of them" in page
+    assert "* [tiny](#tiny): row 1 above row 6 by 50.00 points, " in page
+    assert page.count(", and 7 more") == 2  # of the first screen and of the section
 
 
 def test_nothing_of_the_machine_is_kept(results, tmp_path, monkeypatch):
@@ -102,6 +129,10 @@ def test_rows_of_a_search_that_was_not_run_are_listed_with_their_command(tmp_pat
     assert main(["compare", "--paper", "--all", "--ready-made", *home]) == 0
     page = capsys.readouterr().out
     assert "`bitfront run mixbin-cresnet20-cifar100 --rows 'MixBin-Grad 40 %'`" in page
+    assert "| BWAA PQ | 61.19 | none: the caption leaves it out" in page
+    assert "Nothing yet." in page
+    rivals = "(#robust-rn34-rivals) | Tables 9, 10 and 11, CIFAR-10 | 43 | 37 | cifar10, 49,000 |"
+    assert rivals in page
     assert main(["compare", "x", "--paper", "--kept", "y"]) == 2
 
 
