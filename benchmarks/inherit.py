@@ -76,9 +76,10 @@ class Trained:
         key = entry.spec.fingerprint(length=32)
         if key not in self._known:
             run = self._run(entry.spec)
-            curve = _to_its_end(run)
+            reached = _to_its_end(run)
             tested = run.test(self._test, run.spec)["val_accuracy"]
-            self._known[key] = curve, tested, training.bequest(run.model)
+            self._known[key] = reached, tested, training.bequest(run.model)
+        curve: list[float]
         curve, self.tested[entry.id], self._left[entry.id] = self._known[key]
         return curve
 

@@ -8,7 +8,6 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
-from bitfront.search.deciding.inheriting import look_in_words
 from bitfront.search.durations import duration
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
@@ -142,7 +141,8 @@ class Progress:
             value = quality.text(entry.metrics.get(quality.name), 1)
             told = f"{value:>7} {entry.costs['flops_pct']:7.1f} % flops"
         elif entry.look is not None and entry.state == TrialState.PAUSED:
-            told = f"look: {look_in_words(entry, quality)}"
+            value = quality.text(entry.look.history[-1].get(quality.name), 1)
+            told = f"{value:>7} look with weights of {entry.look.parent}"
         method = shortened(shown(entry.spec.method), METHOD_WIDTH)
         seed = entry.spec.seed
         repeat = f"  seed {seed}" if seed != self.session.config.search.seed else ""

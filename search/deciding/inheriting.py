@@ -221,8 +221,9 @@ class InheritingReport:
         void = f", {self.void} found no weights" if self.void else ""
         bias = ""
         if self.offset is not None:
-            away = f"{self.offset:+.3f} ± {self.deviation:.3f}"
-            bias = f"; from scratch {self.quality} ends {away} from its look"
+            side = "below" if self.offset < 0 else "above"
+            away = f"{abs(self.offset):.3f} ± {self.deviation:.3f} {side}"
+            bias = f"; from scratch {self.quality} is {away} the look"
         return (
             f"{self.looks} points were looked at with inherited weights, {self.trained} of them "
             f"trained from scratch, {self.resting} rest and do not count{void}; "

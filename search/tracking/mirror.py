@@ -204,9 +204,7 @@ class Mirror:
         ended = entry.state in STATUS
         weighed = not (ended or (entry.rung is None and entry.look is None))
         tags = end_tags(entry, self.config.quality) if ended else {}
-        if weighed:
-            tags = {"state": entry.state}
-        tags |= look_tags(entry)
+        tags = ({"state": entry.state} if weighed else tags) | look_tags(entry)
         if child.run_id is None:
             run = self.client.create_run(
                 self.experiment_id,
