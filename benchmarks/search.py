@@ -38,10 +38,14 @@ from bitfront.search.session.early_stopping import EarlyStopping
 from bitfront.search.session.early_stopping import Row as Row_
 from bitfront.search.session.session import Session
 from bitfront.search.session.simulation import Replayed
+from testbed import dense
 from testbed.mixed import FAILS_AT, MIXED, MixedProblem
-from testbed.problems import Problem, synthetic, table
+from testbed.problems import Problem as PlanProblem
+from testbed.problems import synthetic, table
 from testbed.simulator import simulate
+from testbed.three import ThreeProblem, three
 
+Problem = PlanProblem | MixedProblem | ThreeProblem
 MARKS = (25, 50, 100, 150, 200)
 OPTUNA = ("random", "tpe-independent", "tpe", "nsga2", "gp")
 OURS = "free-cost"
@@ -59,9 +63,9 @@ ASKS = (
 )
 
 
-def problems() -> dict[str, Callable[[int], Problem | MixedProblem]]:
+def problems() -> dict[str, Callable[[int], Problem]]:
     """By name; a seed gives the instance of a family, or the relabelling of a table."""
-    found: dict[str, Callable[[int], Problem | MixedProblem]] = {
+    found: dict[str, Callable[[int], Problem]] = {
         "digits": lambda seed: table("digits", seed),
         "fashion": lambda seed: table("fashion", seed),
     }
@@ -69,7 +73,8 @@ def problems() -> dict[str, Callable[[int], Problem | MixedProblem]]:
         for rough in (False, True):
             name = f"synthetic-{layers}-{'rough' if rough else 'smooth'}"
             found[name] = lambda seed, n=layers, r=rough: synthetic(n, r, seed)  # type: ignore[misc]
-    return found | MIXED
+    found |= MIXED | {"three": three}
+    return found | {f"dense-{name}": lambda seed, n=name: dense.dense(n) for name in dense.names()}
 
 
 class Moasha(EarlyStopping):
@@ -94,7 +99,7 @@ class Moasha(EarlyStopping):
 
 
 def run(
-    problem: Problem | MixedProblem,
+    problem: Problem,
     sampler: str,
     trials: int,
     workers: int,
@@ -117,9 +122,7 @@ def run(
     return simulate(config, problem.space(), problem.answer(seed), workers, peer, ended, **begun)
 
 
-def shares(
-    problem: Problem | MixedProblem, replayed: Replayed, marks: Iterable[int]
-) -> dict[str, float]:
+def shares(problem: Problem, replayed: Replayed, marks: Iterable[int]) -> dict[str, float]:
     """Share of the truth when so many whole trials' worth of epochs had been trained; a trial that
     failed counts as a whole one. Trials that were given up are no points of a front. Each share
     also from the stricter reference (`strict`)."""
@@ -157,9 +160,7 @@ def measure(args: argparse.Namespace) -> None:
                     print(f"{name}, {sampler}, {workers}, seed {seed}", flush=True)
 
 
-def one(
-    problem: Problem | MixedProblem, name: str, sampler: str, workers: int, seed: int, trials: int
-) -> Row:
+def one(problem: Problem, name: str, sampler: str, workers: int, seed: int, trials: int) -> Row:
     """A search as a row of the CSV."""
     # Stopped trials are cheap: as many as the same epochs pay for.
     asked = {STOPPING: 3 * trials // 2, PEER: 4 * trials}.get(sampler, trials)

@@ -57,6 +57,8 @@ class MixedProblem:
     """accuracies and costs of the best points"""
     price: Callable[[TrialSpec], float] | None = None
     """None where the space itself knows the costs"""
+    noise: float = NOISE
+    """the deviation of what is observed"""
 
     def space(self) -> Space:
         base = build_space(self.config)
@@ -71,7 +73,7 @@ class MixedProblem:
         def observed(entry: Entry) -> list[float | str]:
             reason = self.fails(entry.spec)
             noise = np.random.default_rng([seed, int(entry.id, 16) % 2**63])
-            end = self.quality(entry.spec) + NOISE * noise.normal()
+            end = self.quality(entry.spec) + self.noise * noise.normal()
             epochs = np.arange(1, EPOCHS + 1)
             curve = CHANCE + (end - CHANCE) * (1 - np.exp(-epochs / 2)) / (1 - np.exp(-EPOCHS / 2))
             shown: list[float | str] = [float(a) for a in curve]

@@ -1,14 +1,17 @@
 """What the README and the docs say is what the code does."""
 
+import csv
 import re
 import subprocess
 from pathlib import Path
+from statistics import median
 
 import pytest
 import yaml
 
 from bitfront.catalog_page import catalog
 from bitfront.search.config.reference import reference
+from bitfront.trainables.methods import METHODS
 from testbed import warm
 
 pytestmark = pytest.mark.slow
@@ -31,7 +34,9 @@ def tables(text):
     rows = [line if line.startswith("|") else "" for line in lines]
     found = "\n".join(rows).split("\n\n")
     split = re.compile(r"(?<!\\)\|")
-    return [[split.split(row) for row in part.strip().splitlines()] for part in found if part]
+    return [
+        [split.split(row) for row in part.strip().splitlines()] for part in found if part.strip()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -39,10 +44,11 @@ def tables(text):
     [str(p.relative_to(ROOT)) for p in (*ROOT.glob("*.md"), *ROOT.glob("[bd]*/*.md"))],
 )
 def test_the_rows_of_every_table_have_as_many_cells_as_its_head(page):
-    """A bar in a cell, as in |w|, begins another one."""
+    """A bar in a cell, as in |w|, begins another one; an empty line ends the table."""
     for table in tables((ROOT / page).read_text()):
         broken = [row for row in table if len(row) != len(table[0])]
         assert broken == []
+        assert [row[1].strip(" -:") for row in table[1:2]] == [""], table[0]
 
 
 def test_the_catalog_is_that_of_the_registries():
@@ -50,7 +56,53 @@ def test_the_catalog_is_that_of_the_registries():
 
 
 def test_the_readme_is_short():
-    assert len(README.splitlines()) <= 130
+    assert len(README.splitlines()) <= 120
+
+
+def results(name):
+    """The rows of a CSV of the benchmarks."""
+    (path,) = (ROOT / "benchmarks" / "results").glob(name)
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_figures_of_the_readme_are_those_that_were_measured():
+    """Each stands in the README as the CSV has it."""
+    searches = results("search-first-*.csv")
+
+    def share(sampler, trials, problem="synthetic-20-smooth"):
+        rows = [r for r in searches if (r["problem"], r["sampler"]) == (problem, sampler)]
+        return f"{100 * median(float(r[f'at {trials}']) for r in rows if r['workers'] == '8'):.1f}"
+
+    others = ("random", "tpe", "nsga2")
+    faults = results("chaos.csv")
+    broken = sum(row["broken"] != "0" for row in faults)
+    rates = {r["variant"]: float(r["trials/min"]) for r in results("overhead-2cpu-*.csv")}
+    (network,) = (
+        r
+        for r in results("inference-*.csv")
+        if r["what"].startswith("resnet18") and r["threads"] == "1"
+    )
+    (vit,) = (
+        r for r in results("memory-*.csv") if (r["model"], r["rest"]) == ("vit-b16", "float32")
+    )
+    told = [
+        f"{share('free-cost', 50)} %",
+        f"{max(share(name, 150) for name in others)} %",
+        f"50 trials cover {share('free-cost', 50, 'fashion')} %",
+        f"NSGA-II {share('nsga2', 150, 'fashion')} %",
+        f"{sum(int(row['strikes']) for row in faults):,} faults",
+        f"{len(faults) - broken} of {len(faults)} searches",
+        f"{len({row['fault'] for row in faults})} kinds of faults",
+        f"**{rates['bitfront']:.0f}** a minute",
+        f"{rates['stock']:.0f} empty trials a minute",
+        f"({rates['bare']:.0f})",
+        f"{float(vit['times_smaller']):.1f} times",
+        f"{float(network['times torch']):.1f} times",
+        f"{float(network['onnxruntime']) / float(network['packed']):.1f} times onnxruntime",
+        f"{sum('W' in METHODS.get(name).levels for name in METHODS)} methods",
+    ]
+    assert [number for number in told if number not in README] == []
 
 
 def test_the_ci_script_finds_the_test_command_in_the_readme():

@@ -11,7 +11,9 @@ from testbed.pages import blocks, run
 # Whole searches by fresh commands: on busy cores they take several times their usual minute.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-PAGE = blocks((Path(__file__).parent.parent / "docs" / "own.md").read_text())
+ROOT = Path(__file__).parent.parent
+PAGE = blocks((ROOT / "docs" / "own.md").read_text())
+README = (ROOT / "README.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,22 @@ def test_the_page_ends_with_a_front_a_trained_recipe_and_a_loaded_network(told):
     assert "test" in told["bitfront train recipe.yaml"]
     assert "test accuracy 0." in told["python use.py"] or "1.000" in told["python use.py"]
     assert (Path(told["there"]) / "layers.png").stat().st_size > 1000
+
+
+def test_the_search_of_the_readme_runs_with_the_network_and_the_data_of_this_page(told):
+    """With two trials of one epoch; its other commands as they stand."""
+    section = README.partition("\n## Your own network and data\n")[2].partition("\n## ")[0]
+    there = Path(told["there"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BITFRONT_HOME", str(there / "bitfront-runs"))
+        patch.setenv("XDG_CONFIG_HOME", str(there / "config"))
+        search, commands = blocks(section)
+        (there / search.name).write_text(search.content)
+        *before, started = commands.content.splitlines()
+        for line in before:
+            run(line, there)
+        said = run(f"{started} --set search.trials=2 --set task.epochs=1", there)
+    assert "2/2 trials" in said
 
 
 def test_the_commands_for_a_cluster_are_commands():

@@ -12,6 +12,7 @@ import torch
 
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.methods.quantizer_pair import QuantizerPair
+from website.equations import curve, notes
 
 # Okabe and Ito, from the start of the schedule to its end.
 COLOURS = ("#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00")
@@ -33,7 +34,13 @@ math[display="block"] { overflow-x: auto; padding: .5rem 0; text-align: left; }
 .md-typeset table:not([class]) { font-size: .62rem; }
 .md-typeset table:not([class]) :is(th, td) { min-width: 2.5rem; padding: .6em .8em; }
 .md-typeset td code { overflow-wrap: normal; word-break: normal; }
+@media (max-width: 45em) {
+  .md-typeset table:not([class]) :is(th, td) { min-width: 6rem; padding: .4em .5em; }
+  .md-typeset table:not([class]) :is(th, td):first-child { min-width: 3.5rem; }
+}
 .md-typeset img[src$="front.png"] { max-width: min(100%, 30rem); }
+.md-typeset img[src$="layers.png"] { max-width: min(100%, 26rem); }
+.md-typeset img[src$=".png"] { border-radius: .3rem; }
 """
 
 
@@ -55,19 +62,32 @@ def curves_of(name: str) -> tuple[list[float], list[list[float]], list[list[floa
 
 
 def quantizer(name: str, symbol: str | None) -> str:
-    """F and B of a method side by side; '' for a method that has no such pair."""
-    if not issubclass(METHODS.get(name), QuantizerPair):
+    """F and B of a method side by side, by the code that trains; of a method without such a pair
+    by the equations of its note; '' where it has none either."""
+    latent = "w"
+    if issubclass(METHODS.get(name), QuantizerPair):
+        values, forward, backward = curves_of(name)
+    elif "curve" in notes()[name]:
+        note = notes()[name]["curve"]
+        latent, symbol = note["latent"], "beta" if "beta" in note else None
+        values = note.get("beta", [1.0])
+        forward, backward = (
+            [[float(curve(name, side, value)(w)) for w in LATENTS.tolist()] for value in values]
+            for side in ("forward", "backward")
+        )
+    else:
         return ""
-    values, forward, backward = curves_of(name)
     legend = [f"{symbol} = {value:.3g}" if symbol else "" for value in values]
     plots = (
-        _plot(f"F of {name}", "F(w)", forward, legend),
-        _plot(f"B of {name}", "B(w)", backward, []),
+        _plot(f"F of {name}", "F", forward, legend, latent),
+        _plot(f"B of {name}", "B", backward, [], latent),
     )
     return f'<div class="plots">{"".join(plots)}</div>'
 
 
-def _plot(title: str, label: str, lines: Sequence[Sequence[float]], legend: Sequence[str]) -> str:
+def _plot(
+    title: str, label: str, lines: Sequence[Sequence[float]], legend: Sequence[str], latent: str
+) -> str:
     low = min(0.0, *(min(line) for line in lines))
     high = max(0.0, *(max(line) for line in lines))
     left, right = float(LATENTS[0]), float(LATENTS[-1])
@@ -80,11 +100,12 @@ def _plot(title: str, label: str, lines: Sequence[Sequence[float]], legend: Sequ
 
     (x0, bottom), (x1, y0) = place(left, low), place(right, 0)
     middle, _ = place(0, 0)
+    shown = f"latent {escape(latent)}"
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img"><title>{escape(title)}</title>',
         f'<path class="axis" d="M{x0:.0f} {y0:.1f}H{x1:.0f}M{middle:.1f} 12V{bottom:.1f}"/>',
         f'<text x="{middle + 4:.0f}" y="11">{label}</text>',
-        f'<text x="{x1:.0f}" y="{HEIGHT - 5}" text-anchor="end">latent w = {right:g}</text>',
+        f'<text x="{x1:.0f}" y="{HEIGHT - 5}" text-anchor="end">{shown} = {right:g}</text>',
         f'<text x="{x0:.0f}" y="{HEIGHT - 5}">{left:g}</text>',
     ]
     for y in {round(low, 1), 0.0, round(high, 1)}:

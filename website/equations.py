@@ -12,7 +12,8 @@ import yaml
 
 NOTES = Path(__file__).parent / "methods.yaml"
 SYMBOLS = {
-    name: sympy.Symbol(name, real=True) for name in ["w", "x", "a", "c", "k", "t", "mu", "rho"]
+    name: sympy.Symbol(name, real=True)
+    for name in ["w", "x", "a", "c", "k", "t", "mu", "rho", "beta"]
 }
 
 
@@ -28,10 +29,16 @@ def evaluated(name: str, side: str, value: float) -> Any:
     this value."""
     note = notes()[name]
     found = sympy.sympify(note[side], SYMBOLS)
-    for symbol, meaning in note.get("where", {}).items():
+    for symbol, meaning in {**note.get("where", {}), **note.get("drawn", {})}.items():
         found = found.subs(SYMBOLS[symbol], sympy.sympify(meaning, SYMBOLS))
     if "value" in note:
         found = found.subs(SYMBOLS[note["value"]], value)
+    return sympy.lambdify(SYMBOLS["w"], found)
+
+
+def curve(name: str, side: str, value: float) -> Any:
+    """The same of a method whose note has a `curve`, at a value of beta."""
+    found = sympy.sympify(notes()[name]["curve"][side], SYMBOLS).subs(SYMBOLS["beta"], value)
     return sympy.lambdify(SYMBOLS["w"], found)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
-from website import drawings, reference, zoo
+from website import drawings, links, reference, zoo
 from website.sources import FILES, OUTSIDE, ROOT, as_page, linked_files
 
 # What a browser would ask another host for as soon as it shows a page.
@@ -61,9 +61,12 @@ def on_page_markdown(markdown: str, page: Any, **_given: Any) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Refuse a site that asks other hosts for anything."""
+    """Refuse a site that asks other hosts for anything, or has a link that leads nowhere."""
     for path in sorted(Path(config.site_dir).rglob("*")):
         if path.suffix in {".html", ".css"}:
             asked = ASKS.search(path.read_text())
             if asked is not None:
                 raise PluginError(f"{path.relative_to(config.site_dir)} asks for {asked.group()}")
+    dead = links.dead(Path(config.site_dir).resolve())
+    if dead:
+        raise PluginError("links that lead nowhere:\n" + "\n".join(dead))

@@ -15,6 +15,9 @@ OUTSIDE = {
     "benchmarks.md": "benchmarks/README.md",
     "contributing.md": "CONTRIBUTING.md",
     "changes.md": "CHANGELOG.md",
+    "studies/cifar10-resnet20.md": "studies/cifar10-resnet20/README.md",
+    "studies/tiny-imagenet-20.md": "studies/tiny-imagenet-20/README.md",
+    "studies/own-network.md": "studies/own-network/README.md",
 }
 PLACES = {source: place for place, source in OUTSIDE.items()}
 # Where other files that pages link to are copied.

@@ -24,6 +24,9 @@ FAMILIES = {
     "adversarial": "Against attacks",
 }
 
+UNDRAWN = (
+    "There is nothing to draw: no weight is a function of one latent here; the equations are all."
+)
 INTRODUCTION = """\
 # The methods
 
@@ -89,6 +92,8 @@ def page(name: str) -> str:
     drawn = drawings.quantizer(name, note.get("value"))
     if drawn:
         lines += ["## Forward and backward\n", f"{drawn}\n", _caption(note)]
+    else:
+        lines += ["## Forward and backward\n", f"{UNDRAWN}\n"]
     if "use" in note:
         lines += ["## What it is good at\n", note["use"].strip() + "\n"]
     lines += ["## Parameters\n", *_parameters(name)]
@@ -116,6 +121,8 @@ def _section(number: str) -> str:
 
 
 def _caption(note: dict[str, Any]) -> str:
+    if "curve" in note:
+        return "Drawn from the equations: what the latent becomes (F), its gradient's factor (B).\n"
     if "value" in note:
         return (
             "From the beginning of training (blue) to its end (orange), at five points of the "

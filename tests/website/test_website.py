@@ -6,7 +6,7 @@ import pytest
 
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.methods.quantizer_pair import QuantizerPair
-from website import drawings, equations, measured
+from website import drawings, equations, links, measured
 from website.sources import ROOT, as_page, linked_files
 
 PAIRS = [name for name in METHODS if issubclass(METHODS.get(name), QuantizerPair)]
@@ -20,6 +20,16 @@ def test_links_between_files_lead_to_their_places_on_the_site():
     assert as_page("[a](docs/own.md)", "README.md", "index.md") == "[a](own.md)"
     assert as_page("[a](../yaml.md)", "docs/results/x.md", "results/x.md") == "[a](../yaml.md)"
     assert linked_files(text, "docs/own.md") == {"cluster.yaml"}
+
+
+def test_a_link_without_a_file_or_an_anchor_is_noticed(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<h2 id="x"></h2><a href="#x"></a><a href="#y"></a><img src="no.png">'
+        '<a href="sub/b.html#z"></a><a href="sub/b.html#w"></a><a href="https://c.d"></a>'
+    )
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "b.html").write_text('<a name="z" href="../a.html"></a>')
+    assert links.dead(tmp_path) == ["a.html: #y", "a.html: no.png", "a.html: sub/b.html#w"]
 
 
 def test_code_stays_as_it_is():
@@ -49,6 +59,20 @@ def test_the_equations_on_the_pages_are_those_that_train(name):
             for w, drawn in list(zip(latents, line, strict=True))[3::7]:
                 if w not in (-1, 0, 1):
                     assert math.isclose(function(w), drawn, rel_tol=2e-3, abs_tol=2e-4), (value, w)
+
+
+@pytest.mark.parametrize("name", ["pmf", "lr-net"])
+def test_the_backward_curve_of_a_mean_weight_is_its_slope(name):
+    for w in (-1.3, -0.2, 0.0, 0.4, 1.9):
+        mean = equations.curve(name, "forward", 3)
+        slope = (mean(w + 1e-6) - mean(w - 1e-6)) / 2e-6
+        assert math.isclose(equations.curve(name, "backward", 3)(w), slope, rel_tol=1e-6)
+
+
+def test_every_method_with_binary_weights_of_one_latent_is_drawn():
+    drawn = {name for name in METHODS if drawings.quantizer(name, None)}
+    assert drawn == {*PAIRS, *(name for name in METHODS if "curve" in equations.notes()[name])}
+    assert len(drawn) == 23
 
 
 def test_a_wrong_equation_is_noticed(monkeypatch):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from bitfront.dashboards.figures import FIGURES, Subject
@@ -229,7 +230,9 @@ def layers_image(view: SearchView, title: str, path: str | Path) -> Path:
     axes.set_xticks(range(len(labels)), labels, rotation=90, fontsize=size)
     axes.set_yticks(range(len(grid.names)), grid.names, fontsize=9)
     axes.set_xlabel("layer, input first; above: stage", **words())
-    axes.set_ylabel(f"front point · {view.cost.label}", **words(11))
+    # In lines as long as the rows are high.
+    label = fill(f"front point · {view.cost.label}", max(24, 5 * len(grid.names)))
+    axes.set_ylabel(label, **words(11))
     titled(axes, title, pad=24)
     handles = [
         Patch(facecolor=LEVEL_COLOURS[level], edgecolor=INK, label=f"{level} {LEVELS[level]}")
