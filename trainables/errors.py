@@ -33,6 +33,10 @@ class UnknownNameError(UserError):
     """A name that no registry entry, key or layer has."""
 
 
+class MissingDataError(UserError):
+    """Data that are not on this machine."""
+
+
 class CodeError(UserError):
     """Code of the user's own that is not there, has changed, or is not trusted."""
 

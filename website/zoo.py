@@ -95,7 +95,8 @@ def page(name: str) -> str:
     else:
         lines += ["## Forward and backward\n", f"{UNDRAWN}\n"]
     if "use" in note:
-        lines += ["## What it is good at\n", note["use"].strip() + "\n"]
+        use = note["use"].strip().replace("benchmarks", "[benchmarks](../benchmarks.md)")
+        lines += ["## What it is good at\n", f"{use}\n"]
     lines += ["## Parameters\n", *_parameters(name)]
     lines += ["## Measured\n", *_measured(name)]
     return "\n".join(lines)

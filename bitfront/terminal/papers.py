@@ -48,11 +48,11 @@ validation part, of hard-binarized networks, where a metric does not say `test`.
 The command beside a row runs that row with its seeds and shows it. First say where the data are:
 `export BITFRONT_DATA=DIR` (`bitfront datasets` lists them, and how they are got). A search that has
 not been run here may want days of a GPU: `bitfront preview NAME --rows LABEL` says what a row
-costs, and `--set resources.gpus=1` gives each trial one. Times are of the processor, of one core,
-for all seeds together; a pretraining that trials share is part of the first one, what a selector
-trains before them is not counted. With the same versions, threads (`resources.cpus`) and kind of
-processor a row comes out the same to the last digit; elsewhere sums are rounded otherwise, and it
-differs as another seed does.
+costs (trials and epochs without the data, hours with them), `--set resources.gpus=1` gives each
+trial one. Times are of the processor, of one core, for all seeds together; a pretraining that
+trials share is part of the first one, what a selector trains before them is not counted. With the
+same versions, threads (`resources.cpus`) and kind of processor a row comes out the same to the last
+digit; elsewhere sums are rounded otherwise, and it differs as another seed does.
 """
 NONE_COMPARABLE = """\
 **No number of ours below is comparable with a printed one**: all these runs are small, with fewer

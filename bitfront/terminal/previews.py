@@ -66,7 +66,7 @@ def _priors(preview: Preview) -> list[str]:
 
 def _time(preview: Preview) -> list[str]:
     if preview.trial_seconds is None:
-        return []
+        return [f"times are not known: {preview.untimed}"] if preview.untimed else []
     low, high = preview.trial_seconds
     trials = (
         f"one trial: {_short(low)} to {_short(high)}; {preview.concurrent} at once; "

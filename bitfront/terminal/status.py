@@ -32,7 +32,7 @@ def status_row(results: Results) -> list[str]:
     done = sum(trials[state] for state in ENDED)
     return [
         s["search"],
-        s["state"],
+        "waiting" if s["waits"] else s["state"],
         str(done) if s["budget"] is None else f"{done}/{s['budget']}",
         str(trials[TrialState.RUNNING]),
         str(trials[TrialState.FAILED]),
@@ -61,7 +61,9 @@ def failure_lines(results: Results, most: int = 3) -> list[str]:
 def decision_lines(results: Results) -> list[str]:
     """Lines on what the search may still expect, what ended it, which trials are paused, and the
     limits that its points keep; those on the model where it is no better than a mean."""
-    told = [] if results.ended_by is None else [results.ended_by.sentence()]
+    waits = results.folder.waits
+    told = [] if waits is None else [waits]
+    told += [] if results.ended_by is None else [results.ended_by.sentence()]
     if results.outlook is not None and results.ended_by is None:
         told.append(results.outlook.sentence())
     if results.counts()[TrialState.PAUSED] and results.saving is not None:

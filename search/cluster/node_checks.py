@@ -175,7 +175,8 @@ def check_storage(storage: str, nodes: list[Node]) -> Check:
     if wrong:
         advice = "mount one folder on all nodes, or give an object store: s3://BUCKET/FOLDER"
         return Check(name, "FAIL", f"{shown}: {'; '.join(wrong)}", advice)
-    return Check(name, "PASS", f"{shown}: read and written from {len(asked)} nodes and here")
+    there = f"{len(asked)} node{'s' if len(asked) != 1 else ''}"
+    return Check(name, "PASS", f"{shown}: read and written from {there} and here")
 
 
 def _fault(node: Node, place: str, answer: Any, deadline: float) -> str | None:

@@ -174,12 +174,14 @@ def _settle(session: Session) -> None:
         warning = connection.look().check(need)
         if warning is not None:
             session.progress.say(warning)
+            session.folder.note_wait(warning)
     unused = there.unused_gpus(need)
     if unused is not None:
         session.progress.say(unused)
     session.waits = waits_for_place(session)
     if session.waits is not None:
         session.progress.say(session.waits)
+        session.folder.note_wait(session.waits)
     sent = submission.here()
     if sent is not None and sent.job:  # `bitfront submit` waits for it
         session.progress.say(submission.PASSED)

@@ -145,7 +145,9 @@ class Watcher(Callback):
         self._nodes = Nodes(self.searcher.session.progress.say)
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._has_place = True
+        if not self._has_place:
+            self._has_place = True
+            self.searcher.session.folder.note_wait(None)
         self.searcher.session.waits = None
         self._last_report[trial.trial_id] = (trial, time.monotonic())
         actor = trial.temporary_state.ray_actor
@@ -192,6 +194,8 @@ class Watcher(Callback):
             self._look_at_start = now + START_SECONDS
             session = self.searcher.session
             session.waits = None if self._has_place else waits_for_place(session)
+            if session.waits is not None:
+                session.folder.note_wait(session.waits)
             session.starting = starting()
         if self.limit is None:
             return

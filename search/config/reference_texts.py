@@ -189,7 +189,8 @@ which is never exceeded: give at least rows x seeds, `preview` says how many tha
 cost. They are not stopped early. Two rows with one setting, or with selectors that choose the same
 plan, share their trials. `bitfront run NAME --rows "MixBin 40 %"` runs only the rows with that
 label (or pattern), whatever `search.trials` is; of its selectors only those run that they name.
-`bitfront preview NAME --rows "MixBin 40 %"` says what that costs.
+`bitfront preview NAME --rows "MixBin 40 %"` says what that costs: trials and epochs, and, where the
+data are there to time a few steps, hours.
 
 `bitfront compare NAME --paper` shows mean and standard deviation over the seeds (n - 1 in the
 denominator) of the complete trials that ran exactly that setting, or what is missing. Marks:

@@ -3,6 +3,7 @@ one driver at a time."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -224,6 +225,25 @@ class SearchFolder:
             return None
         return text[:100] or None
 
+    @property
+    def waits(self) -> str | None:
+        """Why the running driver has no place for a trial yet; None where it has, or none runs."""
+        if not self.running:
+            return None
+        try:
+            return read_text(self.path / "waits", stored=True).strip()[:500] or None
+        except UserError:
+            return None
+
+    def note_wait(self, why: str | None) -> None:
+        """Note for others why no trial of this turn has a place yet; None once one has."""
+        file = self.path / "waits"
+        with contextlib.suppress(OSError):  # it is for who looks on
+            if why is not None:
+                write_atomically(file, why)
+            else:
+                file.unlink(missing_ok=True)
+
     def note_sender(self) -> None:
         """Note who submits this search, where it is a new one."""
         sent, file = submission.here(), self.path / "sent-by"
@@ -251,6 +271,7 @@ class SearchFolder:
             holder = {"host": socket.gethostname(), "pid": os.getpid()}
             handle.write(json.dumps({**holder, "job": sent.job if sent else ""}))
             handle.flush()
+            self.note_wait(None)
             # Workers write into these folders, which may have come with a search of somebody else.
             refuse_links(self.path / "trials")
             refuse_links(self.path / "weights")

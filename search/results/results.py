@@ -261,12 +261,15 @@ class Results:
     def status_json(self) -> dict[str, Any]:
         """The search as `bitfront status --json` prints it."""
         state, trials = self.state, self.counts()
-        if state != "running":  # the trials of a driver that is gone wait for the next one
+        waits = self.folder.waits
+        # The trials of a driver that is gone, or has no place for them, wait.
+        if state != "running" or waits is not None:
             trials[TrialState.WAITING] += trials[TrialState.RUNNING]
             trials[TrialState.RUNNING] = 0
         return {
             "search": self.config.name,
             "state": state,
+            "waits": waits,
             "trials": trials,
             "budget": self.config.search.budget,
             "ended_by": _told(self.ended_by),

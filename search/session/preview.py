@@ -21,6 +21,7 @@ from bitfront.search.session.rows import settle_rows
 from bitfront.spaces.space import Space
 from bitfront.trainables.cost import task_cost_table
 from bitfront.trainables.data import DATASETS
+from bitfront.trainables.errors import MissingDataError
 from bitfront.trainables.settings import PretrainSpec
 from bitfront.trainables.task import TrialSpec
 from bitfront.trainables.training.distillation import make_loss
@@ -46,6 +47,8 @@ class Preview:
     trial_seconds: tuple[float, float] | None
     """of the cheapest and of the dearest trial; None where nothing was timed: that needs the
     data"""
+    untimed: str
+    """which data that would need, where they are not here"""
     concurrent: int
     trials: int | None
     """None where hours or the gain that is left decide alone"""
@@ -89,7 +92,12 @@ def preview_search(
     specs = extreme_specs(space)
     by_cost = sorted(specs, key=lambda spec: task_cost_table(spec.task).totals(spec.plan)["ops64"])
     timing = (by_cost[0], by_cost[-1]) if timed else ()
-    seconds = sorted(trial_seconds(spec, config) for spec in timing)
+    untimed = ""
+    try:
+        seconds = sorted(trial_seconds(spec, config) for spec in timing)
+    except MissingDataError as error:
+        # Who looks at a large search has not got its data yet; all else is known without them.
+        timed, seconds, untimed = False, [], "; ".join(filter(None, (error.message, error.hint)))
     concurrent = slots_here(config)
     mean = sum(seconds) / 2
     lengths = space.pretraining_lengths()
@@ -106,6 +114,7 @@ def preview_search(
         costs=cost_bounds(space),
         full_flops=space.full_flops,
         trial_seconds=(seconds[0], seconds[-1]) if timed else None,
+        untimed=untimed,
         concurrent=concurrent,
         trials=config.search.budget,
         until=asked_in_words(config.search),

@@ -15,7 +15,7 @@ import numpy as np
 
 from bitfront.trainables.data.own.declaration import Declared, base_of, is_settled
 from bitfront.trainables.data.parts import Arrays, TaskRow
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import MissingDataError, UserError
 from bitfront.trainables.own_code import is_reference
 from bitfront.trainables.own_code.entry_points import reference_of
 from bitfront.trainables.registry import Registry
@@ -227,7 +227,7 @@ def resolve_data_dir(name: str, how_to_get: str, data_dir: Path | str | None = N
     """The directory of the datasets: the argument, else BITFRONT_DATA, else a UserError."""
     chosen = data_dir or os.environ.get("BITFRONT_DATA")
     if not chosen:
-        raise UserError(
+        raise MissingDataError(
             f"dataset '{name}' is read from a data directory and none is given",
             f"pass --data-dir DIR or set BITFRONT_DATA; to get the data: {how_to_get}",
         )

@@ -23,7 +23,7 @@ from bitfront.trainables.data.datasets import (
 )
 from bitfront.trainables.data.parts import stratified
 from bitfront.trainables.data.streams import Streamed, decode
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import MissingDataError, UserError
 from bitfront.trainables.own_code import find_path
 from bitfront.trainables.registry import is_count
 from bitfront.trainables.text_files import whole_path
@@ -130,7 +130,7 @@ def _read(
     part = first if train or flat else _test_folder(root)
     for needed in (first, part):
         if not needed.is_dir():
-            raise UserError(f"dataset '{name}' not found: looked for {needed}", how)
+            raise MissingDataError(f"dataset '{name}' not found: looked for {needed}", how)
     classes = class_names(first, last)
     if len(classes) != info.classes:
         up_to = f" up to {last}" if last else ""

@@ -27,7 +27,7 @@ from bitfront.trainables.data.datasets import (
 from bitfront.trainables.data.parts import Part
 from bitfront.trainables.data.sequence_files import TRUTH_FILES, Sequence, read_sequences
 from bitfront.trainables.data.streams import stream_workers
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import MissingDataError, UserError
 from bitfront.trainables.registry import is_count
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _read(name: str, folder: str, data_dir: Path | None) -> Sequences:
     where = data_dir / folder
     items = read_sequences(where) if where.is_dir() else []
     if not items:
-        raise UserError(
+        raise MissingDataError(
             f"dataset '{name}' not found: looked for folders with {TRUTH_FILES[0]} in {where}",
             f"get it with: {info.how_to_get(data_dir)}",
         )

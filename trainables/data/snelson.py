@@ -11,7 +11,7 @@ import numpy as np
 
 from bitfront.trainables.data.datasets import DATASETS, DatasetInfo
 from bitfront.trainables.data.parts import stratified
-from bitfront.trainables.errors import UserError
+from bitfront.trainables.errors import MissingDataError, UserError
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,7 @@ def _read(test: bool, data_dir: Path | None) -> tuple[torch.Tensor, torch.Tensor
     try:
         x, y = (np.loadtxt(where / f"train_{name}", ndmin=1) for name in ("inputs", "outputs"))
     except (OSError, ValueError) as error:
-        raise UserError(
+        raise MissingDataError(
             f"dataset 'snelson' not found or damaged: looked for {where} ({error})",
             f"get it: {_GET_HINT.replace('DIR', str(data_dir))}",
         ) from None

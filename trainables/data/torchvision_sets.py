@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitfront.trainables.data.datasets import DATASETS, DatasetInfo, Family
-from bitfront.trainables.errors import UserError, first_line
+from bitfront.trainables.errors import MissingDataError, UserError, first_line
 from bitfront.trainables.registry import is_count
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def _read(
     where = data_dir / folder
     how = DATASETS.get(name).how_to_get(data_dir)
     if not where.is_dir():
-        raise UserError(f"dataset '{name}' not found: looked for {where}", f"get it with: {how}")
+        how = f"get it with: {how}"
+        raise MissingDataError(f"dataset '{name}' not found: looked for {where}", how)
 
     # torchvision checks the files of both parts, whichever is loaded. A subclass that lists the
     # files of one part checks only those, still by their checksums.

@@ -19,7 +19,7 @@ from bitfront.search.tracking import server
 from bitfront.spaces.ready_made import FORMER, searches
 from bitfront.terminal.final_training import result_text
 from bitfront.terminal.progress import Progress
-from bitfront.terminal.status import STATUS_HEADERS, status_row
+from bitfront.terminal.status import STATUS_HEADERS, status_row, status_table
 from bitfront.terminal.summary import front_summary, show_end
 from bitfront.trainables.errors import UserError
 from bitfront.trainables.files import write_atomically
@@ -112,6 +112,26 @@ def test_no_trial_runs_without_a_driver(tiny):
     assert report["state"] == "interrupted"
     assert (report["trials"]["running"], report["trials"]["waiting"]) == (0, 1)
     assert status_row(Results.of(folder))[STATUS_HEADERS.index("run")] == "0"
+
+
+def test_a_search_that_has_no_place_waits_and_says_why(tiny):
+    config, space, folder = tiny
+    session = Session(config, space, folder, None)
+    session.ask()
+    why = "waiting for a place, all 2 are taken by 'alice-first'"
+    run, state = STATUS_HEADERS.index("run"), STATUS_HEADERS.index("state")
+    with folder.locked():
+        folder.note_wait(why)
+        results = Results.of(folder)
+        assert (results.status_json()["state"], results.status_json()["waits"]) == ("running", why)
+        assert [status_row(results)[column] for column in (state, run)] == ["waiting", "0"]
+        assert f"{folder.name}: {why}" in status_table([(folder.name, results)])
+        folder.note_wait(None)
+        assert [status_row(results)[column] for column in (state, run)] == ["running", "1"]
+        folder.note_wait(why)  # its driver is killed then
+    assert status_row(results)[state] == "interrupted"
+    with folder.locked():
+        assert status_row(results)[state] == "running", "the next turn has not waited yet"
 
 
 def test_the_trials_of_a_resumed_search_are_not_called_the_first(tiny):

@@ -62,7 +62,10 @@ def test_a_turn_says_how_far_its_workers_are_until_one_reports(monkeypatch):
     monkeypatch.setattr(watcher, "waits_for_place", lambda session: waits[0])
     clock = SimpleNamespace(monotonic=lambda: 0.0)
     monkeypatch.setattr(watcher, "time", clock)
-    session = SimpleNamespace(waits=None, starting=None)
+    noted: list[str | None] = []
+    session = SimpleNamespace(
+        waits=None, starting=None, folder=SimpleNamespace(note_wait=noted.append)
+    )
     watch = watcher.Watcher(SimpleNamespace(session=session), None)
     trial = SimpleNamespace(trial_id="t", temporary_state=SimpleNamespace(ray_actor=None))
 
@@ -83,6 +86,7 @@ def test_a_turn_says_how_far_its_workers_are_until_one_reports(monkeypatch):
     assert said(30, *["ALIVE"] * 3) == "3 workers train their first epoch"
     watch.on_trial_result(1, [], trial, {})
     assert said(36) == "3 workers train their first epoch", "nobody looks any more"
+    assert noted == ["waiting for a place", None], "status says it until a trial has a place"
 
 
 def test_a_node_that_the_autoscaler_takes_away_is_not_lost(cluster):

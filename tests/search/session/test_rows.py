@@ -2,6 +2,7 @@
 
 import pytest
 
+from bitfront.cli import main
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.session.preview import preview_search
@@ -189,6 +190,18 @@ def test_rows_that_run_alone_wait_for_their_own_selectors_only(paper, tmp_path):
     played = rehearse(config, space, rows=["Grad 60 %"])
     assert (played.rows, played.row_trials, played.trials, played.asked) == (1, 2, 2, 2)
     assert played.unanswered == []
+
+
+def test_what_rows_take_is_known_before_there_are_data(tiny_yaml, tmp_path, capsys):
+    """Who thinks of getting ImageNet wants to know what a row of it takes."""
+    file = tmp_path / "tiny.yaml"
+    file.write_text(tiny_yaml + PAPER)
+    data = ["--set", "task.dataset=cifar10", "--data-dir", str(tmp_path / "no data")]
+    assert main(["preview", str(file), "--rows", "BNN 40 %", *data]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "times are not known: dataset 'cifar10' not found: looked for " in told
+    assert "; get it with: python -c " in told
+    assert "rows of the paper: 1, which take 2 trials, 6 epochs; they run alone" in told
 
 
 def test_rows_that_run_alone_leave_what_the_ledger_knows_of_others(paper):
