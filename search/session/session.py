@@ -70,8 +70,13 @@ class Session:
         self.inheriting = Inheriting(config, self.ledger, rows.ids) if inherits else None
         self._stopped: dict[str, float] = {}
         self._spared: dict[str, float] = {}
+<<<<<<< HEAD
         self._curves: dict[str, list[dict[str, float]]] = {}
         self._losses = Losses(config.resources.retries)
+=======
+        self.curves: dict[str, list[dict[str, float]]] = {}
+        self._losses: dict[str, tuple[int, int]] = {}
+>>>>>>> main
         for entry in self.ledger.entries.values():
             self._count(entry)
             if self.stopping is not None:
@@ -114,7 +119,7 @@ class Session:
         """Trials that have ended, plus the trained fraction of each that runs."""
         epochs = [
             (curve[-1]["epoch"], self.ledger.entries[trial].spec.task.epochs)
-            for trial, curve in list(self._curves.items())
+            for trial, curve in list(self.curves.items())
             if curve
         ]
         return self.ended + sum(min(1.0, reached / total) for reached, total in epochs)
@@ -232,7 +237,7 @@ class Session:
     def _rests(self, pausing: Pausing, entry: Entry, result: dict[str, Any]) -> bool:
         """Whether the trial pauses here; where checkpoints are too many, some are given up."""
         self._note(entry.id, result)
-        curve = list(self._curves[entry.id])
+        curve = list(self.curves[entry.id])
         if not pausing.rests(entry, curve, int(result.get("kept_bytes", 0))):
             return False
         for given_up in pausing.overflow():
@@ -249,7 +254,7 @@ class Session:
             self.ledger.looked(trial_id, self._curves[trial_id])
             self.checkpoints.forget_look(trial_id)
         if entry.state != TrialState.RUNNING:  # it paused
-            self._curves.pop(trial_id, None)
+            self.curves.pop(trial_id, None)
             if self.tracker is not None:
                 self.tracker.trial(entry)
             self.progress.changed(entry)
@@ -261,7 +266,7 @@ class Session:
         metrics = measured(result)
         if trial_id in self._stopped:
             metrics["stopped_at"] = self._stopped.pop(trial_id)
-            history = self._curves.get(trial_id, [])
+            history = self.curves.get(trial_id, [])
             self._end(trial_id, TrialState.STOPPED, metrics=metrics, history=history)
             return
         if trial_id in self._spared:
@@ -286,9 +291,9 @@ class Session:
         """Keep the learning curve of a running trial. A worker that resumed it from a checkpoint
         sends the whole curve once; one without a checkpoint begins again at the first epoch."""
         if "history" in result:
-            self._curves[trial_id] = [measured(row) for row in result["history"]]
+            self.curves[trial_id] = [measured(row) for row in result["history"]]
         else:
-            curve = self._curves.setdefault(trial_id, [])
+            curve = self.curves.setdefault(trial_id, [])
             while curve and curve[-1]["epoch"] >= result["epoch"]:
                 curve.pop()
             curve.append(measured(result))
@@ -298,7 +303,7 @@ class Session:
         self._end(
             trial_id,
             TrialState.FAILED,
-            history=self._curves.get(trial_id, []),
+            history=self.curves.get(trial_id, []),
             failure=reason,
             message=redacted(message),
             traceback=traceback and redacted(traceback),
@@ -306,8 +311,14 @@ class Session:
 
     def comes_back(self, trial_id: str) -> bool:
         """Whether a trial whose worker died continues on another worker; if so it is handed back to
+<<<<<<< HEAD
         the ledger."""
         curve = self._curves.get(trial_id, [])
+=======
+        the ledger. `resources.retries` limits the losses without a new epoch in between, so that a
+        long trial survives any number of preempted machines."""
+        curve = self.curves.get(trial_id, [])
+>>>>>>> main
         reached = int(curve[-1]["epoch"]) if curve else 0
         if not self._losses.again(trial_id, reached):
             return False
@@ -324,14 +335,18 @@ class Session:
         if self.inheriting is not None:
             self.inheriting.tidy(self.checkpoints)
         self.ending.keep()
+<<<<<<< HEAD
         self._curves.pop(trial_id, None)
         self._losses.forget(trial_id)
+=======
+        self.curves.pop(trial_id, None)
+        self._losses.pop(trial_id, None)
+>>>>>>> main
         changed = self._count(entry)
         self.checkpoints.forget(trial_id)
         if self.tracker is not None:
             self.tracker.trial(entry)
             self.tracker.search_metric("hypervolume_share", self.hypervolume_share, self.ended)
-            self.tracker.search_metric("trials_ended", self.ended, self.ended)
             if changed:
                 self.tracker.front(self.front_metrics())
         self.progress.changed(entry)
