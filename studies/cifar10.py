@@ -170,7 +170,8 @@ def near(place: Place) -> list[fronts.Arm]:
         fronts.searched(name, results(place, search))
         for name, search in (
             ("bitfront", "layers"),
-            ("bitfront, five methods", "flops"),
+            # What there is of it, while it is not done.
+            ("bitfront, five methods", "flops" if place.has("flops") else "flops-begun"),
             ("bitfront, five methods, W too", "flops-w"),
         )
         if place.has(search)
@@ -229,7 +230,24 @@ def search_numbers(place: Place) -> str:
     figure = "![The points of the searches and of the selectors](front.png)"
     left = pages.missing(place, ["flops", "flops-w", *(_selected(FIRST, seed) for seed in DRAWS)])
     shown = _table(place, found, "layers", FIRST)
-    return "\n\n".join(filter(None, [shown, said, training_bar(place, found[0]), figure, left]))
+    bar = training_bar(place, found[0])
+    return "\n\n".join(filter(None, [shown, said, bar, twice(place), figure, left]))
+
+
+def twice(place: Place) -> str:
+    """How far two trainings of a point with other seeds are from each other."""
+    points: dict[str, list[float]] = {}
+    for entry in results(place, "layers").entries:
+        if entry.values is not None:
+            points.setdefault(entry.spec.plan, []).append(entry.metrics["val_accuracy"])
+    apart = [max(same) - min(same) for same in points.values() if len(same) > 1]
+    if not apart:
+        return ""
+    median, most = (100 * f(apart) for f in (statistics.median, max))
+    return (
+        f"`bitfront` trained {len(apart)} points again with another seed: {median:.1f} points of "
+        f"accuracy apart in the median, {most:.1f} at most."
+    )
 
 
 def training_bar(place: Place, ours: fronts.Arm) -> str:
