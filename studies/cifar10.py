@@ -322,7 +322,7 @@ def verdict(place: Place, whose: str, budget: int) -> str:
     each = ", ".join(f"{100 * g:+.2f}" for g in gains)
     return (
         f"`{whose}` at {budget} %: {100 * gain:+.2f} points (by seed {each}; bar: at least "
-        f"+{100 * BAR:g} in the mean): {reached}."
+        f"+{100 * BAR:g} in the mean): {reached}, with {len(gains)} of {len(SEEDS)} seeds."
     )
 
 

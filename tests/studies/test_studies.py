@@ -175,7 +175,7 @@ def test_the_bar_is_over_the_seeds_that_both_have(place, gain, said):
             )
     place.keep(finals.step_of("ours-40", 2), {"seed": 2, "test_accuracy": 0.1})
     gains = f"by seed {100 * gain:+.2f}, {100 * gain:+.2f}; bar: at least +0.5 in the mean"
-    assert cifar10.verdict(place, "ours", 40).endswith(f"({gains}): {said}.")
+    assert cifar10.verdict(place, "ours", 40).endswith(f"({gains}): {said}, with 2 of 3 seeds.")
 
 
 def test_what_is_kept_of_a_deployment_names_no_folder(place, monkeypatch, tmp_path):
