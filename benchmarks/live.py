@@ -10,7 +10,11 @@
 The ledgers are written by the code of a real search (ask and tell of `search.study`), only the
 results of the trials are made up. A refresh is what the browser asks when a trial has ended, both
 requests: is there something new, and what does the open tab show now. Its time is that of the
-server, from the request to the whole answer, without the network and without the browser."""
+server, from the request to the whole answer, without the network and without the browser.
+
+With a browser also how long it takes until the page is there: the first text (first contentful
+paint) and the front with its points, from the request on, the ledger having been read before. With
+`--cpu-clock` these are the processor's time of the page's main thread, up to the front."""
 
 from __future__ import annotations
 
@@ -18,15 +22,17 @@ import argparse
 import json
 import math
 import random
+import shutil
 import statistics
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
-from bitfront.dashboards.pages.live import live_app
+from bitfront.dashboards.pages.live.app import live_app
 from bitfront.dashboards.pages.server import HomeSource
 from bitfront.search.config.load import load_text
 from bitfront.search.config.space import build_space
@@ -55,7 +61,18 @@ search: {sampler: random, trials: 100}
 PRUNED, FAILED = 0.15, 0.03
 PACKAGES = ("dash", "optuna", "plotly")
 BARS = {1000: 300.0, 5000: 1000.0}
-TABS = ("front", "hypervolume", "layers", "methods", "curves", "settings", "trials")
+TABS = (
+    "front",
+    "trials",
+    "layers",
+    "curves",
+    "settings",
+    "slices",
+    "contour",
+    "hypervolume",
+    "timeline",
+    "methods",
+)
 REPEATS = 5
 
 
@@ -173,6 +190,50 @@ class Browser:
         return 1000 * (self.clock() - began), size
 
 
+class Opened(NamedTuple):
+    """Milliseconds until a page shows something; None where they were not measured."""
+
+    text: float | None
+    front: float
+
+
+def first_paint(folder: SearchFolder, cpu_clock: bool) -> Opened | None:
+    """How long the page takes to open in a headless browser; None where there is none."""
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ImportError:
+        return None
+    from werkzeug.serving import make_server
+
+    source = HomeSource(folder.path.parent)
+    source.look(folder.name)
+    server = make_server("127.0.0.1", 0, live_app(source, folder.name).server, threaded=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with sync_playwright() as driver:
+            found = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+            browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+            page = browser.new_page()
+            page.set_default_timeout(300_000)
+            metrics = page.context.new_cdp_session(page)
+            domain = "threadTicks" if cpu_clock else "timeTicks"
+            metrics.send("Performance.enable", {"timeDomain": domain})
+            page.goto(f"http://127.0.0.1:{server.server_port}/")
+            page.wait_for_selector("#figure-0 .scatterlayer .point")
+            drawn = page.evaluate("performance.now()")
+            text = page.evaluate(
+                "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+            )
+            told = metrics.send("Performance.getMetrics")["metrics"]
+            busy = next(m["value"] for m in told if m["name"] == "TaskDuration")
+            browser.close()
+            return Opened(None, 1000 * busy) if cpu_clock else Opened(text, drawn)
+    except Error:
+        return None
+    finally:
+        server.shutdown()
+
+
 @dataclass
 class Measured:
     ms: float
@@ -181,6 +242,7 @@ class Measured:
 
 def measure(folder: SearchFolder, cpu_clock: bool) -> list[Row]:
     """Trials end one after another; each is followed by a refresh."""
+    opened = first_paint(folder, cpu_clock)
     browser = Browser(folder.path.parent, folder.name, cpu_clock)
     config = stored_config(folder)
     config.search.trials *= 2
@@ -188,6 +250,11 @@ def measure(folder: SearchFolder, cpu_clock: bool) -> list[Row]:
     trials = ledger.count(*ENDED)
     first, size = browser.refresh("front")
     rows: list[Row] = [_row(trials, "front, opened", [Measured(first, size)])]
+    if opened is not None:
+        page: Row = {"trials": trials, "worst ms": None, "kB": None}
+        if opened.text is not None:
+            rows.append({**page, "refresh of": "first text in a browser", "ms": opened.text})
+        rows.append({**page, "refresh of": "front in a browser", "ms": opened.front})
     idle = [Measured(*browser.refresh("front")) for _ in range(REPEATS)]
     rows.append(_row(trials, "nothing new", idle))
     for tab in TABS:
@@ -224,6 +291,9 @@ def main() -> None:
         for trials in sizes:
             rows += measure(filled(args.keep or Path(folder), trials), args.cpu_clock)
     print(format_table(rows))
+    for row in rows:
+        if row["refresh of"] == "first text in a browser" and row["trials"] == 1000:
+            print(bar("ms to the first text at 1,000 trials", float(row["ms"] or 0), at_most=1000))
     for trials, limit in BARS.items():
         found = [float(r["ms"] or 0) for r in rows if r["refresh of"] == "front"]
         if trials in sizes:

@@ -5,6 +5,7 @@ trials have, beside whole trials, early stopping and successive halving, on tabl
     python -m benchmarks.pausing --problems fashion --seeds 0 1
     pip install syne-tune && python -m benchmarks.pausing --rules moasha
     python -m benchmarks.pausing --kept                     # the bars from the kept CSV
+    python -m benchmarks.pausing --tells                    # what a rung tells beyond the model
 
 Every search is the product's own ledger, sampler, searcher and scheduler (testbed/simulator.py), of
 100 trials, four at once. It sees the accuracy of one seed; the share is that of the expected
@@ -20,6 +21,10 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.stats import kendalltau
+
 from benchmarks.search import Moasha
 from benchmarks.table import Row, bar, csv_path, format_table, write_csv
 from bitfront.search.config.schema import EarlyStoppingSpec
@@ -28,6 +33,8 @@ from bitfront.search.deciding.pausing import Pausing
 from bitfront.search.front import Objective, non_dominated
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.samplers.surrogate.atlas import likeness
+from bitfront.search.samplers.surrogate.model import QualityModel, Rows
 from bitfront.search.session.early_stopping import ranking, rung_epoch
 from testbed import truth
 from testbed.problems import table
@@ -95,6 +102,44 @@ def run(name: str, rule: str, seed: int) -> Row:
     return row
 
 
+def tells(name: str, seed: int) -> Row:
+    """What the accuracy at a rung tells of the end in a search of whole trials: Kendall's tau of
+    both, and the correlation of what the model of the sampler misses them by, each trial predicted
+    from all others. The second is what pausing can use: the model knows the rest anyway."""
+    problem = table(name, seed)
+    search = problem.config.search.model_copy(update={"trials": 60, "seed": seed})
+    config = problem.config.model_copy(update={"search": search})
+    found = simulate(config, problem.space(), problem.answer(seed), WORKERS)
+    plans = np.stack([problem.bits(e.spec.plan) for e in found.ended]).astype(int)
+    curves = np.array([[row["val_accuracy"] for row in e.history] for e in found.ended])
+    levels = likeness(("F", "B"))
+    rows = Rows(
+        levels=levels[plans].reshape(len(plans), -1),
+        trend=np.stack([problem.cost(plans), 1 - plans.mean(1)], axis=1),
+        numeric=np.zeros((len(plans), 0)),
+        category=np.zeros((len(plans), 0), np.int64),
+        groups=plans.shape[1],
+        alike=1 / float(np.linalg.inv((levels @ levels.T).astype(float)).sum()),
+        believed=np.zeros((len(plans), 0)),
+    )
+    line: Row = {"problem": name, "seed": seed}
+    end = missed(rows, curves[:, -1])
+    for share in (0.3, 0.6):
+        early = curves[:, rung_epoch(share, curves.shape[1]) - 1]
+        line[f"tau {share}"] = round(float(kendalltau(early, curves[:, -1]).statistic), 3)
+        beyond = np.corrcoef(missed(rows, early), end)[0, 1]
+        line[f"beyond the model {share}"] = round(float(beyond), 3)
+    return line
+
+
+def missed(rows: Rows, quality: np.ndarray) -> np.ndarray:
+    """By how much a model of all other trials misses each."""
+    model = QualityModel(rows, quality, np.zeros(len(quality)), np.random.default_rng(0))
+    factor = model._factor
+    inverse = solve_triangular(factor, np.eye(len(factor)), lower=True)
+    return np.asarray(model._weights / (inverse**2).sum(0))
+
+
 def summary(rows: list[Row]) -> list[Row]:
     """Medians over the seeds; at equal epochs the median difference to whole trials."""
     found: list[Row] = []
@@ -143,8 +188,14 @@ def main() -> None:
     parser.add_argument("--rules", nargs="+", default=list(RULES[:-1]), choices=RULES)
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(6)))
     parser.add_argument("--out", type=Path, default=csv_path("pausing", PACKAGES))
+    parser.add_argument("--tells", action="store_true", help="only what a rung tells, two seeds")
     parser.add_argument("--kept", action="store_true", help="only read what the CSV has")
     args = parser.parse_args()
+    if args.tells:
+        told = [tells(name, seed) for name in args.problems for seed in (0, 1)]
+        print(format_table(told))
+        write_csv(told, csv_path("pausing-tells", PACKAGES))
+        return
     rows = _read(args.out)
     known = {(r["problem"], r["rule"], str(r["seed"])) for r in rows}
     for seed in [] if args.kept else args.seeds:

@@ -437,7 +437,8 @@ def main() -> None:
     rows = kept()
     print(format_table(summary(rows)))
     print("\n".join(bars(rows)))
-    print(format_table([*paired(rows), *paired(rows, "strict")]))
+    if tests := [*paired(rows), *paired(rows, "strict")]:
+        print(format_table(tests))
     plot(rows, RESULTS / "search.png")
 
 

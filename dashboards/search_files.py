@@ -36,6 +36,7 @@ from bitfront.search.results.view import SearchView
 from bitfront.search.tracking.notes import REPORT, SMALL_FRONT
 from bitfront.spaces.space import OnlyPlan
 from bitfront.trainables.cost import task_cost_table
+from bitfront.trainables.costs.devices import KEPT
 from bitfront.trainables.files import replacing, write_atomically
 from bitfront.trainables.methods import build_method
 from bitfront.trainables.own_code import shown
@@ -60,6 +61,7 @@ def write_figures(results: Results) -> dict[str, str | Path]:
         front_image(view.points, view.title, part, dpi=80, **view.labels)
     write_atomically(out / REPORT, report_of(view))
     names = [REPORT, "front.html", "front.png", SMALL_FRONT, "front.csv"]
+    names += [KEPT] if (out / KEPT).is_file() else []
     names += _write_heat_map(results, view)
     names += _write_pairs(out, view)
     names += _write_pruning(results, view)

@@ -35,9 +35,9 @@ class Arm:
     seconds: float
     """of the processor, in training"""
 
-    def within(self, flops_pct: float) -> Point | None:
-        """The most accurate point that costs no more; of equal ones the cheapest."""
-        fitting = [p for p in self.points if p.flops_pct <= flops_pct]
+    def within(self, most: float, least: float = 0) -> Point | None:
+        """The most accurate point of such costs, in percent; of equal ones the cheapest."""
+        fitting = [p for p in self.points if least <= p.flops_pct <= most]
         return max(fitting, key=lambda p: (p.accuracy, -p.flops), default=None)
 
     def share(self, like: Results) -> float:

@@ -5,6 +5,7 @@ ended trial above it, elsewhere lines only. The time is estimated in
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -99,6 +100,12 @@ class Progress:
         if now - self._last_line >= LINE_SECONDS:
             self._last_line = now
             self.status.say(self.line())
+
+    def nodes(self, there: Sequence[str], lost: Sequence[str]) -> None:
+        """A lost node is told in a message of its own."""
+
+    def look(self) -> None:
+        """The bar draws itself."""
 
     def say(self, text: str) -> None:
         """Print a message above the bar."""

@@ -98,7 +98,8 @@ def framed(figure: go.Figure, title: str, height: int = 460, **more: Any) -> go.
 
 
 def noted(figure: go.Figure, text: str) -> None:
-    """Write a text in the middle of a figure that has nothing to show."""
+    """Write a text in the middle of a figure that has nothing to show, not even axes."""
+    figure.update_layout(xaxis_visible=False, yaxis_visible=False)
     figure.add_annotation(
         text=markup(text), x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False
     )

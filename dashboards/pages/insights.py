@@ -10,29 +10,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-import numpy as np
-
-from bitfront.search.ledger.states import TrialState
+from bitfront.dashboards.figures.trials.effects import Effect, effects_of
 from bitfront.search.results.view import SearchView, TrialView
 from bitfront.trainables.plan import BINARY_STEPS
 
 # Fewer points of a front, or on one side of a cost, are no rule.
 LEAST_POINTS, LEAST_SIDE = 4, 2
-# A model of fewer trials for each of its numbers says nothing.
-LEAST_TRIALS_EACH = 1.5
 MOST_RULES = 8
-# The penalty on the effects, in trials: it decides where plans hardly differ.
-RIDGE = 0.01
 # A setting with more numbers than these is continuous.
 MOST_VALUES = 8
-
-
-class Effect(NamedTuple):
-    """What a change does to the quality, in the unit of the ledger."""
-
-    change: float
-    error: float
-    """standard error"""
 
 
 class Side(NamedTuple):
@@ -69,7 +55,7 @@ def rules(view: SearchView) -> list[Rule]:
     front = sorted(front, key=lambda t: t.values.get(view.cost.name, 0.0))
     if len(front) < LEAST_POINTS:
         return []
-    effects = _effects(view)
+    effects = effects_of(view)
     found = [*_of_layers(view, front, effects), *_of_settings(view, front, effects)]
     return sorted(found, key=lambda rule: -rule.weight)[:MOST_RULES]
 
@@ -185,46 +171,3 @@ def _in_words(view: SearchView, what: str, effect: Effect) -> str:
         f"{what} {verb} {size:.2g} ± {error:.2g}{unit} of {view.quality.short}, "
         "other things being equal."
     )
-
-
-def _effects(view: SearchView) -> dict[str, Effect]:
-    """The effects on the quality in a linear model of all finished trials (ridge regression): of
-    every layer made binary, of every method, of doubling every positive number. Empty where there
-    are too few trials for so many effects."""
-    done = [
-        t for t in view.trials if t.state == TrialState.COMPLETE and view.quality.name in t.values
-    ]
-    rows = [_features(view, trial) for trial in done]
-    names = sorted({name for row in rows for name in row})
-    if len(done) < LEAST_TRIALS_EACH * (len(names) + 1) or not names:
-        return {}
-    x = np.array([[row.get(name, 0.0) for name in names] for row in rows])
-    y = np.array([trial.values[view.quality.name] for trial in done])
-    x, y = x - x.mean(axis=0), y - y.mean()
-    varied = x.std(axis=0) > 0
-    names, x = [name for name, v in zip(names, varied, strict=True) if v], x[:, varied]
-    inverse = np.linalg.inv(x.T @ x + RIDGE * np.eye(len(names)))
-    slopes = inverse @ x.T @ y
-    left = y - x @ slopes
-    freedom = max(1.0, len(done) - 1 - float(np.trace(x @ inverse @ x.T)))
-    errors = np.sqrt(np.diag(inverse) * float(left @ left) / freedom)
-    return {n: Effect(float(s), float(e)) for n, s, e in zip(names, slopes, errors, strict=True)}
-
-
-def _features(view: SearchView, trial: TrialView) -> dict[str, float]:
-    """A trial as numbers: whether each layer is binary, its method where one is, logarithms of its
-    settings."""
-    found = {
-        f"layer {layer.name}": float(BINARY_STEPS.get(letter, 1.0) >= 1)
-        for layer, letter in zip(view.layers_of(trial), trial.plan, strict=True)
-    }
-    if any(found.values()):
-        found[f"method {trial.method}"] = 1.0
-    for name, text in trial.settings.items():
-        try:
-            number = float(text)
-        except ValueError:
-            continue
-        if number > 0:
-            found[f"log2 {name}"] = math.log2(number)
-    return found

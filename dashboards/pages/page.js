@@ -65,6 +65,7 @@ function showTrial(id) {
   if (trial.command) panel.append(element("pre", trial.command));
   panel.dataset.trial = id;
   panel.hidden = false;
+  panel.scrollIntoView({ block: "nearest" });
 }
 
 const places = [...document.querySelectorAll(".figure")];

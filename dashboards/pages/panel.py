@@ -1,5 +1,5 @@
 """What a click on a point shows of its trial, as data for the report and the live page. How it
-looks is in `page.js` and `live_pieces`."""
+looks is in `page.js` and `live.pieces`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def trial_data(view: SearchView, trial: TrialView) -> dict[str, Any]:
         ("network", trial.network),
         (view.quality.label, own),
         *means,
-        *((axis.label, axis.text(trial.values.get(axis.name))) for axis in _costs(view)),
+        *((axis.label, axis.text(trial.values.get(axis.name))) for axis in shown_costs(view)),
         *((name, extra[name]) for name in ("sure %", MISSES) if name in extra),
         *((name, f"{v:.4g}" if isinstance(v, float) else str(v)) for name, v in _settings(trial)),
     ]
@@ -75,7 +75,7 @@ def _settings(trial: TrialView) -> list[tuple[str, Any]]:
     return [(name, value) for name, value in trial.params.items() if name != "method"]
 
 
-def _costs(view: SearchView) -> list[Axis]:
+def shown_costs(view: SearchView) -> list[Axis]:
     """The cost on the axis of the front, and all objectives besides the quality."""
     axes = [view.cost, *(a for a in view.objectives if a.name != view.quality.name)]
     return list({axis.name: axis for axis in axes}.values())

@@ -51,17 +51,32 @@ def table(
 
     styles = [style(i) for i in range(len(headers))]
 
-    def cells(row: Sequence[Any], kind: str) -> str:
-        pairs = zip(row, styles, strict=True)
-        return "".join(f'<{kind} class="{s}">{escaped(str(v))}</{kind}>' for v, s in pairs)
+    def cells(row: Sequence[Any]) -> str:
+        parts = zip(row, headers, styles, strict=True)
+        # The name of a column stands beside the value where rows are stacked on a narrow screen.
+        return "".join(
+            f'<td class="{style}" data-label="{escaped(head)}">{_button(i, v, bool(ids))}</td>'
+            for i, (v, head, style) in enumerate(parts)
+        )
 
-    head = cells(headers, "th")
+    pairs = zip(headers, styles, strict=True)
+    head = "".join(f'<th scope="col" class="{style}">{escaped(h)}</th>' for h, style in pairs)
     lines = []
     for k, row in enumerate(rows):
         trial = f' data-trial="{escaped(ids[k])}"' if ids else ""
-        lines.append(f"<tr{trial}>{cells(row, 'td')}</tr>")
+        lines.append(f"<tr{trial}>{cells(row)}</tr>")
     body = "\n".join(lines)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead>\n{body}</table></div>'
+    named = escaped(", ".join(filter(None, headers)) or "environment")
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{named}"><table>'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _button(column: int, value: Any, clicked: bool) -> str:
+    """The text of a cell; a button in the first one of a row that can be clicked."""
+    text = escaped(str(value))
+    return f'<button class="plain">{text}</button>' if clicked and column == 0 else text
 
 
 def panel() -> str:

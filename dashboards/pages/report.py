@@ -4,17 +4,23 @@ screen; a click on a point shows its trial. Several searches side by side are in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING
 
 from bitfront.dashboards.figures.front.interactive import front_figure
 from bitfront.dashboards.figures.front.pairs import pair_figures, pair_points
 from bitfront.dashboards.figures.networks.layers import kept_in_full, layers_figure
+from bitfront.dashboards.figures.trials.contour import contour_figure, numeric
 from bitfront.dashboards.figures.trials.coordinates import coordinates_figure
 from bitfront.dashboards.figures.trials.curves import curves_figure
+from bitfront.dashboards.figures.trials.effects import effects_figure
 from bitfront.dashboards.figures.trials.failures import MEANINGS, failures_figure, reasons
 from bitfront.dashboards.figures.trials.hypervolume import hypervolume_figure
 from bitfront.dashboards.figures.trials.importance import importance_figure
 from bitfront.dashboards.figures.trials.methods import methods_figure
 from bitfront.dashboards.figures.trials.rungs import rungs_figure
+from bitfront.dashboards.figures.trials.slices import slice_figures
+from bitfront.dashboards.figures.trials.timeline import timeline_figure
 from bitfront.dashboards.pages.insights import rules
 from bitfront.dashboards.pages.page import page, placed
 from bitfront.dashboards.pages.panel import click_data, measured
@@ -29,10 +35,14 @@ from bitfront.dashboards.pages.pieces import (
     table,
 )
 from bitfront.dashboards.pages.tiles import decided, tiles
+from bitfront.search.durations import duration
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.figure_data import MEASURED_HEAD
 from bitfront.search.results.importance import importances
 from bitfront.search.results.view import SearchView
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 # Points beyond these are in front.csv only.
 MOST_ROWS = 60
@@ -48,7 +58,8 @@ def report_html(view: SearchView, importance: Mapping[str, float]) -> str:
     sections = [*_findings(view), *_explanations(view, importance), _repetition(view)]
     links = "".join(f'<a href="#s-{name}">{escaped(title)}</a>' for name, title, _ in sections)
     body = (
-        f"<h1>{escaped(view.name)}</h1>\n{_description(view)}\n{_tiles(view)}\n<nav>{links}</nav>\n"
+        f"<h1>{escaped(view.name)}</h1>\n{_description(view)}\n{_tiles(view)}\n"
+        f'<nav aria-label="contents">{links}</nav>\n'
         + "\n".join(section(*each) for each in sections)
     )
     return page(f"{view.title} · bitfront report", body, click_data([view]))
@@ -69,6 +80,8 @@ def _findings(view: SearchView) -> list[Section]:
         )
     ]
     found.append(("insights", "In words", _insights(view)))
+    if view.finals:
+        found.append(("finals", "Final trainings", _finals(view)))
     if len(view.objectives) > 2:
         figures = pair_figures(pair_points(view), [axis.label for axis in view.objectives])
         pairs = "".join(placed(figure, name) for name, figure in figures.items())
@@ -90,9 +103,59 @@ def _findings(view: SearchView) -> list[Section]:
             + caption(box.format(reference)),
         )
     )
+    found.append(("time", "Time", _time(view)))
     found.append(("layers", "Layers along the front", _layers(view)))
     found.append(("methods", "Best of every method", placed(methods_figure(view, ""), "methods")))
     return found
+
+
+def _finals(view: SearchView) -> str:
+    """What points of the front reach when they are trained to the end, beside what the search
+    measured."""
+    bare = view.quality.name.removeprefix("val_")
+    names = [f"{part}_{bare}" for part in ("test", "val")]
+    part = next((n for n in names if any(n in f.metrics for f in view.finals)), names[0])
+    heads = ["recipe", "trial", "method", "epochs", "seed", f"in the search, {view.quality.short}"]
+    heads += [part.replace("_", " "), "time", "plan"]
+    rows = []
+    for final in view.finals:
+        point = view.point_of.get(final.trial)
+        rows.append(
+            [
+                final.recipe,
+                final.trial or "-",
+                final.method,
+                final.epochs,
+                final.seed,
+                measured(view, point) if point is not None else "-",
+                view.quality.text(final.metrics.get(part)),
+                duration(final.seconds),
+                final.plan,
+            ]
+        )
+    groups: dict[str, list[float]] = {}
+    for final in view.finals:
+        if part in final.metrics:
+            groups.setdefault(f"{final.recipe}, {final.epochs} epochs", []).append(
+                final.metrics[part]
+            )
+    means = [
+        f"{name}: mean {view.quality.text(fmean(v))} ± {view.quality.number(stdev(v))} over "
+        f"{len(v)} seeds"
+        for name, v in groups.items()
+        if len(v) > 1
+    ]
+    return table(heads, rows) + "".join(map(caption, means))
+
+
+def _time(view: SearchView) -> str:
+    """When trials were trained."""
+    gaps = len(view.clock.gaps)
+    words = "A bar per trial; rows are trials at once."
+    if gaps:
+        pauses = "A pause" if gaps == 1 else f"{gaps} pauses"
+        words += f" {pauses} between turns {'is' if gaps == 1 else 'are'} left out (dotted lines)."
+    return placed(timeline_figure(view, ""), "timeline") + caption(words)
 
 
 def _insights(view: SearchView) -> str:
@@ -100,7 +163,10 @@ def _insights(view: SearchView) -> str:
     said = [rule.sentence for rule in rules(view)] or ["No rule holds for all points of the front."]
     listed = "".join(f"<li>{escaped(text)}</li>\n" for text in said)
     words = "Effects are those of a linear model of all finished trials, ± their standard error."
-    return f"<ul>\n{listed}</ul>\n{caption(words)}" + "".join(map(caption, decided(view)))
+    tries = "".join(f"<li>{escaped(text)}</li>\n" for text in view.tries)
+    ahead = f"<h3>What it would try next</h3>\n<ul>\n{tries}</ul>\n" if tries else ""
+    told = "".join(map(caption, decided(view)))
+    return f"<ul>\n{listed}</ul>\n{caption(words)}{told}{ahead}"
 
 
 def _explanations(view: SearchView, importance: Mapping[str, float]) -> list[Section]:
@@ -109,6 +175,7 @@ def _explanations(view: SearchView, importance: Mapping[str, float]) -> list[Sec
         "Optuna's fANOVA over what all finished trials have in common: how much of the variance of "
         f"{view.quality.label.removesuffix(', %')} each explains. Not how much it helps."
     )
+    slices = slice_figures(view, importance)
     found = [
         (
             "importance",
@@ -123,6 +190,8 @@ def _explanations(view: SearchView, importance: Mapping[str, float]) -> list[Sec
         ),
         ("curves", "Learning curves", placed(curves_figure(view, ""), "curves")),
     ]
+    if slices:
+        found.insert(1, ("slices", "One setting at a time", _slices(view, slices, importance)))
     if view.rungs:
         words = (view.stopping or "") + ". Only trials that ran to the end can be shown here."
         found.append(
@@ -135,6 +204,19 @@ def _explanations(view: SearchView, importance: Mapping[str, float]) -> list[Sec
     if view.counts[TrialState.FAILED]:
         found.append(("failures", "Failures", _failures(view)))
     return found
+
+
+def _slices(
+    view: SearchView, slices: Mapping[str, go.Figure], importance: Mapping[str, float]
+) -> str:
+    """A small picture per setting, and one over the two that matter most."""
+    small = "".join(placed(figure, f"slice-{i}") for i, figure in enumerate(slices.values()))
+    names = numeric(view, importance)
+    both = ""
+    if len(names) > 1:
+        words = f"Both at once, mean of the trials around: {names[0]} and {names[1]}."
+        both = caption(words) + placed(contour_figure(view, names[0], names[1], ""), "contour")
+    return f'<div class="small">{small}</div>{both}'
 
 
 def _repetition(view: SearchView) -> Section:
@@ -150,7 +232,14 @@ def _layers(view: SearchView) -> str:
     words = "Cheapest at the bottom."
     if len(view.front) > 1 and (always or never):
         words += f" Always in full precision: {_listed(always)}; never: {_listed(never)}."
-    return placed(layers_figure(view, ""), "layers") + caption(words)
+    effects = "What it does to the quality to make each layer binary, other things being equal: a "
+    effects += "linear model of all finished trials, ± its standard error; grey is not clear."
+    return (
+        placed(layers_figure(view, ""), "layers")
+        + caption(words)
+        + placed(effects_figure(view, ""), "effects")
+        + caption(effects)
+    )
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bitfront.dashboards.pages.hosts import guarded
-from bitfront.dashboards.pages.live import live_app
-from bitfront.dashboards.pages.source import Listed
+from bitfront.dashboards.pages.live.app import live_app
+from bitfront.dashboards.pages.live.source import Listed
 from bitfront.search.ledger import folder as home
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.optuna_log import silence
@@ -21,7 +21,7 @@ from bitfront.search.ledger.reader import read_only
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.ledger.storage import LedgerStorage
 from bitfront.search.ports import LOOPBACK, check_free, url_of
-from bitfront.search.results.importance import importances
+from bitfront.search.results.importance import LEAST_TRIALS, importances
 from bitfront.search.results.reader import SearchReader
 from bitfront.search.urls import redacted, sqlite_path
 from bitfront.trainables.errors import UserError
@@ -38,6 +38,7 @@ class HomeSource:
         self._readers: dict[str, SearchReader] = {}
         self._seen: dict[str, tuple[SearchView | str, int]] = {}
         self._importance: dict[str, tuple[int, Mapping[str, float]]] = {}
+        self._estimating: set[str] = set()
         self._lock = threading.Lock()
 
     def searches(self) -> list[Listed]:
@@ -53,9 +54,15 @@ class HomeSource:
         with self._lock:
             found = self._read(name)
             before, count = self._seen.get(name, (None, 0))
-            if found is not before and found != before:
-                self._seen[name] = found, count + 1
+            if found is not before:
+                self._seen[name] = found, count + (found != before)
             return self._seen[name][0]
+
+    def turn(self, name: str) -> str:
+        """When the driver of the search last wrote what its trials report."""
+        view = self.look(name)
+        turn = None if isinstance(view, str) else view.turn
+        return "" if turn is None else str(turn.written)
 
     def _read(self, name: str) -> SearchView | str:
         try:
@@ -70,18 +77,34 @@ class HomeSource:
             self._readers.pop(name, None)
             return redacted(f"search '{name}' cannot be shown: {type(error).__name__}: {error}")
 
-    def importance(self, name: str) -> Mapping[str, float]:
-        """The importances of the settings. They take seconds and change slowly: estimated again
-        when there are 20 % more complete trials."""
+    def importance(self, name: str) -> Mapping[str, float] | None:
+        """The importances of the settings; None while they are estimated for the first time. That
+        takes seconds, in a thread, and is done again when there are 20 % more complete trials."""
         view = self.look(name)
         if isinstance(view, str):
             return {}
         ended = view.counts[TrialState.COMPLETE]
-        before, shares = self._importance.get(name, (0, {}))
-        if ended >= 1.2 * before:
-            shares = importances(view)
-            self._importance[name] = ended, shares
+        if ended < LEAST_TRIALS:
+            return {}
+        with self._lock:
+            known = self._importance.get(name)
+            before, shares = known or (0, None)
+            if ended >= 1.2 * before and name not in self._estimating:
+                self._estimating.add(name)
+                threading.Thread(target=self._estimate, args=(name, view), daemon=True).start()
         return shares
+
+    def _estimate(self, name: str, view: SearchView) -> None:
+        """Estimate the importances, and let the page draw them."""
+        try:
+            shares: Mapping[str, float] = importances(view)
+        except Exception:  # a page without them is better than none
+            shares = {}
+        with self._lock:
+            self._importance[name] = view.counts[TrialState.COMPLETE], shares
+            self._estimating.discard(name)
+            found, count = self._seen[name]
+            self._seen[name] = found, count + 1
 
 
 def serve(
@@ -97,7 +120,11 @@ def serve(
     """Serve the live page until ctrl-C and return the exit code. `say` prints a line."""
     if name is not None:
         home.find(root, name)
-    app = live_app(HomeSource(root), name, host=host, names=names)
+    source = HomeSource(root)
+    first = [name] if name is not None else [each.name for each in source.searches()[:1]]
+    for each in first:  # read while the browser starts
+        threading.Thread(target=source.look, args=(each,), daemon=True).start()
+    app = live_app(source, name, host=host, names=names)
     return _serve(app.server, "live page", host, port, open_browser, say)
 
 

@@ -279,8 +279,9 @@ class Head:
                 if time.monotonic() > deadline:
                     raise UserError(
                         f"{self.address} takes no jobs: {NO_AGENT}",
-                        "two clusters on one machine need ports of their own: "
-                        "ray start --dashboard-agent-listen-port",
+                        "Ray there is still starting, or only a part of it came up: try again in a "
+                        "minute, else start it again (ray up); two clusters on one machine need "
+                        "ports of their own: ray start --dashboard-agent-listen-port",
                     ) from None
             time.sleep(1)
 

@@ -80,8 +80,13 @@ def deaths_by_memory() -> Iterator[None]:
 class Nodes:
     """Notices lost nodes and says so, a sentence for each with what becomes of its trials."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        note: Callable[[list[str], list[str]], None] = lambda _there, _lost: None,
+    ) -> None:
+        """`note` is called with the hosts that are there and those that were lost."""
+        self._say, self._note = say, note
         self._alive = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
         self._most = len(self._alive)
         self._lost: dict[str, tuple[dict[str, Any], float]] = {}
@@ -113,6 +118,8 @@ class Nodes:
     def _see(self, nodes: list[dict[str, Any]], now: float) -> None:
         before = self._alive
         self._alive = {node["NodeID"]: node for node in nodes if node["Alive"]}
+        gone = (n for n in nodes if not n["Alive"] and n.get("DeathReason") not in MEANT_TO_GO)
+        self._note([_host(n) for n in self._alive.values()], [_host(n) for n in gone])
         why = {node["NodeID"]: node.get("DeathReason") for node in nodes}
         for key in before.keys() - self._alive.keys():
             if self._trials.get(key) or why.get(key) not in MEANT_TO_GO:
@@ -125,6 +132,10 @@ class Nodes:
         else:
             fate = "no trial ran there"
         self._say(f"node {node['NodeManagerAddress']} was lost, {left}: {fate}")
+
+
+def _host(node: dict[str, Any]) -> str:
+    return str(node.get("NodeManagerHostname") or node["NodeManagerAddress"])
 
 
 class Watcher(Callback):
@@ -142,7 +153,8 @@ class Watcher(Callback):
         self._actors: dict[str, str] = {}
 
     def setup(self, *args: Any, **info: Any) -> None:
-        self._nodes = Nodes(self.searcher.session.progress.say)
+        progress = self.searcher.session.progress
+        self._nodes = Nodes(progress.say, progress.nodes)
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         if not self._has_place:
@@ -190,6 +202,7 @@ class Watcher(Callback):
         held_up, self._last_step = now - self._last_step, now
         if self._nodes is not None:
             self._nodes.look(now)
+        self.searcher.session.progress.look()
         if self._look_at_start is not None and now >= self._look_at_start:
             self._look_at_start = now + START_SECONDS
             session = self.searcher.session

@@ -18,6 +18,18 @@ RANGE = 0.8
 
 
 @dataclass(frozen=True)
+class Try:
+    """A point that is hoped to raise the hypervolume, and was not tried yet."""
+
+    params: Mapping[str, Any]
+    """what is sampled besides the plan, by full names"""
+    plan: str
+    quality: float
+    """the value of the measured objective that is expected of it"""
+    costs: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Outlook:
     """The gain of the next trials, those that run included, as a share of the hypervolume."""
 
@@ -29,6 +41,8 @@ class Outlook:
     low: float
     high: float
     """the gain is below `low` with a chance of 10 %, and above `high` with one of 10 %"""
+    tries: tuple[Try, ...] = ()
+    """the most promising points, the best first"""
 
     @property
     def short(self) -> str:
@@ -45,7 +59,7 @@ class Outlook:
         )
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "tries": [asdict(each) for each in self.tries]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | None) -> Outlook | None:
@@ -53,10 +67,15 @@ class Outlook:
         if data is None:
             return None
         try:
-            found = cls(**data)
-        except TypeError:
+            told = {**data, "tries": tuple(Try(**each) for each in data.get("tries", ()))}
+            found = cls(**told)
+            numbers = [n for name, n in vars(found).items() if name != "tries"]
+            for each in found.tries:
+                numbers += [each.quality, *each.costs.values()]
+                if not (isinstance(each.plan, str) and isinstance(each.params, dict)):
+                    raise TypeError
+        except (TypeError, AttributeError):
             raise ValueError("its outlook") from None
-        numbers = found.as_json().values()
         if not all(type(n) in (int, float) and math.isfinite(n) for n in numbers):
             raise ValueError("its outlook")
         return found

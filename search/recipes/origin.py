@@ -12,6 +12,7 @@ from bitfront.search.recipes.finals import FinalTraining, note_finals
 from bitfront.search.recipes.recipe import Recipe
 from bitfront.search.results.stored import stored_config
 from bitfront.search.tracking.extra_runs import deliver_extras
+from bitfront.search.tracking.registered import register
 
 
 def search_of(recipe: Recipe, root: Path) -> SearchFolder | None:
@@ -22,9 +23,12 @@ def search_of(recipe: Recipe, root: Path) -> SearchFolder | None:
     return folder if folder.exists else None
 
 
-def note_result(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
+def note_result(
+    recipe: Recipe, result: FinalResult, root: Path, registered: str | None = None
+) -> str | None:
     """Record the final trainings of a recipe in the folder of its search, if it is here, and in
-    MLflow. Returns what went wrong, if anything did."""
+    MLflow; the first one also as a version of the model called `registered`. Returns what went
+    wrong, if anything did."""
     origin, folder = recipe.provenance, search_of(recipe, root)
     if origin is None or folder is None:
         return None
@@ -48,4 +52,6 @@ def note_result(recipe: Recipe, result: FinalResult, root: Path) -> str | None:
     note_finals(folder, made)
     config = stored_config(folder)
     problem = deliver_extras(config, folder) if config.tracking.enabled else None
+    if problem is None and registered is not None:
+        problem = register(config, folder, made[0].key, registered)
     return None if problem is None else f"MLflow did not take the final training: {problem}"

@@ -4,6 +4,7 @@ only what is new in it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bitfront.search.config.known import is_cost
 from bitfront.search.config.schema import SearchConfig
@@ -12,12 +13,20 @@ from bitfront.search.ledger.entry import Entry, training_seconds
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import LedgerReader
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.live.busy import BusyClock, span
+from bitfront.search.live.turn import read_turn
+from bitfront.search.recipes.finals import FILE, final_trainings
 from bitfront.search.results.figure_data import budgets, figure_labels, front_points
 from bitfront.search.results.growth import Growth
 from bitfront.search.results.labels import metric_label
 from bitfront.search.results.layers import network_key, networks
 from bitfront.search.results.results import Results, ideal_point
-from bitfront.search.results.settings import settings_of, shown_settings
+from bitfront.search.results.settings import (
+    in_a_line,
+    settings_in_words,
+    settings_of,
+    shown_settings,
+)
 from bitfront.search.results.stored import stored_config
 from bitfront.search.results.view import Axis, Budget, HypervolumeStep, SearchView, TrialView
 from bitfront.search.session.early_stopping import rung_epoch
@@ -40,14 +49,21 @@ class SearchReader:
         self._growth: Growth | None = None
         self._trials: dict[int, tuple[Entry, TrialView]] = {}
         self._view: SearchView | None = None
+        self._finals = 0
 
     def read(self) -> SearchView:
         """The search as it is now; the same view again where nothing has changed."""
         before = self._config
         changed = self._ledger.read() or self._stored_config() is not (before and before[1])
         running = self._view is not None and self._view.state == "running"
-        if changed or self._view is None or running is not self.folder.running:
+        runs = self.folder.running
+        finals = _stamp(self.folder)
+        if changed or self._view is None or running is not runs or finals != self._finals:
+            self._finals = finals
             self._view = self._made()
+        turn = read_turn(self.folder.path) if runs else None
+        if turn != self._view.turn:
+            self._view = replace(self._view, turn=turn)
         return self._view
 
     def _stored_config(self) -> SearchConfig:
@@ -92,6 +108,8 @@ def _view(
 ) -> SearchView:
     config = results.config
     saving = results.saving
+    clock = BusyClock(s for e in results.entries if (s := span(e.started, e.ended, e.seconds)))
+    first = min((e.started for e in results.entries if e.started is not None), default=0.0)
     return SearchView(
         name=config.name,
         description=config.description,
@@ -108,7 +126,7 @@ def _view(
         cost=axis_of(results.shown_cost, results),
         reference=results.reference,
         ideal=ideal_point(config),
-        hypervolume=steps,
+        hypervolume=[step._replace(seconds=clock.at(first + step.seconds)) for step in steps],
         budgets=[Budget(*budget) for budget in budgets(results)],
         networks=networks(results),
         budget_of_trials=config.search.budget,
@@ -126,7 +144,28 @@ def _view(
         commands=commands(results),
         full_flops=results.full_flops if results.entries else None,
         measured_on=results.benched.describe() if results.benched is not None else "",
+        tries=tries_in_words(results),
+        finals=final_trainings(results.folder, skip_damaged=True),
+        clock=clock,
     )
+
+
+def tries_in_words(results: Results) -> list[str]:
+    """The most promising points that were not tried, one in a line each; none for a search that is
+    complete because its space is."""
+    if results.outlook is None:
+        return []
+    quality = metric_axis(results.config.quality)
+    lines = []
+    for each in results.outlook.tries:
+        settings = in_a_line(settings_in_words(each.params, str(each.params.get("method", ""))))
+        costs = [f"{axis_of(n, results).text(v)} {n}" for n, v in each.costs.items()]
+        if results.full_flops and "flops" in each.costs:
+            costs = [f"{100 * each.costs['flops'] / results.full_flops:.3g} % of the flops"]
+        point = " ".join(filter(None, [shown(str(each.params.get("method", ""))), settings]))
+        expected = f"{quality.short} {quality.text(each.quality)} expected"
+        lines.append(f"{point} {each.plan}: {', '.join([*costs, expected])}")
+    return lines
 
 
 def axis_of(name: str, results: Results) -> Axis:
@@ -156,6 +195,14 @@ def commands(results: Results) -> list[tuple[str, str]]:
         (f"bitfront ui {name}", "its runs in MLflow"),
         *(point if results.front else []),
     ]
+
+
+def _stamp(folder: SearchFolder) -> int:
+    """When the record of final trainings was written; 0 where there is none."""
+    try:
+        return (folder.path / FILE).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _curve(entry: Entry, metric: str) -> list[tuple[int, float]]:

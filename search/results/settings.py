@@ -18,8 +18,12 @@ LONGEST = 48
 def settings_of(entry: Entry) -> dict[str, str]:
     """Value as text by short name (`width`, `lr`) of the settings sampled for a trial, besides
     method and plan. A trial has one method: parameters of different methods may share a name."""
-    named = _named(entry.drawn, entry.spec.method)
-    return {head: text_of(entry.drawn[name]) for name, head in named.items()}
+    return settings_in_words(entry.drawn, entry.spec.method)
+
+
+def settings_in_words(drawn: Mapping[str, Any], method: str) -> dict[str, str]:
+    """The same for what was drawn, or may be."""
+    return {head: text_of(drawn[name]) for name, head in _named(drawn, method).items()}
 
 
 def _named(drawn: Mapping[str, Any], method: str) -> dict[str, str]:

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from bitfront.search.front import Objective
 from bitfront.search.ledger.states import TrialState
+from bitfront.search.live.busy import BusyClock
+from bitfront.search.live.turn import Turn
+from bitfront.search.recipes.finals import FinalTraining
 from bitfront.search.results.points import FrontPoint, Labels
 
 T = TypeVar("T")
@@ -102,8 +105,8 @@ class TrialView:
 
 
 class HypervolumeStep(NamedTuple):
-    """The hypervolume after so many ended trials and seconds, as a share of the box between the
-    reference and a perfect network that costs nothing."""
+    """The hypervolume after so many ended trials and seconds (without the pauses between turns), as
+    a share of the box between the reference and a perfect network that costs nothing."""
 
     trials: int
     seconds: float
@@ -171,6 +174,14 @@ class SearchView:
     """the machine and conditions of measured latencies"""
     all_methods: Sequence[str] = ()
     """the methods of the whole search, where this view has only some of its trials"""
+    finals: Sequence[FinalTraining] = ()
+    """its final trainings, in the order in which they ended"""
+    tries: Sequence[str] = ()
+    """what it would try next, in words"""
+    clock: BusyClock = field(default_factory=BusyClock, compare=False)
+    """its time, without the pauses between turns"""
+    turn: Turn | None = field(default=None, compare=False)
+    """what its driver does now; None where none runs"""
 
     @property
     def title(self) -> str:
@@ -226,6 +237,11 @@ class SearchView:
             reference=moved(self.reference),
             ideal=moved(self.ideal),
         )
+
+    def curve_of(self, trial: TrialView) -> Sequence[tuple[int, float]]:
+        """The learning curve of a trial, as far as it is known."""
+        running = self.turn.running.get(trial.id) if self.turn is not None else None
+        return trial.curve if running is None or trial.curve else running.curve
 
     def layers_of(self, trial: TrialView) -> Sequence[Layer]:
         """The layers of a trial; numbered ones where its network is unknown."""

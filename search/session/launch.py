@@ -15,6 +15,7 @@ from bitfront.search.config.schema import SearchConfig
 from bitfront.search.deciding.ending import asked_in_words
 from bitfront.search.ledger.disks import network_disk
 from bitfront.search.ledger.folder import SearchFolder, writing
+from bitfront.search.live.teller import telling
 from bitfront.search.pictures import Pictures
 from bitfront.search.results.results import Results
 from bitfront.search.results.stored import stored_config
@@ -168,7 +169,7 @@ def _drive(
     if warm_start is not None:
         first += carried_points(warm_start, space)
     rows = settle_rows(config, space, chosen)
-    session = Session(config, space, folder, tracker, first, shown.progress, rows)
+    session = Session(config, space, folder, tracker, first, telling(shown.progress), rows)
     if warm_start is not None:
         session.ledger.learn_from(carried_trials(warm_start, space))
     beginning.ledger = session.ledger

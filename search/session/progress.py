@@ -3,7 +3,7 @@ in `bitfront.terminal`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -53,6 +53,9 @@ class Progress(Protocol):
     def expect(self, trial_seconds: float | None, slots: int) -> None:
         """Set the estimated seconds per trial, and how many trials run at once."""
 
+    def eta(self) -> float | None:
+        """The estimated seconds to the end of the search; None where that is not known."""
+
     def start(self) -> None:
         """Note that trials run from now on."""
 
@@ -60,6 +63,12 @@ class Progress(Protocol):
         self, ended: Entry | None = None, reported: tuple[Entry, dict[str, Any]] | None = None
     ) -> None:
         """Note that a trial ended, or that one reported an epoch."""
+
+    def nodes(self, there: Sequence[str], lost: Sequence[str]) -> None:
+        """Note which nodes trials can run on now, and which ones are gone."""
+
+    def look(self) -> None:
+        """Called several times a second while trials run."""
 
     def stop(self) -> None:
         """Note that no trial runs any more."""
@@ -77,10 +86,17 @@ class Silent:
 
     def expect(self, trial_seconds: float | None, slots: int) -> None: ...
 
+    def eta(self) -> float | None:
+        return None
+
     def start(self) -> None: ...
 
     def changed(
         self, ended: Entry | None = None, reported: tuple[Entry, dict[str, Any]] | None = None
     ) -> None: ...
+
+    def nodes(self, there: Sequence[str], lost: Sequence[str]) -> None: ...
+
+    def look(self) -> None: ...
 
     def stop(self) -> None: ...

@@ -67,7 +67,7 @@ class Session:
             self.ledger.promoted = self.pausing.next
         self._stopped: dict[str, float] = {}
         self._spared: dict[str, float] = {}
-        self._curves: dict[str, list[dict[str, float]]] = {}
+        self.curves: dict[str, list[dict[str, float]]] = {}
         self._losses: dict[str, tuple[int, int]] = {}
         for entry in self.ledger.entries.values():
             self._count(entry)
@@ -111,7 +111,7 @@ class Session:
         """Trials that have ended, plus the trained fraction of each that runs."""
         epochs = [
             (curve[-1]["epoch"], self.ledger.entries[trial].spec.task.epochs)
-            for trial, curve in list(self._curves.items())
+            for trial, curve in list(self.curves.items())
             if curve
         ]
         return self.ended + sum(min(1.0, reached / total) for reached, total in epochs)
@@ -229,7 +229,7 @@ class Session:
     def _rests(self, pausing: Pausing, entry: Entry, result: dict[str, Any]) -> bool:
         """Whether the trial pauses here; where checkpoints are too many, some are given up."""
         self._note(entry.id, result)
-        curve = list(self._curves[entry.id])
+        curve = list(self.curves[entry.id])
         if not pausing.rests(entry, curve, int(result.get("kept_bytes", 0))):
             return False
         for given_up in pausing.overflow():
@@ -242,7 +242,7 @@ class Session:
         self._note_damage(trial_id, result)
         entry = self.ledger.entries[trial_id]
         if entry.state != TrialState.RUNNING:  # it paused
-            self._curves.pop(trial_id, None)
+            self.curves.pop(trial_id, None)
             if self.tracker is not None:
                 self.tracker.trial(entry)
             self.progress.changed(entry)
@@ -254,7 +254,7 @@ class Session:
         metrics = measured(result)
         if trial_id in self._stopped:
             metrics["stopped_at"] = self._stopped.pop(trial_id)
-            history = self._curves.get(trial_id, [])
+            history = self.curves.get(trial_id, [])
             self._end(trial_id, TrialState.STOPPED, metrics=metrics, history=history)
             return
         if trial_id in self._spared:
@@ -275,9 +275,9 @@ class Session:
         """Keep the learning curve of a running trial. A worker that resumed it from a checkpoint
         sends the whole curve once; one without a checkpoint begins again at the first epoch."""
         if "history" in result:
-            self._curves[trial_id] = [measured(row) for row in result["history"]]
+            self.curves[trial_id] = [measured(row) for row in result["history"]]
         else:
-            curve = self._curves.setdefault(trial_id, [])
+            curve = self.curves.setdefault(trial_id, [])
             while curve and curve[-1]["epoch"] >= result["epoch"]:
                 curve.pop()
             curve.append(measured(result))
@@ -287,7 +287,7 @@ class Session:
         self._end(
             trial_id,
             TrialState.FAILED,
-            history=self._curves.get(trial_id, []),
+            history=self.curves.get(trial_id, []),
             failure=reason,
             message=redacted(message),
             traceback=traceback and redacted(traceback),
@@ -297,7 +297,7 @@ class Session:
         """Whether a trial whose worker died continues on another worker; if so it is handed back to
         the ledger. `resources.retries` limits the losses without a new epoch in between, so that a
         long trial survives any number of preempted machines."""
-        curve = self._curves.get(trial_id, [])
+        curve = self.curves.get(trial_id, [])
         reached = int(curve[-1]["epoch"]) if curve else 0
         furthest, losses = self._losses.get(trial_id, (0, 0))
         losses = losses + 1 if reached <= furthest else 1
@@ -315,14 +315,13 @@ class Session:
             details["message"] = "; ".join(filter(None, [details.get("message"), damaged]))
         entry = self.ledger.tell(trial_id, state, **details)
         self.ending.keep()
-        self._curves.pop(trial_id, None)
+        self.curves.pop(trial_id, None)
         self._losses.pop(trial_id, None)
         changed = self._count(entry)
         self.checkpoints.forget(trial_id)
         if self.tracker is not None:
             self.tracker.trial(entry)
             self.tracker.search_metric("hypervolume_share", self.hypervolume_share, self.ended)
-            self.tracker.search_metric("trials_ended", self.ended, self.ended)
             if changed:
                 self.tracker.front(self.front_metrics())
         self.progress.changed(entry)

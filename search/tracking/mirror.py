@@ -43,6 +43,8 @@ MOST_PICTURES = 40
 FrontMetrics = dict[str, dict[str, float]]
 """By trial, the metrics of a point of the front."""
 PARENT = "mlflow.parentRunId"
+# The tag of a trial's run: the last epoch whose metrics were delivered.
+EPOCH = "bitfront.epoch"
 STATUS = {
     TrialState.COMPLETE: "FINISHED",
     TrialState.STOPPED: "KILLED",
@@ -169,7 +171,7 @@ class Mirror:
             tags = run.data.tags
             child = Child(
                 run_id=run.info.run_id,
-                last_epoch=int(run.data.metrics.get("epoch", 0)),
+                last_epoch=_last_epoch(run),
                 described="method" in run.data.params,
                 ended=run.info.status not in ("RUNNING", "SCHEDULED"),  # the latter rests
                 pareto=tags.get("pareto") == "true",
@@ -202,9 +204,8 @@ class Mirror:
             return
         ended = entry.state in STATUS
         weighed = entry.rung is not None and not ended
-        tags = end_tags(entry, self.config.quality) if ended else {}
-        if weighed:
-            tags = {"state": entry.state}
+        tags = {"state": str(entry.state)} if weighed else {}
+        tags |= end_tags(entry, self.config.quality) if ended else {}
         if child.run_id is None:
             run = self.client.create_run(
                 self.experiment_id,
@@ -236,16 +237,17 @@ class Mirror:
             for row in history
             if row.get("epoch", 0) > child.last_epoch
             for name, value in row.items()
+            if name != "epoch"  # the step of all others: its curve would be a straight line
         ]
+        reached = max([child.last_epoch, *(int(row["epoch"]) for row in history if "epoch" in row)])
+        done = {EPOCH: str(reached)} if reached > child.last_epoch else {}
         params: dict[str, str] = {}
         if not child.described:
             params = flat_params(entry)
             metrics += [(name, float(value), now, 0) for name, value in entry.costs.items()]
-        self.log(child.run_id, metrics, params, tags)
+        self.log(child.run_id, metrics, params, {**tags, **done})
         child.described = True
-        child.last_epoch = max(
-            [child.last_epoch, *(int(row["epoch"]) for row in history if "epoch" in row)]
-        )
+        child.last_epoch = reached
         if weighed:
             rests = entry.state == TrialState.PAUSED
             self.client.update_run(child.run_id, status="SCHEDULED" if rests else "RUNNING")
@@ -276,9 +278,12 @@ class Mirror:
         named = [Param(k, v[:6000]) for k, v in (params or {}).items()]
         tagged = [RunTag(k, v) for k, v in (tags or {}).items()]
         # One request takes at most 1,000 items of all kinds together.
-        for start in range(0, max(len(measured), len(named), len(tagged), 1), 800):
+        # Tags come last: when they are there, so are the metrics of the epochs they tell of.
+        size = max(len(measured), 1)
+        for start in range(0, size, 800):
+            last = start + 800 >= size
             here = slice(start, start + 800)
-            batch = (measured[here], named[:100] if not start else [], tagged if not start else [])
+            batch = (measured[here], named[:100] if not start else [], tagged if last else [])
             if any(batch):
                 self.client.log_batch(run_id, *batch)
         for start in range(100, len(named), 100):
@@ -360,6 +365,12 @@ class Mirror:
         self.client.set_tag(self.parent_id, "state", state)
         self._discard_spares()
         self.client.set_terminated(self.parent_id, "FINISHED" if state == "complete" else "KILLED")
+
+
+def _last_epoch(run: Any) -> int:
+    """The last epoch that MLflow has of a run; version 0.1 logged it as a metric."""
+    text = run.data.tags.get(EPOCH, "")
+    return int(text) if text.isdecimal() else int(run.data.metrics.get("epoch", 0))
 
 
 def _described(parent: Any) -> bool:

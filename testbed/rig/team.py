@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 from testbed import warm
@@ -154,7 +155,8 @@ class Team:
 
     def printed(self, search: str) -> str:
         """What the drivers of a search have printed so far, read on the disk of the head."""
-        logs = self.folder.glob(f"machine0/tmp/ray/session_2*/logs/job-driver-*-{search}-*.log")
+        place = f"machine0{gettempdir()}/ray/session_2*/logs"
+        logs = self.folder.glob(f"{place}/job-driver-*-{search}-*.log")
         return "".join(log.read_text() for log in sorted(logs, key=lambda p: p.stat().st_ctime))
 
     def person(self, name: str) -> Person:

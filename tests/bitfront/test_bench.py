@@ -1,6 +1,7 @@
 """Claims about `bitfront bench` of models, recipes and searches, and the tables it writes."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,7 +11,7 @@ from bitfront.search.ledger.folder import home
 from bitfront.trainables.costs import devices
 from bitfront.trainables.costs.devices import FOLDER, DeviceTable, usual_name
 from bitfront.trainables.errors import UserError
-from bitfront.trainables.runtime import measuring
+from bitfront.trainables.runtime import measuring, timing
 from bitfront.trainables.runtime.machine import cpu_name
 
 SMALL = ["mlp", "depth=4", "width=16", "--shape", "1x8x8", "--classes", "10"]
@@ -82,6 +83,27 @@ def test_all_networks_of_a_search_are_measured_at_the_levels_of_its_plans(tmp_pa
 def test_a_word_that_means_nothing_is_an_error_with_the_nearest_name(capsys):
     assert main(["bench", "cresnet2O"]) == 2
     assert "cresnet20" in capsys.readouterr().err
+
+
+def test_a_packed_file_that_is_missing_is_said_to_be(tmp_path, capsys):
+    assert main(["bench", str(tmp_path / "seed0.safetensors")]) == 2
+    assert "seed0.safetensors: no such file" in capsys.readouterr().err.replace("\n ", "")
+
+
+@pytest.mark.parametrize(("each", "rounds"), [(10.0, 1), (1.0, 4), (0.4, 5), (0.125, 14)])
+def test_a_slow_network_is_not_measured_for_much_longer_than_asked(each, rounds, monkeypatch):
+    """Two seconds were asked for: at least five rounds, unless they take three times as long."""
+    seen = SimpleNamespace(now=0.0, calls=0)
+
+    def call():
+        seen.now += each
+        seen.calls += 1
+
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: seen.now))
+    monkeypatch.setattr(timing, "clock", lambda: lambda: seen.now)
+    found = timing.milliseconds({"call": call}, seconds=2.0)
+    assert found["call"] == pytest.approx(1000 * each)
+    assert seen.calls == 2 + rounds  # two to warm up, and to see how long it takes
 
 
 def test_a_search_in_python_measures_itself():

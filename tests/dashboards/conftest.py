@@ -4,6 +4,7 @@ one, else the one Playwright keeps. Tests that want it skip with the reason wher
 import os
 import shutil
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,26 @@ def browser():
             pytest.skip(f"no browser starts here: {str(error).splitlines()[0]}")
         yield opened
         opened.close()
+
+
+# The findings that a reader with a screen reader or a keyboard cannot get around.
+SERIOUS = """async () => (await axe.run(document, {resultTypes: ["violations"]})).violations
+    .filter((found) => ["serious", "critical"].includes(found.impact))
+    .map((found) => `${found.id}: ${found.nodes.slice(0, 3).map((node) => node.html).join(" ")}`)"""
+
+
+@pytest.fixture(scope="session")
+def serious_findings():
+    """What axe-core finds wrong with a page, serious things only: `serious_findings(page)`."""
+    found = pytest.importorskip("axe_playwright_python", reason="axe-playwright-python is missing")
+    script = (Path(found.__file__).parent / "axe.min.js").read_text()
+
+    def look(page):
+        if page.evaluate("typeof axe") == "undefined":
+            page.evaluate(script)
+        return page.evaluate(SERIOUS)
+
+    return look
 
 
 class Watched:

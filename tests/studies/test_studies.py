@@ -112,8 +112,8 @@ def compared(tmp_path_factory):
     )
     told(
         place,
-        "flops",
-        "flops.yaml",
+        "layers",
+        "layers.yaml",
         lambda e: 0.5 + e.costs["flops_pct"] / 400,
         "search.trials=8",
         "search.confirm=0",
@@ -156,9 +156,11 @@ def test_the_page_counts_what_the_arms_trained_and_says_what_is_missing(compared
     assert rows["selectors"][:3] == ["12", "12", "12.0"]
     assert rows["last"][0] == "4"
     assert rows["last"][-2:] == ["71.0", "71.0 |"]
-    assert "learning rate 0.005 for all, `react` for selectors" in text
+    trained = "8 epochs by `bitfront`, 12 by the selectors, which are not at 80, 60 and 10 % yet"
+    assert f"Trained: {trained} (bar: no more than theirs): met." in text
+    assert "learning rate 0.005 for all, `react` for selectors and for `bitfront`" in text
     assert cifar10.rate(place) == ["task.optimizer.lr=0.005"]
-    assert "Not measured yet: `flops-w`, `selectors-40-20-seed2`." in text
+    assert "Not measured yet: `flops`, `flops-w`." in text
     assert cifar10.whole_numbers(place).startswith("Not measured yet: `whole`, `stock`")
     cifar10.draw(place)
     assert (place.out / "front.png").stat().st_size > 10_000
@@ -173,7 +175,7 @@ def test_the_bar_is_over_the_seeds_that_both_have(place, gain, said):
             )
     place.keep(finals.step_of("ours-40", 2), {"seed": 2, "test_accuracy": 0.1})
     gains = f"by seed {100 * gain:+.2f}, {100 * gain:+.2f}; bar: at least +0.5 in the mean"
-    assert cifar10.verdict(place, "ours", 40).endswith(f"({gains}): {said}.")
+    assert cifar10.verdict(place, "ours", 40).endswith(f"({gains}): {said}, with 2 of 3 seeds.")
 
 
 def test_what_is_kept_of_a_deployment_names_no_folder(place, monkeypatch, tmp_path):

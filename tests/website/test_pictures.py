@@ -52,6 +52,8 @@ def test_numbers_of_the_readme_and_of_the_tutorial_are_those_of_that_search(home
     assert (plan.replace(" ", ""), percent) in shown
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_figures_of_the_pages_are_those_of_that_search(home, tmp_path):
     (tmp_path / "pictures").mkdir()
     pictures.drawn(home, tmp_path)

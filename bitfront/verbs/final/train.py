@@ -15,7 +15,9 @@ from bitfront.search.recipes.final_training import FinalResult, check_test_part,
 from bitfront.search.recipes.finals import FILE
 from bitfront.search.recipes.origin import note_result, search_of
 from bitfront.search.recipes.recipe import Recipe, load_recipe
+from bitfront.search.results.stored import stored_config
 from bitfront.search.session.interrupts import acknowledged, obey
+from bitfront.search.tracking.registered import check_name
 from bitfront.terminal import tables as terminal
 from bitfront.terminal.final_training import result_text
 from bitfront.terminal.training_progress import TrainingProgress
@@ -49,6 +51,11 @@ def options(parser: ArgumentParser) -> None:
         help="share every batch among N workers on Ray, a GPU each where there are any",
     )
     parser.add_argument("--address", help="the Ray cluster of --workers: auto or HOST:PORT")
+    parser.add_argument(
+        "--register",
+        metavar="NAME",
+        help="make the network of the first seed a version of this registered model in MLflow",
+    )
     shared.data_dir(parser)
     parser.add_argument("--quiet", action="store_true", help="print the result only")
     parser.add_argument(
@@ -91,9 +98,11 @@ def action(args: Namespace) -> int:
     except KeyboardInterrupt:
         print(terminal.filled(f"kept in {out}: {view.kept()}"), file=sys.stderr)
         return INTERRUPTED
-    problem = note_result(recipe, result, home(args.home))
+    problem = note_result(recipe, result, home(args.home), args.register)
     if problem is not None:
         note(problem)
+    elif args.register is not None:
+        note(f"registered in MLflow as a version of {args.register}")
     _show(recipe, result, args.json)
     return 0
 
@@ -122,6 +131,13 @@ def _check(args: Namespace, recipe: Recipe, out: Path) -> None:
     origin = search_of(recipe, home(args.home))
     if origin is not None:
         refuse_link(origin.path / FILE)
+    if args.register is not None:
+        if origin is None or not stored_config(origin).tracking.enabled:
+            raise UserError(
+                "--register is for recipes whose search is in this home and tracked in MLflow",
+                "name the home of the search: --home DIR",
+            )
+        check_name(args.register)
     if args.address is not None and args.workers is None:
         raise UserError("--address is for --workers N: one worker trains here")
     refuse_other(out, recipe)

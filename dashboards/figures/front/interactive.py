@@ -188,7 +188,7 @@ def _add_lines(figure: go.Figure, chart: Chart) -> None:
             layer="below",
             label={
                 "text": markup(name), "font": {"size": 11, "color": BUDGET}, "textangle": -90,
-                "textposition": "start", "xanchor": "right", "yanchor": "bottom",
+                "textposition": "end", "xanchor": "right", "yanchor": "bottom",
             },
         )  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bitfront.dashboards.figures.style import INK, axis, framed, look, markup, noted
 from bitfront.dashboards.figures.trials.curves import spread_out
 from bitfront.dashboards.figures.trials.methods import EMPTY
+from bitfront.dashboards.figures.trials.slices import is_logarithmic, is_number, varying
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.view import SearchView, TrialView
 
@@ -17,10 +18,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-MOST_LINES = 300
-
-
-MOST_AXES = 10
+MOST_LINES, MOST_AXES = 300, 10
 
 
 def coordinates_figure(view: SearchView, title: str) -> go.Figure:
@@ -31,7 +29,7 @@ def coordinates_figure(view: SearchView, title: str) -> go.Figure:
 
     figure = go.Figure()
     finished = [t for t in view.trials if t.state == TrialState.COMPLETE]
-    names = [*_varying(finished), view.cost.name, view.quality.name]
+    names = [*varying(finished, {})[:MOST_AXES], view.cost.name, view.quality.name]
     scales = {name: _Scale([_value(t, name) for t in finished]) for name in names}
     if not finished:
         noted(figure, EMPTY)
@@ -104,15 +102,15 @@ def _add_lines(
 
 class _Scale:
     """Positions of values on a vertical axis, from 0 to 1: numbers on a linear scale, or on a
-    logarithmic one where they span two decades; words in alphabetical order."""
+    logarithmic one (`slices.is_logarithmic`); words in alphabetical order."""
 
     def __init__(self, values: Sequence[Any]) -> None:
         known = [v for v in values if v is not None]
-        self.numeric = bool(known) and all(_is_number(v) for v in known)
+        self.numeric = bool(known) and all(is_number(v) for v in known)
         self.words = [] if self.numeric else sorted({str(v) for v in known})
         numbers = [float(v) for v in known] if self.numeric else []
         self.low, self.high = min(numbers, default=0.0), max(numbers, default=1.0)
-        self.log = self.low > 0 and self.high / self.low >= 100
+        self.log = is_logarithmic(numbers)
 
     def place(self, value: Any) -> float | None:
         """The position of a value; None where a trial does not have it."""
@@ -134,24 +132,9 @@ class _Scale:
         return [(self.place(v) or 0.0, f"{shown(v):.4g}") for v in ends]
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _value(trial: TrialView, name: str) -> Any:
     """A sampled setting, a cost or a metric of a trial; None where it has none of this name."""
     return trial.params.get(name, trial.values.get(name))
-
-
-def _varying(trials: Sequence[TrialView]) -> list[str]:
-    """The sampled settings that differ between trials, those of most trials first; at most
-    `MOST_AXES`."""
-    counts: dict[str, int] = {}
-    for trial in trials:
-        for name in trial.params:
-            counts[name] = counts.get(name, 0) + 1
-    different = [n for n in counts if len({str(t.params.get(n)) for t in trials}) > 1]
-    return sorted(different, key=lambda n: -counts[n])[:MOST_AXES]
 
 
 def _hover(trial: TrialView, name: str, view: SearchView) -> str:
@@ -160,5 +143,5 @@ def _hover(trial: TrialView, name: str, view: SearchView) -> str:
     if name == view.quality.name:
         text = view.quality.text(value)
     else:
-        text = f"{value:.4g}" if _is_number(value) else str(value)
+        text = f"{value:.4g}" if is_number(value) else str(value)
     return markup(f"{trial.id} {trial.method}: {name} {text}")

@@ -14,6 +14,7 @@ from bitfront.dashboards.figures.style import (
     markup,
     noted,
 )
+from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.view import SearchView, TrialView
 
 if TYPE_CHECKING:
@@ -38,16 +39,20 @@ def curves_figure(view: SearchView, title: str) -> go.Figure:
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    with_curves = [t for t in view.trials if t.curve]
-    others = spread_out([t for t in with_curves if t.id not in view.on_front], MOST_GREY)
+    curves = {t.id: curve for t in view.trials if (curve := view.curve_of(t))}
+    with_curves = [t for t in view.trials if t.id in curves]
+    running = [t for t in with_curves if t.state == TrialState.RUNNING][:MOST_FRONT]
+    others = spread_out(
+        [t for t in with_curves if t.id not in view.on_front and t not in running], MOST_GREY
+    )
     if others:
         x: list[int | None] = []
         y: list[float | None] = []
         ids: list[str | None] = []
         for trial in others:
-            x += [*(epoch for epoch, _ in trial.curve), None]
-            y += [*(view.quality.shown(value) for _, value in trial.curve), None]
-            ids += [*([trial.id] * len(trial.curve)), None]
+            x += [*(epoch for epoch, _ in curves[trial.id]), None]
+            y += [*(view.quality.shown(value) for _, value in curves[trial.id]), None]
+            ids += [*([trial.id] * len(curves[trial.id])), None]
         figure.add_scatter(
             x=x, y=y, customdata=ids, mode="lines", name="others", opacity=0.35,
             line={"color": DOMINATED, "width": 1}, hoverinfo="skip",
@@ -69,6 +74,26 @@ def curves_figure(view: SearchView, title: str) -> go.Figure:
             hovertemplate=f"{markup(trial.summary)}, epoch %{{x}}: %{{y:.4g}}<extra></extra>",
         )
         seen.add(trial.method)
+    _add_running(figure, view, running)
     if not with_curves:
         noted(figure, EMPTY)
     return framed(figure, title, xaxis=axis("epoch"), yaxis=axis(view.quality.label))
+
+
+def _add_running(figure: go.Figure, view: SearchView, running: Sequence[TrialView]) -> None:
+    """The curves of running trials, as far as they have come."""
+    for trial in running:
+        curve = view.curve_of(trial)
+        figure.add_scatter(
+            x=[epoch for epoch, _ in curve],
+            y=[view.quality.shown(value) for _, value in curve],
+            customdata=[trial.id] * len(curve),
+            mode="lines+markers",
+            name="running",
+            legendgroup="running",
+            showlegend=trial is running[0],
+            line={"color": look(view.methods.index(trial.method))[0], "width": 2.5, "dash": "dot"},
+            marker={"size": 5},
+            hovertemplate=f"{markup(trial.summary)}, running, epoch %{{x}}: %{{y:.4g}}"
+            "<extra></extra>",
+        )

@@ -36,6 +36,7 @@ from bitfront.search.deciding.outlook import AHEAD, OUTLOOK, Outlook
 from bitfront.search.deciding.outlook import LEAST as ENOUGH
 from bitfront.search.model_health import EVERY
 from bitfront.search.samplers.problem import Problem, distribution
+from bitfront.search.samplers.surrogate import prospect
 from bitfront.search.samplers.surrogate.atlas import Atlas, Block, Codes, Context, Encoder, Known
 from bitfront.search.samplers.surrogate.beliefs import Beliefs, OtherSearch
 from bitfront.search.samplers.surrogate.candidates import Candidates, fresh, separation
@@ -46,7 +47,6 @@ from bitfront.search.samplers.surrogate.model import Floats, QualityModel, Rows
 from bitfront.search.samplers.surrogate.objectives import Objectives
 from bitfront.search.samplers.surrogate.past import Past
 from bitfront.search.samplers.surrogate.promising import Promises, promises, with_misses
-from bitfront.search.samplers.surrogate.prospect import CANDIDATES, DRAWS, Ahead, outlook
 from bitfront.search.samplers.surrogate.within import Within
 from bitfront.spaces.space import FreePlan
 from bitfront.trainables.parameters import Choice, Domain
@@ -283,7 +283,7 @@ class FreeCostSampler(BaseSampler):
         past, weights = self._past, self._objectives.scalar
         if self._ended < ENOUGH or not self._objectives.single:
             return None
-        best = sorted(looked, key=lambda b: -b[0])[:CANDIDATES]
+        best = sorted(looked, key=lambda b: -b[0])[: prospect.CANDIDATES]
         running = past.running[:AHEAD]
         points = [*running, *(Known(c, codes, c.costs(codes[None])[0]) for _, c, codes in best)]
         done = past.finished & kept(self._problem.measured_limits, past.limited)
@@ -291,14 +291,16 @@ class FreeCostSampler(BaseSampler):
         measured = Staircase.of(quality, cost, *self._objectives.worst())
         rng = np.random.default_rng(self._ended)
         rows = self._rows(points)
-        ahead = Ahead(
+        ahead = prospect.Ahead(
             self._scalar_costs(points),
             model.expected(rows),
-            model.draws(rows, DRAWS, rng),
+            model.draws(rows, prospect.DRAWS, rng),
             np.ones(len(points)) if success is None else success.chance(rows),
             len(running),
         )
-        return outlook(measured, ahead, self._ended, rng)
+        found = prospect.outlook(measured, ahead, self._ended, rng)
+        new = points[len(running) :], ahead.mean[len(running) :]
+        return None if found is None else prospect.with_tries(found, *new, self._objectives)
 
     def _believed(
         self, stairs: Staircase, expected: Floats, cost: Floats, first: int

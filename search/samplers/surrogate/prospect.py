@@ -3,13 +3,16 @@ ask. Arrays in, arrays out; what people see of it is in `search.deciding.outlook
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bitfront.search.deciding.outlook import AHEAD, Outlook
+from bitfront.search.deciding.outlook import AHEAD, Outlook, Try
+from bitfront.search.samplers.surrogate.atlas import Known
 from bitfront.search.samplers.surrogate.fronts import Staircase
 from bitfront.search.samplers.surrogate.model import Floats
+from bitfront.search.samplers.surrogate.objectives import Objectives
 
 # Draws from the model, and how many of the best candidates are drawn at.
 DRAWS, CANDIDATES = 32, 64
@@ -18,6 +21,8 @@ DRAWS, CANDIDATES = 32, 64
 # problems so that the gain is as often below the range as above (benchmarks/README.md).
 EXPECTED_SPREAD, RANGE_SPREAD = 0.4, 0.7
 LOW, HIGH = 0.05, 0.9
+# So many of the most promising points are told.
+TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,27 @@ def outlook(
     low, high = np.quantile(gains[1], [LOW, HIGH])
     expected = float(np.clip(gains[0].mean(), low, high))
     trials = min(AHEAD, len(ahead.cost))
-    return Outlook(ended, trials, *(round(float(x), 7) for x in (expected, low, high)))
+    gain, least, most = (round(float(x), 7) for x in (expected, low, high))
+    return Outlook(ended, trials, gain, least, most)
+
+
+def with_tries(
+    found: Outlook, points: Sequence[Known], mean: Floats, objectives: Objectives
+) -> Outlook:
+    """The outlook with the first of these points, the best of them first, as what would be tried;
+    `mean` is the quality that is expected of each."""
+    sign = float(objectives.scalar.quality[0])
+    tries = []
+    for known, quality in zip(points[:TRIES], mean, strict=False):
+        context = known.context
+        params = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in context.params.items()
+        }
+        plan = "".join(context.levels[code] for code in known.codes)
+        costs = zip(objectives.names, map(float, known.costs), strict=True)
+        tries.append(Try(params, plan, sign * float(quality), dict(costs)))
+    return replace(found, tries=tuple(tries))
 
 
 def simulated_gains(stairs: Staircase, cost: Floats, drawn: Floats, running: int) -> Floats:

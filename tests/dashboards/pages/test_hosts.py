@@ -3,7 +3,7 @@
 import pytest
 
 from bitfront.dashboards.pages.hosts import guarded
-from bitfront.dashboards.pages.live import live_app
+from bitfront.dashboards.pages.live.app import live_app
 
 CALLBACK = "/_dash-update-component"
 
@@ -66,23 +66,28 @@ def test_a_callback_is_taken_from_the_page_itself_only(headers, taken, page):
     assert (answer.status_code != 403) is taken
 
 
-SEEN = "..seen.data...search.options...search.value.."
+def parts(*names):
+    """Components of a request, by `ID.PROPERTY`."""
+    return [dict(zip(("id", "property"), name.split("."), strict=True)) for name in names]
+
+
+OUTPUTS = (
+    "seen.data",
+    "turn.data",
+    "search.options",
+    "search.value",
+    "others.options",
+    "others-place.hidden",
+)
+SEEN = f"..{'...'.join(OUTPUTS)}.."
 TICK = {
     "output": SEEN,
-    "outputs": [
-        {"id": "seen", "property": "data"},
-        {"id": "search", "property": "options"},
-        {"id": "search", "property": "value"},
-    ],
+    "outputs": parts(*OUTPUTS),
     "inputs": [
         {"id": "tick", "property": "n_intervals", "value": 1},
-        {"id": "search", "property": "value"},
+        *parts("search.value", "others.value"),
     ],
-    "state": [
-        {"id": "seen", "property": "data"},
-        {"id": "drawn", "property": "data"},
-        {"id": "search", "property": "options"},
-    ],
+    "state": parts("seen.data", "turn.data", "drawn.data", "search.options", "others.options"),
     "changedPropIds": ["tick.n_intervals"],
 }
 

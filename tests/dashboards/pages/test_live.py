@@ -2,13 +2,15 @@
 finds."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from bitfront import cli
-from bitfront.dashboards.pages.live import live_app
-from bitfront.dashboards.pages.live_callbacks import PATIENCE, news
-from bitfront.dashboards.pages.live_figures import TABS, filtered, live_front, tab_figures, tabs_of
+from bitfront.dashboards.pages.live.app import live_app
+from bitfront.dashboards.pages.live.callbacks import PATIENCE, Chosen, news, parts_of
+from bitfront.dashboards.pages.live.figures import TABS, filtered, live_front, tab_figures, tabs_of
+from bitfront.dashboards.pages.live.table import trial_table
 from bitfront.dashboards.pages.server import HomeSource
 from bitfront.search.config.load import load_text
 from bitfront.search.ledger.folder import SearchFolder
@@ -60,7 +62,11 @@ def source(session):
 
 def drawn(figure, name=None):
     """The trials of a figure's points."""
-    traces = [t for t in figure.data if t.mode == "markers" and (name is None or t.name == name)]
+    traces = [
+        t
+        for t in figure.data
+        if t.type == "scatter" and t.mode == "markers" and (name is None or t.name == name)
+    ]
     return {trial for trace in traces for trial in trace.customdata or ()}
 
 
@@ -93,11 +99,56 @@ def test_stopped_trials_are_on_the_front_only_when_asked_for(source):
 
 def test_tabs_have_figures_and_only_what_there_is_to_show(source):
     view = source.look("tiny")
-    assert set(TABS) - set(tabs_of(view)) == {"pairs"}
+    assert set(TABS) - set(tabs_of(view)) == {"pairs", "slices", "contour", "compare"}
     for tab in tabs_of(view):
         figures = tab_figures(tab, view, [], dict)
         assert bool(figures) is (tab != "trials")
         assert all(json.loads(figure.to_json())["data"] is not None for figure in figures)
+
+
+def test_the_table_has_the_settings_that_differ_and_numbers_as_in_the_ledger(source):
+    view = source.look("tiny")
+    table = trial_table(view)
+    names = [column["name"] for column in table["columns"]]
+    assert names[:4] == ["trial", "state", "method", "accuracy"]
+    assert names[-2:] == ["seconds", "plan"]
+    assert {row[0] for row in table["rows"]} == set(view.by_id)
+    assert set(table["front"]) == view.on_front
+    for row in table["rows"]:
+        trial = view.by_id[row[0]]
+        assert row[-1] == trial.plan
+        known = trial.values.get("val_accuracy")
+        assert row[3] == (None if known is None else pytest.approx(known, rel=1e-5))
+    states = {row[1] for row in table["rows"]}
+    assert {"complete", "stopped", "failed: nan", "interrupted"} == states
+
+
+def test_searches_with_other_objectives_are_not_compared(source, make_view):
+    view = source.look("tiny")
+    other = make_view("other")
+    parts = parts_of(view, [other], "compare", Chosen(), dict)
+    assert "different objectives" in parts.below
+    both = parts_of(other, [make_view("second", shift=0.1)], "compare", Chosen(), dict)
+    assert len(both.figures) == 2
+    assert parts_of(view, [], "compare", Chosen(), dict).tab == "front"
+
+
+def test_a_picture_over_two_settings_shows_those_that_are_chosen(make_view):
+    view = make_view()
+    trials = [
+        replace(view.trials[i % 4], id=f"t{i}", number=i, settings={"width": "1"},
+                params={"method": "bnn", "lr": 10.0 ** -(i % 5), "width": i, "depth": i * i})
+        for i in range(20)
+    ]  # fmt: skip
+    view = replace(view, trials=trials, front=["t1", "t2"])
+    parts = parts_of(view, [], "contour", Chosen(), lambda: {"width": 0.7, "lr": 0.2})
+    assert parts.settings == ["width", "lr", "depth"]
+    assert parts.axes == ("width", "lr")
+    parts = parts_of(view, [], "contour", Chosen(x="depth", y="lr"), dict)
+    assert parts.axes == ("depth", "lr")
+    (figure,) = parts.figures
+    assert figure.layout.yaxis.type == "log"
+    assert drawn(figure) == {trial.id for trial in trials}
 
 
 def test_a_version_changes_with_the_ledger_and_with_nothing_else(source, session):

@@ -5,11 +5,14 @@ import re
 import subprocess
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
 from bitfront.search.config.load import load_text
 from bitfront.search.ledger.folder import SearchFolder
+from bitfront.search.live.teller import telling
+from bitfront.search.session.progress import Silent
 from bitfront.search.session.session import Session
 from bitfront.trainables.files import write_atomically
 from testbed import warm
@@ -47,7 +50,9 @@ class Watched:
         self.folder = SearchFolder(root / "tiny")
         self.folder.path.mkdir(parents=True)
         write_atomically(self.folder.config_file, self.config.dump())
-        self.session = Session(self.config, space, self.folder, tracker=None)
+        self.session = Session(
+            self.config, space, self.folder, tracker=None, progress=telling(Silent)
+        )
         self.ended = 0
         self.process = None
         self.url = ""
@@ -62,6 +67,12 @@ class Watched:
             rows = [{"epoch": e, "val_accuracy": value * e / 2} for e in (1, 2)]
             self.session.finish(entry.id, {**rows[-1], "history": rows})
         return entry
+
+    def report(self, entry, epoch):
+        """An epoch of a running trial, written at once."""
+        result = {"epoch": epoch, "val_accuracy": 0.1 + 0.2 * epoch, "hostname": "here"}
+        self.session.progress._next = 0.0
+        self.session.report(entry.id, {**result, "measured": ["epoch", "val_accuracy"]})
 
     def start(self):
         self.process, self.url = served(self.root)
@@ -164,12 +175,59 @@ def test_filters_leave_what_they_name(live, open_page):
     page.locator("#states label", has_text="failed").click()
     wait_for_points(page, 0)
     page.locator("#tab label", has_text="Trials").click()
-    page.wait_for_selector("#rows tr.trial")
-    assert page.locator("#rows tr.trial").count() == 1
-    assert "failed: nan" in page.locator("#rows tr.trial").inner_text()
-    page.locator("#rows tr.trial").click()
+    page.wait_for_selector("#trials tr.trial")
+    assert page.locator("#trials tr.trial").count() == 1
+    assert "failed: nan" in page.locator("#trials tr.trial").inner_text()
+    page.locator("#trials tr.trial").click()
     page.wait_for_selector("#trial .level")
     assert page.locator("#command").count() == 0
+
+
+def test_the_table_sorts_filters_and_saves_what_it_shows(live, open_page):
+    watched = opened(live, open_page)
+    page = watched.page
+    page.locator("#tab label", has_text="Trials").click()
+    page.wait_for_selector("#trials tr.trial")
+
+    def column(name):
+        heads = page.locator("#trials thead th").all_inner_texts()
+        at = [h.split()[0] for h in heads].index(name)
+        return page.locator(f"#trials tbody tr td:nth-child({at + 1})").all_inner_texts()
+
+    page.locator("#trials th button", has_text="flops_pct").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#trials th[aria-sort=descending]")
+    down = [float(text) for text in column("flops_pct")]
+    assert down == sorted(down, reverse=True)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#trials th[aria-sort=ascending]")
+    assert [float(text) for text in column("flops_pct")] == down[::-1]
+    page.get_by_label("filter trials by words").fill("failed")
+    assert column("state") == ["failed: nan"]
+    with page.expect_download() as download:
+        page.locator("#trials button", has_text="save as CSV").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    failed = next(e for e in live.session.ledger.entries.values() if e.state == "failed")
+    assert lines[0].startswith("trial,state,method,")
+    assert len(lines) == 2
+    assert lines[1].startswith(f"{failed.id},failed: nan,{failed.spec.method},")
+    assert lines[1].endswith(failed.spec.plan)
+    assert watched.errors == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_axe_finds_nothing_serious(live, open_page, serious_findings, dark):
+    page = opened(live, open_page, dark=dark).page
+    page.wait_for_selector(POINT)
+    assert serious_findings(page) == []
+    page.locator("#tab label", has_text="Trials").click()
+    page.locator("#trials tr.trial .plain").last.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#facts dd")
+    assert serious_findings(page) == []
+    page.locator("#tab label", has_text="Failures").click()
+    page.wait_for_selector("#rows table")
+    assert serious_findings(page) == []
 
 
 def test_every_tab_draws_without_an_error(live, open_page):
@@ -216,6 +274,27 @@ def test_it_fits_a_narrow_screen_in_its_colours(live, open_page, dark):
     paper = page.evaluate(f"{LAYOUT}.paper_bgcolor")
     assert paper.upper() == ("#181818" if dark else "#FFFFFF")
     assert watched.errors == []
+
+
+def test_the_curve_of_a_running_trial_grows(live, open_page):
+    with live.folder.locked():
+        live.session.progress.start()
+        entry = live.session.ask()
+        live.report(entry, 1)
+        page = opened(live, open_page).page
+        card = page.locator("#running li", has_text=entry.id)
+        card.locator("text=epoch 1 of 2").wait_for()
+        card.locator(".plain").click()
+        page.wait_for_selector("#curve .scatterlayer .point")
+        live.report(entry, 2)
+        card.locator("text=epoch 2 of 2").wait_for()
+        page.wait_for_function(
+            "document.querySelectorAll('#curve .scatterlayer .point').length === 2"
+        )
+        live.session.finish(entry.id, {"epoch": 2, "val_accuracy": 0.5, "history": []})
+        live.ended += 1
+        card.wait_for(state="detached")
+        live.session.progress.stop()
 
 
 def test_a_broken_ledger_is_a_sentence(live, open_page):

@@ -149,6 +149,14 @@ def contrast(one, other):
     return (brighter + 0.05) / (darker + 0.05)
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_axe_finds_nothing_serious(open_page, report, serious_findings, dark):
+    page = open_page(report, dark=dark).page
+    draw_all(page)
+    page.click("tr[data-trial='e01']")
+    assert serious_findings(page) == []
+
+
 def test_two_searches_are_drawn_over_one_another(open_page, make_view, tmp_path):
     path = tmp_path / "both.html"
     path.write_text(comparison_html([make_view("alpha", shift=0.05), make_view("beta")]))

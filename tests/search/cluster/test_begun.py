@@ -3,6 +3,7 @@ docs/cluster.md. What the driver prints is printed here by the real command, as 
 the dashboard that tells of its job is a stub (test_jobs.py has a real one)."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from bitfront.search.cluster.resources import Cluster
 from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.submission import PASSED
+from bitfront.trainables.errors import UserError
 
 YAML = """\
 name: away
@@ -186,3 +188,17 @@ def test_what_a_driver_does_is_told_meanwhile_and_rays_own_words_are_not(log, to
     seen = []
     assert jobs.Head("http://there").begun("bitfront-away-1", seen.append).state == "refused"
     assert seen == told
+
+
+def test_a_head_of_which_only_a_part_came_up_says_to_start_it_again(monkeypatch, tmp_path):
+    """Ray's dashboard answers, but what starts jobs ended at the start, as on a machine too busy
+    for it."""
+
+    def refuse(**job):
+        raise RuntimeError("Request failed with status code 500: No available agent to submit job")
+
+    monkeypatch.setattr(jobs.Head, "_client", lambda _: SimpleNamespace(submit_job=refuse))
+    monkeypatch.setattr(jobs, "AGENT_SECONDS", -1.0)
+    with pytest.raises(UserError, match="takes no jobs: No available agent") as caught:
+        jobs.Head("http://there")._start(entrypoint="true")
+    assert "start it again (ray up)" in str(caught.value.hint)

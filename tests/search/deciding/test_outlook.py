@@ -1,15 +1,18 @@
 """What the next trials may add to the front."""
 
+import json
+
 import numpy as np
 import pytest
 
-from bitfront.search.deciding.outlook import Outlook, percent
+from bitfront.search.deciding.outlook import Outlook, Try, percent
 from bitfront.search.front import Objective, hypervolume
 from bitfront.search.ledger.ledger import Ledger
 from bitfront.search.ledger.reader import LedgerReader
+from bitfront.search.results.reader import tries_in_words
 from bitfront.search.results.results import Results
 from bitfront.search.samplers.surrogate.fronts import Staircase
-from bitfront.search.samplers.surrogate.prospect import Ahead, outlook, simulated_gains
+from bitfront.search.samplers.surrogate.prospect import TRIES, Ahead, outlook, simulated_gains
 
 BOTH = [Objective("quality", True), Objective("cost", False)]
 
@@ -92,6 +95,14 @@ def test_the_ledger_keeps_it_and_the_last_look_is_of_all_trials(make_space, tmp_
     assert 0 <= reader.outlook.low <= reader.outlook.expected <= reader.outlook.high < 0.2
     results = Results.from_reader(None, config, reader)
     assert reader.outlook.sentence() in results.told
+    assert 1 <= len(reader.outlook.tries) <= TRIES
+    known = {(e.spec.plan, *map(str, e.drawn.values())) for e in reader.entries}
+    for each in reader.outlook.tries:
+        assert (each.plan, *map(str, each.params.values())) not in known
+        assert 0.0 < each.quality < 1.0
+    for line in tries_in_words(results):
+        assert "accuracy" in line
+        assert "% of the flops" in line
 
 
 def test_a_sampler_without_a_model_expects_nothing(make_space):
@@ -107,3 +118,16 @@ def test_a_sampler_without_a_model_expects_nothing(make_space):
 def test_a_damaged_note_is_an_error(wrong):
     with pytest.raises(ValueError, match="its outlook"):
         Outlook.from_json(wrong)
+
+
+def test_what_would_be_tried_next_is_kept_and_told():
+    """As the sampler left it in the ledger, and damaged."""
+    tries = (Try({"method": "bnn", "width": 8}, "FB", 0.93, {"flops": 2e5}),)
+    found = Outlook(40, 10, 0.00049, 0.0, 0.0092, tries)
+    stored = json.loads(json.dumps(found.as_json()))
+    assert stored == found.as_json()
+    assert Outlook.from_json(stored) == found
+    assert Outlook.from_json({k: v for k, v in stored.items() if k != "tries"}).tries == ()
+    for wrong in ([3], [{"plan": "F"}], 5, [{**stored["tries"][0], "quality": "high"}]):
+        with pytest.raises(ValueError, match="its outlook"):
+            Outlook.from_json({**stored, "tries": wrong})

@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 from bitfront import cli
 from bitfront.dashboards.figures.front.interactive import front_figure
 from bitfront.dashboards.figures.networks.layers import layers_figure
-from bitfront.dashboards.pages.live_pieces import trial_row
+from bitfront.dashboards.pages.live.table import trial_table
 from bitfront.dashboards.pages.panel import trial_data
 from bitfront.dashboards.pages.report import report_html
 from bitfront.dashboards.search_files import write_figures
@@ -169,7 +169,7 @@ def test_a_trial_has_one_id_wherever_it_is_shown(results, tmp_path, capsys):
         "recipe": out.read_text(),
         "table": front_table(results),
         "report": report_html(view, {}),
-        "live": trial_row(view, view.by_id[entry.id])[0],
+        "live": next(row[0] for row in trial_table(view)["rows"] if row[0] == entry.id),
         "run": run_name(entry, results.config.quality),
         "note": note_of(results.config, results.entries, results.front, None),
         "hover": str(front_figure(view.points, "", **view.labels).data),

@@ -9,20 +9,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import openvino
 import torch
 from numpy.typing import NDArray
-from openvino import opset8 as op
 from torch import Tensor, nn
 
 from bitfront.trainables.errors import UserError, first_line
 from bitfront.trainables.runtime.exports import one_bit
 from bitfront.trainables.runtime.exports.description import Description
 from bitfront.trainables.runtime.exports.form import LARGEST_SUM, layer_of
+
+# Whoever lists the formats imports this module, with the extra or without it.
+if find_spec("openvino") is not None:
+    import openvino
+    from openvino import opset8 as op
 
 Array = NDArray[Any]
 DEVICE = "CPU"

@@ -4,15 +4,21 @@ header states, and what has no form in C is refused by the name of its layer."""
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
+import sys
+from importlib.util import find_spec
 
 import pytest
 import torch
 from torch import nn
 
+from bitfront.trainables import packed
 from bitfront.trainables.data import DATASETS
 from bitfront.trainables.data.no_data import input_name
 from bitfront.trainables.errors import UserError
+from bitfront.trainables.runtime.exports.c import compiler as compilers
+from bitfront.trainables.runtime.exports.c import writing
 from bitfront.trainables.runtime.exports.c.compiler import compiler
 from bitfront.trainables.runtime.exports.c.text import plain, quoted
 from bitfront.trainables.runtime.exports.deployment import deploy
@@ -24,6 +30,17 @@ from testbed.binary_nets import made_binary
 needs_compiler = pytest.mark.skipif(
     compiler() is None, reason="no C compiler: neither cc, gcc nor clang, nor ziglang of PyPI"
 )
+
+needs_zig = pytest.mark.skipif(find_spec("ziglang") is None, reason="ziglang is not installed")
+ZIG = (sys.executable, "-m", "ziglang", "cc")
+# Options for which other machines it is compiled: the first is a microcontroller with 32 bits.
+MACHINES = {
+    "Cortex-M4": ["-target", "thumb-linux-musleabihf", "-mcpu=cortex_m4"],
+    "Cortex-M0+": ["-target", "thumb-linux-musleabi", "-mcpu=cortex_m0plus"],
+    "aarch64": ["-target", "aarch64-linux-musl"],
+    "riscv32": ["-target", "riscv32-linux-musl"],
+    "wasm": ["-target", "wasm32-wasi"],
+}
 
 
 def in_c(network, shape, folder, classes=4):
@@ -53,6 +70,34 @@ def test_the_test_that_is_written_runs_as_it_says(deployed, tmp_path):
     assert done.returncode == 0, done.stderr.decode()
     ran = subprocess.run([str(tmp_path / "net")], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout[:24]) == (0, "0 of 2 classes differ, l")
+
+
+@needs_zig
+@pytest.mark.timeout(1200)  # what it brings of C is compiled once per user
+def test_where_no_other_compiler_is_that_of_ziglang_is_taken(
+    deployed, packed_file, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    assert compiler.__wrapped__() == ZIG
+    monkeypatch.setattr(compilers, "compiler", lambda: ZIG)
+    program = writing.compiled(deployed("levels", "c").path, tmp_path)
+    network, _, _ = packed.load(packed_file("levels"))
+    x = torch.randn(2, 1, 8, 8)
+    with torch.no_grad():
+        assert float((writing.run(program, x) - network(x)).abs().max()) < 1e-3
+
+
+@needs_zig
+@pytest.mark.parametrize("machine", MACHINES)
+def test_it_is_c_for_other_machines_too(deployed, tmp_path, machine):
+    """Compiled, neither linked nor run."""
+    strict = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1"]
+    source, made = deployed("levels", "c").path / "net.c", tmp_path / "net.o"
+    line = [*ZIG, *MACHINES[machine], *strict, "-c", str(source), "-o", str(made)]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert made.stat().st_size > 0
 
 
 def test_the_header_says_how_much_memory_there_is_and_nothing_is_allocated(deployed):

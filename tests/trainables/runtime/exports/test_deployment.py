@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,6 +118,20 @@ def test_a_name_that_others_refuse_to_write_is_one_line(name, ending, tmp_path, 
     examples = random_examples(DATASETS.get("digits"), 2)
     with pytest.raises(UserError, match=rf"^--{name} .*net: its name must end in \{ending}"):
         deploy(nn.Identity(), None, {name: tmp_path / "net"}, examples)
+
+
+def test_formats_are_listed_where_no_extra_is_installed():
+    """In a process of its own, in which the packages of all extras cannot be imported."""
+    extras = ["numba", "onnx", "onnxruntime", "onnxscript", "openvino"]
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({extras}))\n"
+        "from bitfront.trainables.runtime.exports.base import FORMATS\n"
+        "print(*FORMATS.names())"
+    )
+    root = Path(__file__).parents[4]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert {"c", "onnx", "openvino", "qonnx", "torch-export"} <= set(done.stdout.split())
 
 
 def test_a_missing_extra_is_one_line(monkeypatch, packed_file, tmp_path):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from bitfront.dashboards.figures.style import DARK
 from bitfront.dashboards.pages.hosts import guarded
-from bitfront.dashboards.pages.live_callbacks import TICK_SECONDS, add_callbacks
-from bitfront.dashboards.pages.live_figures import SLOTS, TABS
-from bitfront.dashboards.pages.live_pieces import HINT, options, search_options
-from bitfront.dashboards.pages.live_requests import refuse_unknown_callbacks
+from bitfront.dashboards.pages.live.callbacks import TICK_SECONDS, add_callbacks
+from bitfront.dashboards.pages.live.figures import SLOTS, TABS
+from bitfront.dashboards.pages.live.pieces import HINT, options, search_options
+from bitfront.dashboards.pages.live.requests import refuse_unknown_callbacks
+from bitfront.dashboards.pages.live.source import Source
 from bitfront.dashboards.pages.page import asset
-from bitfront.dashboards.pages.source import Source
 
 if TYPE_CHECKING:
     from dash import Dash
@@ -28,7 +28,7 @@ GRAPH: Any = {
     "modeBarButtonsToRemove": ["lasso2d", "select2d"],
 }
 # Dash serves all files of this folder and no others.
-ASSETS = Path(__file__).parent / "live_assets"
+ASSETS = Path(__file__).parent / "assets"
 # Dash needs inline scripts and styles; nothing comes from or goes to another host.
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
@@ -100,6 +100,8 @@ def _layout(source: Source, chosen: str | None, tick: float) -> Any:
         children=[
             dcc.Interval(id="tick", interval=1000 * tick),
             dcc.Store(id="seen"),
+            dcc.Store(id="turn"),
+            dcc.Store(id="table"),
             dcc.Store(id="drawn"),
             dcc.Store(id="chosen"),
             dcc.Store(id="dark"),
@@ -109,6 +111,7 @@ def _layout(source: Source, chosen: str | None, tick: float) -> Any:
             _header(searches, first),
             html.P("Reading the ledger…", id="sentence", className="sentence"),
             html.Div(id="tiles"),
+            html.Section(id="running"),
             html.Div(
                 className="filters",
                 children=[
@@ -123,7 +126,15 @@ def _layout(source: Source, chosen: str | None, tick: float) -> Any:
             html.Div(
                 className="board",
                 children=[
-                    html.Div([*map(_slot, range(SLOTS)), html.Div(id="rows")], id="figures"),
+                    html.Div(
+                        [
+                            _pickers(),
+                            html.Div([*map(_slot, range(SLOTS))], id="figures"),
+                            html.Div(id="trials"),
+                            html.Div(id="rows"),
+                        ],
+                        className="main",
+                    ),
                     html.Aside(
                         [
                             html.Div(HINT, id="trial"),
@@ -150,7 +161,24 @@ def _header(searches: list[dict[str, str]], first: str | None) -> Any:
         clearable=False,
         placeholder="no search has been run here yet",
     )
-    return html.Header([html.H1("bitfront"), html.Div(listed, className="searches")])
+    others = dcc.Dropdown(
+        id="others", options=[], value=[], multi=True, placeholder="compare with others"
+    )
+    return html.Header(
+        [
+            html.H1("bitfront"),
+            html.Div(listed, className="searches"),
+            html.Div(others, className="searches", id="others-place", hidden=True),
+        ]
+    )
+
+
+def _pickers() -> Any:
+    """The choice of two settings, for the picture over both."""
+    from dash import dcc, html
+
+    chosen = [dcc.Dropdown(id=f"contour-{axis}", options=[], clearable=True) for axis in "xy"]
+    return html.Div(chosen, id="pickers", className="pickers", hidden=True)
 
 
 def _boxes(name: str) -> Any:

@@ -25,8 +25,12 @@ class Source(Protocol):
     def version(self, name: str) -> str:
         """A text that changes whenever the search has changed."""
 
+    def turn(self, name: str) -> str:
+        """A text that changes whenever running trials of the search have reported."""
+
     def look(self, name: str) -> SearchView | str:
         """The search as it is now, or a sentence that says why it cannot be shown."""
 
-    def importance(self, name: str) -> Mapping[str, float]:
-        """By setting, its share in the variance of the quality (`results.importance`)."""
+    def importance(self, name: str) -> Mapping[str, float] | None:
+        """By setting, its share in the variance of the quality (`results.importance`); None while
+        that is estimated."""

@@ -3,21 +3,26 @@ selects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bitfront.dashboards.figures.front.interactive import front_figure
+from bitfront.dashboards.figures.front.overlay import Overlay, overlay_figure
 from bitfront.dashboards.figures.front.pairs import pair_figures, pair_points
 from bitfront.dashboards.figures.networks.layers import layers_figure
 from bitfront.dashboards.figures.style import DOMINATED, axis, framed, look, markup, noted
+from bitfront.dashboards.figures.trials.contour import contour_figure, numeric
 from bitfront.dashboards.figures.trials.coordinates import coordinates_figure
 from bitfront.dashboards.figures.trials.curves import curves_figure
+from bitfront.dashboards.figures.trials.effects import effects_figure
 from bitfront.dashboards.figures.trials.failures import failures_figure
 from bitfront.dashboards.figures.trials.hypervolume import hypervolume_figure
 from bitfront.dashboards.figures.trials.importance import importance_figure
 from bitfront.dashboards.figures.trials.methods import methods_figure
 from bitfront.dashboards.figures.trials.rungs import rungs_figure
+from bitfront.dashboards.figures.trials.slices import slice_figures
+from bitfront.dashboards.figures.trials.timeline import timeline_figure
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.results.points import Labels
 from bitfront.search.results.view import SearchView, TrialView
@@ -25,21 +30,31 @@ from bitfront.search.results.view import SearchView, TrialView
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-Importance = Callable[[], Mapping[str, float]]
+Importance = Callable[[], Mapping[str, float] | None]
 
 # The most figures of any tab: every two of four objectives.
 SLOTS = 6
 TABS = {
     "front": "Front",
+    "trials": "Trials",
     "pairs": "Objectives",
-    "hypervolume": "Hypervolume",
     "layers": "Layers",
-    "methods": "Methods",
     "curves": "Curves",
     "settings": "Settings",
+    "slices": "Slices",
+    "contour": "Contour",
+    "hypervolume": "Growth",
+    "timeline": "Timeline",
+    "methods": "Methods",
     "failures": "Failures",
-    "trials": "Trials",
+    "compare": "Compare",
 }
+# Tabs whose figures stand side by side where there is room.
+SMALL = ("slices",)
+# The title of the figure below the layers of the front.
+EFFECTS = "What it does to make a layer binary, other things being equal"
+# Tabs that change with every epoch.
+GROWING = ("curves", "trials", "timeline")
 STATES = (
     TrialState.COMPLETE,
     TrialState.STOPPED,
@@ -49,9 +64,14 @@ STATES = (
 )
 
 
-def tabs_of(view: SearchView) -> dict[str, str]:
-    """The tabs that have something to show in this search, by name."""
-    left_out = set()
+def tabs_of(view: SearchView, others: Collection[str] = ()) -> dict[str, str]:
+    """The tabs that have something to show in this search, by name; `others` are searches it is
+    compared with."""
+    left_out = set() if others else {"compare"}
+    if not any(trial.settings for trial in view.trials):
+        left_out |= {"slices", "contour"}
+    if len(view.methods) < 2:
+        left_out.add("methods")
     if len(view.objectives) < 3:
         left_out.add("pairs")
     if not view.counts[TrialState.FAILED]:
@@ -92,17 +112,50 @@ def tab_figures(
     if tab == "hypervolume":
         return [hypervolume_figure([view], "", "trials"), hypervolume_figure([view], "", "time")]
     if tab == "layers":
-        return [layers_figure(view, "")]
+        return [layers_figure(view, ""), effects_figure(view, EFFECTS)]
+    if tab == "slices":
+        found = list(slice_figures(view, importance() or {}).values())
+        return found or [contour_figure(view, None, None, "")]
+    if tab == "timeline":
+        return [timeline_figure(view, "")]
     if tab == "methods":
         return [methods_figure(view, "")]
     if tab == "curves":
         rungs = [rungs_figure(view, "")] if view.rungs else []
         return [curves_figure(view, ""), *rungs]
     if tab == "settings":
-        return [coordinates_figure(view, ""), importance_figure(importance(), "")]
+        return [coordinates_figure(view, ""), _importances(importance())]
     if tab == "failures":
         return [failures_figure(view, "")]
     return []
+
+
+def _importances(shares: Mapping[str, float] | None) -> go.Figure:
+    """The importance of the settings, which may be known later."""
+    if shares is not None:
+        return importance_figure(shares, "")
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    noted(figure, "the importance of the settings is being estimated …")
+    return framed(figure, "", height=200)
+
+
+def contour_of(
+    view: SearchView, x: str | None, y: str | None, importance: Importance
+) -> tuple[go.Figure, list[str], str | None, str | None]:
+    """The picture over two settings, the settings there are, and the two that are shown: those
+    asked for, else the most important ones."""
+    names = numeric(view, importance() or {})
+    first = x if x in names else next((n for n in names if n != y), None)
+    second = y if y in names and y != first else next((n for n in names if n != first), None)
+    return contour_figure(view, first, second, ""), names, first, second
+
+
+def compared_figures(views: Sequence[SearchView]) -> list[go.Figure]:
+    """The fronts of several searches over one another, and how each grew."""
+    growth = hypervolume_figure(views, "", "trials")
+    return [overlay_figure(Overlay(views), ""), growth]
 
 
 def live_front(view: SearchView, stopped: bool) -> go.Figure:
@@ -137,10 +190,11 @@ def curve_figure(view: SearchView, trial: TrialView) -> go.Figure:
     import plotly.graph_objects as go
 
     figure = go.Figure()
-    if trial.curve:
+    curve = view.curve_of(trial)
+    if curve:
         figure.add_scatter(
-            x=[epoch for epoch, _ in trial.curve],
-            y=[view.quality.shown(value) for _, value in trial.curve],
+            x=[epoch for epoch, _ in curve],
+            y=[view.quality.shown(value) for _, value in curve],
             mode="lines+markers",
             line={"color": look(view.methods.index(trial.method))[0]},
             marker={"size": 5},
@@ -149,7 +203,7 @@ def curve_figure(view: SearchView, trial: TrialView) -> go.Figure:
     else:
         noted(
             figure,
-            "its curve comes when it ends" if trial.state == TrialState.RUNNING else "no curve",
+            "no epoch has ended yet" if trial.state == TrialState.RUNNING else "no curve",
         )
     return framed(
         figure,
