@@ -239,13 +239,15 @@ class FreeCostSampler(BaseSampler):
         expected = model.expected(rows)
         limits = self._problem.measured_limits
         keeps = keeping_models(limits, rows.take(trained), past.limited[useful], self._rng)
-        # A stopped trial is not on the front, whatever quality is expected of it.
-        able = past.finished[useful] & kept(limits, past.limited[useful])
+        able = past.finished[useful] & kept(limits, past.limited[useful])  # no stopped trial
         running = np.ones(len(past.running), bool)
         if keeps and past.running:
             running = Together(keeps).chance(rows.take(slice(len(useful), None))) >= 0.5
         may = np.concatenate([able, running])
         stairs = Staircase.of(expected[may], cost[may], *self._objectives.worst())
+        # A new point is worth what it adds to those that were looked at, too.
+        also = may | np.concatenate([past.looked[useful], running])
+        beyond = Staircase.of(expected[also], cost[also], *self._objectives.worst())
         if past.running:
             model.believe(rows.take(self._believed(stairs, expected, cost, len(useful))))
         front = [points[i] for i in staircase_index(expected, cost)]
@@ -260,7 +262,7 @@ class FreeCostSampler(BaseSampler):
         best: list[tuple[float, Context, Codes]] = []
         looked: list[tuple[float, Context, Codes]] = []
         for climb in range(CLIMBS + 1):
-            looked += self._valued(model, success, stairs, fresh(blocks, taken))
+            looked += self._valued(model, success, beyond, fresh(blocks, taken))
             best = sorted(looked, key=lambda b: -b[0])[: 4 * CLIMBERS]
             if climb < CLIMBS:
                 tops = [(context, codes) for _, context, codes in best[:CLIMBERS]]
