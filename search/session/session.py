@@ -70,13 +70,8 @@ class Session:
         self.inheriting = Inheriting(config, self.ledger, rows.ids) if inherits else None
         self._stopped: dict[str, float] = {}
         self._spared: dict[str, float] = {}
-<<<<<<< HEAD
-        self._curves: dict[str, list[dict[str, float]]] = {}
-        self._losses = Losses(config.resources.retries)
-=======
         self.curves: dict[str, list[dict[str, float]]] = {}
-        self._losses: dict[str, tuple[int, int]] = {}
->>>>>>> main
+        self._losses = Losses(config.resources.retries)
         for entry in self.ledger.entries.values():
             self._count(entry)
             if self.stopping is not None:
@@ -251,7 +246,7 @@ class Session:
         entry = self.ledger.entries[trial_id]
         if entry.looking and "failure" not in result:
             self._note(trial_id, result)
-            self.ledger.looked(trial_id, self._curves[trial_id])
+            self.ledger.looked(trial_id, self.curves[trial_id])
             self.checkpoints.forget_look(trial_id)
         if entry.state != TrialState.RUNNING:  # it paused
             self.curves.pop(trial_id, None)
@@ -311,14 +306,8 @@ class Session:
 
     def comes_back(self, trial_id: str) -> bool:
         """Whether a trial whose worker died continues on another worker; if so it is handed back to
-<<<<<<< HEAD
         the ledger."""
-        curve = self._curves.get(trial_id, [])
-=======
-        the ledger. `resources.retries` limits the losses without a new epoch in between, so that a
-        long trial survives any number of preempted machines."""
         curve = self.curves.get(trial_id, [])
->>>>>>> main
         reached = int(curve[-1]["epoch"]) if curve else 0
         if not self._losses.again(trial_id, reached):
             return False
@@ -335,13 +324,8 @@ class Session:
         if self.inheriting is not None:
             self.inheriting.tidy(self.checkpoints)
         self.ending.keep()
-<<<<<<< HEAD
-        self._curves.pop(trial_id, None)
-        self._losses.forget(trial_id)
-=======
         self.curves.pop(trial_id, None)
-        self._losses.pop(trial_id, None)
->>>>>>> main
+        self._losses.forget(trial_id)
         changed = self._count(entry)
         self.checkpoints.forget(trial_id)
         if self.tracker is not None:

@@ -204,15 +204,9 @@ class Mirror:
         if child.ended:
             return
         ended = entry.state in STATUS
-<<<<<<< HEAD
         weighed = not (ended or (entry.rung is None and entry.look is None))
-        tags = end_tags(entry, self.config.quality) if ended else {}
-        tags = ({"state": entry.state} if weighed else tags) | look_tags(entry)
-=======
-        weighed = entry.rung is not None and not ended
-        tags = {"state": str(entry.state)} if weighed else {}
+        tags = look_tags(entry) | ({"state": str(entry.state)} if weighed else {})
         tags |= end_tags(entry, self.config.quality) if ended else {}
->>>>>>> main
         if child.run_id is None:
             run = self.client.create_run(
                 self.experiment_id,

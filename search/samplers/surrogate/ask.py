@@ -17,7 +17,6 @@ improvement of Emmerich, Giannakoglou and Naujoks (2006, doi:10.1109/TEVC.2005.8
 uncertain objective. Trials that still run count with their expected quality (the "Kriging believer"
 of Ginsbourger, Le Riche and Carraro, 2010, doi:10.1007/978-3-642-10701-6_6), so that parallel asks
 differ. Several objectives of a kind are weighted at random (`objectives.py`).
-
 The candidates are made in `candidates.py`; the best of them are improved by local search here."""
 
 from __future__ import annotations
@@ -245,7 +244,6 @@ class FreeCostSampler(BaseSampler):
             running = Together(keeps).chance(rows.take(slice(len(useful), None))) >= 0.5
         may = np.concatenate([able, running])
         stairs = Staircase.of(expected[may], cost[may], *self._objectives.worst())
-        # A new point is worth what it adds to those that were looked at, too.
         also = may | np.concatenate([past.looked[useful], running])
         beyond = Staircase.of(expected[also], cost[also], *self._objectives.worst())
         if past.running:
