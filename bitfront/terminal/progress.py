@@ -131,7 +131,10 @@ class Progress:
     @property
     def _paused(self) -> str:
         """How many trials rest, where any does."""
-        return f", {self.session.paused} paused" if self.session.paused else ""
+        looks = self.session.config.search.inherit is not None
+        return f", {self.session.paused} {'looked at' if looks else 'paused'}" * (
+            self.session.paused > 0
+        )
 
     def trial_line(self, entry: Entry) -> str:
         """The line of an ended trial: why it failed or what it measured, whether it is another seed
@@ -144,6 +147,9 @@ class Progress:
         elif entry.state == TrialState.COMPLETE:
             value = quality.text(entry.metrics.get(quality.name), 1)
             told = f"{value:>7} {entry.costs['flops_pct']:7.1f} % flops"
+        elif entry.look is not None and entry.state == TrialState.PAUSED:
+            value = quality.text(entry.look.history[-1].get(quality.name), 1)
+            told = f"{value:>7} look with weights of {entry.look.parent}"
         method = shortened(shown(entry.spec.method), METHOD_WIDTH)
         seed = entry.spec.seed
         repeat = f"  seed {seed}" if seed != self.session.config.search.seed else ""

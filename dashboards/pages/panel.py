@@ -65,6 +65,8 @@ def _state(trial: TrialView) -> str:
         return f"stopped at {100 * trial.stopped_at:g} % of training"
     if trial.paused_at is not None:
         return f"paused at {100 * trial.paused_at:g} % of training, may go on"
+    if trial.look is not None and trial.state == TrialState.PAUSED:
+        return f"looked at: {trial.look}; no point of the front until trained from scratch"
     if trial.failure is not None:
         return f"failed: {trial.failure}, {trial.message or ''}"[:300]
     return trial.state

@@ -6,6 +6,7 @@ from __future__ import annotations
 from bitfront.search.config.checks.paper import row_problem
 from bitfront.search.config.known import believes
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.config.sections.inheriting import why_not
 from bitfront.spaces.space import FreePlan, Space
 from bitfront.trainables.data import DATASETS, dataset_title, missing_test, train_examples
 from bitfront.trainables.data.own.look import looked_at
@@ -16,7 +17,7 @@ from bitfront.trainables.runtime.machine import KERNELS, cpu_name, has_kernels
 def cautions(config: SearchConfig, space: Space) -> list[str]:
     """A sentence for each thing that the user may not have meant."""
     found = [*_data(config), *_test_part(config), *_subset(config), *_one_level(space)]
-    found += _unheard(config, space)
+    found += [*_unheard(config, space), *_disinherited(config, space)]
     return [*found, *_rows(config, space), *_device(space)]
 
 
@@ -90,6 +91,18 @@ def _unheard(config: SearchConfig, space: Space) -> list[str]:
         f"{key}: the sampler {name} does not use {what}; free-cost, the default, does"
         for key, what in told.items()
         if what
+    ]
+
+
+def _disinherited(config: SearchConfig, space: Space) -> list[str]:
+    """Methods whose trials do not inherit."""
+    if config.search.inherit is None:
+        return []
+    told = {str(name): why_not(str(name)) for name in space.method.values}
+    return [
+        f"search.inherit: trials of {shown(name)} are trained from scratch, since {why}"
+        for name, why in told.items()
+        if why is not None
     ]
 
 

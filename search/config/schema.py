@@ -18,6 +18,7 @@ from bitfront.search.config.known import (
 )
 from bitfront.search.config.plans import SelectingSpec, StartSpec
 from bitfront.search.config.sections.bounds import Limit, UntilSpec
+from bitfront.search.config.sections.inheriting import InheritSpec
 from bitfront.search.config.sections.paper import PaperSpec
 from bitfront.search.config.sections.pausing import PauseSpec
 from bitfront.search.front import Objective
@@ -76,6 +77,9 @@ class SearchSpec(Strict):
     pause: PauseSpec | None = None
     """let trials rest at a fraction of their training, and take up again those that promise most;
     `pause: true` takes the defaults"""
+    inherit: InheritSpec | None = None
+    """look at a new point with a short training from the weights of the nearest finished trial
+    before it is trained from scratch; `inherit: true` takes the defaults"""
     start_from: StartSpec | None = None
     """plans of a selector that are tried before any other point"""
     advice: SelectingSpec | None = None
@@ -117,7 +121,7 @@ class SearchSpec(Strict):
         """The name of a selector is short for one with its defaults."""
         return {"selector": given} if isinstance(given, str | list) else given
 
-    @field_validator("early_stopping", "pause", mode="before")
+    @field_validator("early_stopping", "pause", "inherit", mode="before")
     @classmethod
     def _on_or_off(cls, given: Any) -> Any:
         """`true` is short for all defaults, `false` for none of it."""

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.deciding.inheriting import InheritingReport, inheriting_report
 from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.states import TrialState
 from bitfront.search.session.early_stopping import (
@@ -214,10 +215,12 @@ class PausingReport:
 
 def saving(
     config: SearchConfig, entries: Sequence[Entry], front: set[str]
-) -> StoppingReport | PausingReport | None:
-    """What early stopping or pausing did to the trials of a search, of which `front` are on its
-    front; None where it has neither."""
+) -> StoppingReport | PausingReport | InheritingReport | None:
+    """What early stopping, pausing or inheriting did to the trials of a search, of which `front`
+    are on its front; None where it has none of them."""
     stopping, spec = config.search.early_stopping, config.search.pause
+    if config.search.inherit is not None:
+        return inheriting_report(config, entries)
     if stopping is not None:
         return report(stopping, config.front_objectives, entries, front)
     if spec is None:
@@ -234,8 +237,8 @@ def saving(
     )
 
 
-def saving_json(found: StoppingReport | PausingReport | None) -> dict[str, Any]:
+def saving_json(found: StoppingReport | PausingReport | InheritingReport | None) -> dict[str, Any]:
     """The report as `bitfront status --json` prints it, by the key of the YAML it is on."""
-    told = None if found is None else asdict(found)
-    pauses = isinstance(found, PausingReport)
-    return {"early_stopping": None if pauses else told, "pause": told if pauses else None}
+    kinds = ("early_stopping", StoppingReport), ("pause", PausingReport)
+    every = (*kinds, ("inherit", InheritingReport))
+    return {key: asdict(found) if isinstance(found, kind) else None for key, kind in every}

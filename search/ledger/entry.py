@@ -28,6 +28,40 @@ PLAN_SETTINGS = ("plan.selector", "plan.budget", "plan.seed")
 # The attribute of a trial that has paused: at which rung, its curve up to there, and whether it
 # rests there still.
 PAUSE = "pause"
+# The attribute of a trial that was given weights of another one: see `Look`.
+LOOK = "look"
+
+
+@dataclass(frozen=True)
+class Look:
+    """A short training from the weights of another trial, which comes before the one from scratch
+    that counts."""
+
+    parent: str
+    """the id of the trial whose weights it begins with"""
+    distance: float
+    epochs: int
+    """how many it trains"""
+    history: list[dict[str, float]] = field(default_factory=list)
+    """its learning curve, once it has ended"""
+    rests: bool = False
+    """whether the trial waits for its training from scratch"""
+    void: str | None = None
+    """why there was no look, where the weights were not to be had"""
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "parent": self.parent,
+            "distance": self.distance,
+            "epochs": self.epochs,
+            "history": columns(self.history),
+            "rests": self.rests,
+            "void": self.void,
+        }
+
+    @staticmethod
+    def from_json(stored: dict[str, Any] | None) -> Look | None:
+        return None if stored is None else Look(**{**stored, "history": rows(stored["history"])})
 
 
 @dataclass
@@ -55,6 +89,8 @@ class Entry:
     """the last rung at which it paused, whether or not it was taken up again"""
     kept_bytes: int = 0
     """the size of the checkpoint with which it paused"""
+    look: Look | None = None
+    """what came before its training from scratch, where it inherited weights"""
     started: float | None = None
     ended: float | None = None
     seeds: int = 1
@@ -83,6 +119,16 @@ class Entry:
             if not set(self.stored.plan) <= set(LEVELS):
                 raise UserError(f"trial {self.number} of the ledger is damaged: its plan")
         return self.stored
+
+    @property
+    def looking(self) -> bool:
+        """Whether what runs, or ran last, is its look and not the training that counts."""
+        return self.look is not None and not self.look.history and self.look.void is None
+
+    @property
+    def epochs_trained(self) -> int:
+        """The epochs of its look and of its training from scratch together."""
+        return len(self.history) + (len(self.look.history) if self.look is not None else 0)
 
     @property
     def seconds(self) -> float | None:
@@ -152,7 +198,8 @@ def stored_entry(
     if not isinstance(known["id"], str) or not is_name(known["id"]):  # the name of a folder
         raise UserError(f"trial {number} of the ledger has no usable id: {quoted(known['id'])}")
     result, pause = known.get("result", {}), known.get(PAUSE)
-    wrong = _wrong(number, known, result, values) or _wrong_pause(pause)
+    look = known.get(LOOK)
+    wrong = _wrong(number, known, result, values) or _wrong_pause(pause) or _wrong_look(look)
     if wrong is not None:
         raise UserError(f"trial {quoted(number)} of the ledger is damaged: {wrong}")
     now = OPTUNA_STATES[state]
@@ -160,6 +207,8 @@ def stored_entry(
     if now == TrialState.RUNNING and pause is not None:
         now = TrialState.PAUSED if pause["rests"] else now
         curve = pause["history"]
+    if now == TrialState.RUNNING and look is not None and look["rests"]:
+        now = TrialState.PAUSED
     return Entry(
         id=known["id"],
         number=number,
@@ -177,6 +226,7 @@ def stored_entry(
         lives=result.get("lives", 0),
         rung=None if pause is None else pause["rung"],
         kept_bytes=0 if pause is None else pause["bytes"],
+        look=Look.from_json(look),
         started=started.timestamp() if started else None,
         ended=ended.timestamp() if ended else None,
     )
@@ -218,6 +268,23 @@ def _wrong_pause(pause: Any) -> str | None:
     numbers = [pause.get("rung"), pause.get("bytes")]
     fine = are_numbers(numbers) and _are_columns(pause.get("history"))
     return None if fine else PAUSE
+
+
+def _wrong_look(look: Any) -> str | None:
+    """The same of what is noted of a trial that inherited weights."""
+    if look is None:
+        return None
+    if not isinstance(look, dict) or look.keys() != Look.__dataclass_fields__.keys():
+        return LOOK
+    fine = (
+        isinstance(look["parent"], str)
+        and is_name(look["parent"])
+        and are_numbers([look["distance"], look["epochs"]])
+        and type(look["rests"]) is bool
+        and isinstance(look["void"], str | None)
+        and _are_columns(look["history"])
+    )
+    return None if fine else LOOK
 
 
 def _are_columns(found: Any) -> bool:

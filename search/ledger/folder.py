@@ -274,6 +274,7 @@ class SearchFolder:
             self.note_wait(None)
             # Workers write into these folders, which may have come with a search of somebody else.
             refuse_links(self.path / "trials")
+            refuse_links(self.path / "weights")
             yield
 
     def _try_lock(self) -> IO[str] | None:
@@ -339,6 +340,8 @@ class Checkpoints:
         self._say = say
         self.shared = place and storage.join(place, f"{folder.name}-{folder.identity}")
         """the folder of this search in the shared storage, if there is one"""
+        weights = within(folder.path, folder.path / "weights")
+        self._weights = str(weights) if self.shared is None else f"{self.shared}-weights"
 
     def place(self, trial_id: str) -> str:
         """Where the checkpoint of a trial is kept."""
@@ -351,6 +354,22 @@ class Checkpoints:
         discard(self._folder.trial_folder(trial_id))
         if self.shared is not None:
             self._forget(self.place(trial_id))
+
+    def look(self, trial_id: str) -> str:
+        """Where the checkpoint of the look of a trial is kept."""
+        return self.place(f"{trial_id}-look")
+
+    def forget_look(self, trial_id: str) -> None:
+        """Delete the checkpoint of a look that has ended."""
+        self.forget(f"{trial_id}-look")
+
+    def weights(self, trial_id: str) -> str:
+        """The file of the weights that a finished trial leaves to others."""
+        return storage.join(self._weights, trial_id, "state.pt")
+
+    def forget_weights(self, trial_id: str) -> None:
+        """Delete what a finished trial left to others."""
+        self._forget(storage.join(self._weights, trial_id))
 
     def forget_all(self) -> None:
         """Delete what trials left."""

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 import optuna
@@ -20,25 +21,23 @@ from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, create_trial
 from optuna.trial import TrialState as OptunaState
 
-from bitfront.search import submission
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.deciding.outlook import OUTLOOK, Outlook
 from bitfront.search.deciding.pausing import Hopes
-from bitfront.search.ledger.entry import PAUSE, Entry, columns, entry_of
+from bitfront.search.ledger.entry import LOOK, PAUSE, Entry, Look, columns, entry_of
 from bitfront.search.ledger.file_guard import FileGuard
 from bitfront.search.ledger.networks import Networks
 from bitfront.search.ledger.proposals import Proposals
 from bitfront.search.ledger.records import arranged
 from bitfront.search.ledger.states import OPTUNA_STATES, TrialState
 from bitfront.search.ledger.storage import open_storage
-from bitfront.search.ledger.study import directions_of, open_study
+from bitfront.search.ledger.study import check_percentages, directions_of, open_study
 from bitfront.search.ledger.writing import Say, T, persistently
 from bitfront.search.model_health import EVERY, HEALTH
 from bitfront.search.samplers.problem import Elsewhere
 from bitfront.search.session.rows import ROWS, Rows
 from bitfront.search.urls import sqlite_path
 from bitfront.spaces.space import Space
-from bitfront.trainables.errors import UserError
 
 NO_ROWS = Rows()
 # The note of trials of another search.
@@ -95,12 +94,14 @@ class Ledger:
         """whether no further trial begins, although the budget of trials has some left"""
         self.promoted: Callable[[], Entry | None] = lambda: None
         """the paused trial that is taken up before a new one begins, if there is one"""
+        self.inheriting: Callable[[Entry, Any], Look | None] = lambda _entry, _domains: None
+        """whose weights a new trial is given, with Optuna's distributions of its parameters"""
         known = self.entries, self.reference, self.study.user_attrs.get("first", [])
         others = self.study.user_attrs.get(ELSEWHERE, [])
         self.proposals = Proposals(config, space, self.in_memory, *known, rows, others)
         for trial in self.study.get_trials(deepcopy=False):
             self._remember(trial)
-        self._check_percentages()
+        check_percentages(config, space, self.entries.values())
         settled = rows.notes(self.noted(ROWS) or [])
         if settled and settled != self.noted(ROWS):
             self.note(ROWS, settled)
@@ -123,20 +124,6 @@ class Ledger:
         self._memory_numbers[entry.id] = len(self.entries)
         self._enter(entry)
         self.in_memory.add_trial(trial)
-
-    def _check_percentages(self) -> None:
-        """Refuse a search whose limit on flops_pct would mean two things: version 0.1 took it of
-        each network's own size, this one takes it of the dearest network."""
-        several = any(name.startswith("model.") for name in self.space.overrides)
-        if not several or "flops_pct" not in {*self.config.objectives, *self.config.limits}:
-            return
-        if any(entry.restated for entry in self.entries.values()):
-            raise UserError(
-                f"search '{self.config.name}' was begun by bitfront 0.1, where flops_pct was of "
-                "each network's own size; that is flops_own_pct now",
-                f"continue it as it was meant: bitfront resume {self.config.name}"
-                f"{submission.back()}",
-            )
 
     def learn_from(self, elsewhere: Sequence[Elsewhere]) -> None:
         """Let the sampler know trials of another search, now and in later turns."""
@@ -267,6 +254,10 @@ class Ledger:
         """Write a new trial to disk as running."""
         if self.networks.learn(entry.spec.task):
             self.note("networks", self.networks.as_json())
+        entry.look = self.inheriting(entry, trial.distributions)
+        looks = {} if entry.look is None else {LOOK: entry.look.as_json()}
+        for key, value in looks.items():
+            self.in_memory._storage.set_trial_user_attr(trial._trial_id, key, value)
         template = create_trial(
             state=OptunaState.RUNNING,
             params=trial.params,
@@ -276,6 +267,7 @@ class Ledger:
                 "spec": entry.spec.model_dump(mode="json"),
                 "costs": entry.costs,
                 "point": entry.point,
+                **looks,
             },
             # NSGA-II stores the generation of a trial there.
             system_attrs=self.in_memory.get_trials(deepcopy=False)[trial.number].system_attrs,
@@ -346,12 +338,34 @@ class Ledger:
         del self._open[trial_id]
 
     def take_up(self, trial_id: str) -> None:
-        """Let a paused trial run again: whoever asked for it trains it from its checkpoint."""
+        """Let a paused trial run again: whoever asked for it trains it from its checkpoint, or from
+        scratch where it was looked at."""
         entry = self.entries[trial_id]
-        self._note_pause(entry, rests=False)
+        if entry.look is not None:
+            self._note_look(entry, replace(entry.look, rests=False))
+        else:
+            self._note_pause(entry, rests=False)
         self._move(entry, TrialState.RUNNING)
         self._open[trial_id] = entry
         self._handed_out.add(trial_id)
+
+    def looked(self, trial_id: str, history: list[dict[str, float]]) -> None:
+        """Let a trial whose look has ended rest, with the learning curve of the look."""
+        entry = self.entries[trial_id]
+        assert entry.look is not None
+        self._note_look(entry, replace(entry.look, history=history, rests=True))
+        self._move(entry, TrialState.PAUSED)
+        del self._open[trial_id]
+
+    def void_look(self, trial_id: str, reason: str) -> None:
+        """Note that a trial is trained from scratch at once, since there were no weights."""
+        entry = self.entries[trial_id]
+        if entry.look is not None:
+            self._note_look(entry, replace(entry.look, void=reason))
+
+    def _note_look(self, entry: Entry, look: Look) -> None:
+        self._set_attribute(entry.id, LOOK, look.as_json())
+        entry.look = look
 
     def _note_pause(self, entry: Entry, rests: bool) -> None:
         """Write where a trial paused, and whether it rests there now."""
@@ -361,10 +375,14 @@ class Ledger:
             "bytes": entry.kept_bytes,
             "rests": rests,
         }
-        disk = self._disk_ids[entry.id]
-        self._persistently(lambda: self.storage.set_trial_user_attr(disk, PAUSE, pause))
-        copied = self._in_memory(entry.id)
-        self.in_memory._storage.set_trial_user_attr(copied._trial_id, PAUSE, pause)
+        self._set_attribute(entry.id, PAUSE, pause)
+
+    def _set_attribute(self, trial_id: str, key: str, value: dict[str, Any]) -> None:
+        """Write an attribute of a trial to disk, then into the copy in memory."""
+        disk = self._disk_ids[trial_id]
+        self._persistently(lambda: self.storage.set_trial_user_attr(disk, key, value))
+        copied = self._in_memory(trial_id)
+        self.in_memory._storage.set_trial_user_attr(copied._trial_id, key, value)
 
     def _move(self, entry: Entry, state: TrialState) -> None:
         self.told += state != TrialState.RUNNING

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from bitfront.search.deciding.ending import ENDING, Reached
 from bitfront.search.deciding.outlook import OUTLOOK, Outlook
 from bitfront.search.garbage import uncollected
-from bitfront.search.ledger.entry import PAUSE, Entry, are_numbers, stored_entry
+from bitfront.search.ledger.entry import LOOK, PAUSE, Entry, are_numbers, stored_entry
 from bitfront.search.ledger.networks import Networks
 from bitfront.search.ledger.records import (
     FORMAT_KEY,
@@ -97,7 +97,7 @@ class LedgerReader:
         self._recovering = False
         self._last = 0
         self._open_trials: set[int] = set()
-        self._pauses: dict[int, str | None] = {}
+        self._pauses: dict[int, list[str | None]] = {}
         self._seen: tuple[tuple[int, ...], ...] | None = None
         self._lock = threading.Lock()
 
@@ -173,7 +173,7 @@ class LedgerReader:
         for record in fresh:
             self._entries[record.number] = self._entry(record)
             self._last = max(self._last, record.trial_id)
-            self._pauses[record.number] = record.known.get(PAUSE)
+            self._pauses[record.number] = _pauses(record)
             if record.state in OPTUNA_OPEN:
                 self._open_trials.add(record.trial_id)
             else:
@@ -195,7 +195,7 @@ class LedgerReader:
         known = self._entries.get(record.number)
         if known is None or (known.ended is None and record.state not in OPTUNA_OPEN):
             return True
-        return self._pauses.get(record.number) != record.known.get(PAUSE)
+        return self._pauses.get(record.number) != _pauses(record)
 
     def _stamp(self) -> tuple[tuple[int, ...], ...] | None:
         """Inodes, sizes and times of the files of a SQLite ledger, which change when it is written;
@@ -325,6 +325,11 @@ def _entry(record: Record, name: str, values: list[float] | None, objectives: li
         ) from None
     except UserError as error:
         raise UserError(f"the ledger of '{name}' cannot be read: {error.message}") from None
+
+
+def _pauses(record: Record) -> list[str | None]:
+    """What changes of a trial while it is open."""
+    return [record.known.get(PAUSE), record.known.get(LOOK)]
 
 
 def _checked_reference(stored: Any) -> list[float] | None:

@@ -17,7 +17,7 @@ class TrialState(StrEnum):
     FAILED = "failed"
     """ended with an error or without a finite value"""
     PAUSED = "paused"
-    """rests at a rung with its checkpoint, until it is taken up again; Optuna calls it RUNNING"""
+    """rests at a rung, or after a look, until it is taken up again; Optuna calls it RUNNING"""
     RUNNING = "running"
     """started and not ended; after an interruption it is the next one to continue"""
     WAITING = "waiting"

@@ -4,15 +4,17 @@ a format this version reads. Its trials are written in `ledger`."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import optuna
 from optuna.study import StudyDirection
 
+from bitfront.search import submission
 from bitfront.search.config.bounds import reference_point
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.ledger.entry import Entry
 from bitfront.search.ledger.environment import environment
 from bitfront.search.ledger.optuna_log import silence
 from bitfront.search.ledger.records import (
@@ -108,3 +110,17 @@ def forget_study(storage: BaseStorage, name: str) -> None:
         study = optuna.load_study(study_name=name, storage=storage)
         if not study.get_trials(deepcopy=False):
             optuna.delete_study(study_name=name, storage=storage)
+
+
+def check_percentages(config: SearchConfig, space: Space, entries: Iterable[Entry]) -> None:
+    """Refuse a search whose limit on flops_pct would mean two things: version 0.1 took it of each
+    network's own size, this one takes it of the dearest network."""
+    several = any(name.startswith("model.") for name in space.overrides)
+    if not several or "flops_pct" not in {*config.objectives, *config.limits}:
+        return
+    if any(entry.restated for entry in entries):
+        raise UserError(
+            f"search '{config.name}' was begun by bitfront 0.1, where flops_pct was of "
+            "each network's own size; that is flops_own_pct now",
+            f"continue it as it was meant: bitfront resume {config.name}{submission.back()}",
+        )

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from bitfront.search.config.known import is_cost
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.deciding.inheriting import look_in_words
 from bitfront.search.deciding.limits import limits_in_words
 from bitfront.search.ledger.entry import Entry, training_seconds
 from bitfront.search.ledger.folder import SearchFolder
@@ -232,6 +233,7 @@ def _trial_view(entry: Entry, results: Results) -> TrialView:
         rungs={share: at[epoch] for share, epoch in rungs.items() if epoch in at},
         stopped_at=entry.metrics.get("stopped_at"),
         paused_at=entry.rung if entry.state == TrialState.PAUSED else None,
+        look=look_in_words(entry, results.config.quality),
         would_stop_at=entry.metrics.get("would_stop_at"),
         failure=entry.failure,
         message=entry.message,

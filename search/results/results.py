@@ -14,6 +14,7 @@ from bitfront.search import benched
 from bitfront.search.config.known import is_cost, metrics_of
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.deciding.ending import Reached
+from bitfront.search.deciding.inheriting import InheritingReport
 from bitfront.search.deciding.limits import keeping, limits_json
 from bitfront.search.deciding.outlook import Outlook
 from bitfront.search.deciding.pausing import PausingReport, saving, saving_json
@@ -295,8 +296,8 @@ class Results:
         return [sentence for sentence in found if sentence]
 
     @property
-    def saving(self) -> StoppingReport | PausingReport | None:
-        """What early stopping or pausing did; None where the search has neither."""
+    def saving(self) -> StoppingReport | PausingReport | InheritingReport | None:
+        """What early stopping, pausing or inheriting did; None where it has none of them."""
         return saving(self.config, self.entries, {entry.id for entry in self.front})
 
     @property

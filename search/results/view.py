@@ -86,6 +86,8 @@ class TrialView:
     """quality at the rungs of early stopping or pausing, by fraction of training"""
     stopped_at: float | None = None
     paused_at: float | None = None
+    look: str | None = None
+    """what a look with inherited weights told, in words"""
     would_stop_at: float | None = None
     """the rung at which a control trial would have been stopped"""
     failure: str | None = None

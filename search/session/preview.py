@@ -122,7 +122,7 @@ def preview_search(
         pretraining_epochs=lengths,
         pretraining_seconds=pretraining if timed else None,
         eta_seconds=eta if timed else None,
-        early_stopping=bool(config.search.rungs),
+        early_stopping=bool(config.search.rungs or config.search.inherit),
         rows=len(rows.settled if chosen is None else chosen),
         rows_alone=rows.alone,
         row_trials=len(rows.trainings),

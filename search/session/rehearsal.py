@@ -38,6 +38,8 @@ CURVE_POINTS = 12
 # and of one without any cost.
 BEST, WORST = 0.85, 0.25
 POINT_SPREAD, SEED_SPREAD = 0.01, 0.005
+# How far a look is below the end.
+LOOK_BIAS = 0.02
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Rehearsal:
     complete: int
     stopped: int
     paused: int
-    """trials that rest at a rung when the search is over"""
+    """trials that rest at a rung, or after a look, when the search is over"""
     failed: int
     repeats: int
     """trials that repeat a point with another seed"""
@@ -195,6 +197,9 @@ class Curves:
         kept = min(1.0, entry.costs["flops"] / self._full)
         share = WORST + (BEST - WORST) * kept**0.4 + of_point.gauss(0, POINT_SPREAD)
         epochs = self._epochs(entry.spec.task.epochs)
+        if entry.looking and entry.look is not None:
+            epochs = list(range(1, entry.look.epochs + 1))
+            share -= LOOK_BIAS
         rows = [self._row(epoch, epochs[-1], share, of_trial) for epoch in epochs]
         rows[-1] |= self._reported(entry.spec, rows[-1])
         if of_trial.random() < self.failures:

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bitfront.search import benched
 from bitfront.search.cluster.board import Board
 from bitfront.search.cluster.resources import packed_share
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.deciding.ending import Ending
+from bitfront.search.deciding.inheriting import Inheriting
 from bitfront.search.deciding.limits import keeping
+from bitfront.search.deciding.losses import Losses
 from bitfront.search.deciding.pausing import Pausing
 from bitfront.search.front import Front, hypervolume_share
 from bitfront.search.ledger.entry import Entry, measured
@@ -28,7 +29,7 @@ from bitfront.search.session.preparation import check_storage
 from bitfront.search.session.progress import WORKERS_START, Progress, Silent
 from bitfront.search.session.repeats import merged
 from bitfront.search.session.rows import Rows
-from bitfront.search.tracking.notes import FRONT
+from bitfront.search.tracking.runs import front_metrics
 from bitfront.search.tracking.tracker import Tracker
 from bitfront.search.urls import redacted
 from bitfront.spaces.space import Space
@@ -65,10 +66,12 @@ class Session:
         self.pausing = Pausing(config, self.ledger) if config.search.pause else None
         if self.pausing is not None:
             self.ledger.promoted = self.pausing.next
+        inherits = config.search.inherit is not None
+        self.inheriting = Inheriting(config, self.ledger, rows.ids) if inherits else None
         self._stopped: dict[str, float] = {}
         self._spared: dict[str, float] = {}
         self.curves: dict[str, list[dict[str, float]]] = {}
-        self._losses: dict[str, tuple[int, int]] = {}
+        self._losses = Losses(config.resources.retries)
         for entry in self.ledger.entries.values():
             self._count(entry)
             if self.stopping is not None:
@@ -198,7 +201,7 @@ class Session:
             )
         self._note_damage(trial_id, result)
         self._note(trial_id, result)
-        if self.tracker is not None:
+        if self.tracker is not None and not self.ledger.entries[trial_id].looking:
             # A resumed trial sends its whole history: some epochs may not have reached MLflow when
             # the driver before ended.
             for row in result.get("history", [result]):
@@ -241,6 +244,10 @@ class Session:
         """Take the last result of a trial: it is complete, stopped, or failed with a reason."""
         self._note_damage(trial_id, result)
         entry = self.ledger.entries[trial_id]
+        if entry.looking and "failure" not in result:
+            self._note(trial_id, result)
+            self.ledger.looked(trial_id, self.curves[trial_id])
+            self.checkpoints.forget_look(trial_id)
         if entry.state != TrialState.RUNNING:  # it paused
             self.curves.pop(trial_id, None)
             if self.tracker is not None:
@@ -266,10 +273,14 @@ class Session:
         self._end(trial_id, TrialState.COMPLETE, metrics=metrics, history=history)
 
     def _note_damage(self, trial_id: str, result: dict[str, Any]) -> None:
-        """Say once that a checkpoint could not be used, and keep that for the trial's message."""
-        if "damaged" in result and trial_id not in self._damaged:
-            self._damaged[trial_id] = result["damaged"]
-            self.progress.say(f"trial {trial_id}: {result['damaged']}")
+        """Say once that a checkpoint, or weights to inherit, could not be used, and keep that for
+        the trial's message."""
+        if "not_inherited" in result:
+            self.ledger.void_look(trial_id, result["not_inherited"])
+        told = "; ".join(result[key] for key in ("damaged", "not_inherited") if key in result)
+        if told and trial_id not in self._damaged:
+            self._damaged[trial_id] = told
+            self.progress.say(f"trial {trial_id}: {told}")
 
     def _note(self, trial_id: str, result: dict[str, Any]) -> None:
         """Keep the learning curve of a running trial. A worker that resumed it from a checkpoint
@@ -295,14 +306,10 @@ class Session:
 
     def comes_back(self, trial_id: str) -> bool:
         """Whether a trial whose worker died continues on another worker; if so it is handed back to
-        the ledger. `resources.retries` limits the losses without a new epoch in between, so that a
-        long trial survives any number of preempted machines."""
+        the ledger."""
         curve = self.curves.get(trial_id, [])
         reached = int(curve[-1]["epoch"]) if curve else 0
-        furthest, losses = self._losses.get(trial_id, (0, 0))
-        losses = losses + 1 if reached <= furthest else 1
-        self._losses[trial_id] = (max(reached, furthest), losses)
-        if losses > self.config.resources.retries:
+        if not self._losses.again(trial_id, reached):
             return False
         self.ledger.entries[trial_id].lives += 1
         self.ledger.hand_back(trial_id)
@@ -314,9 +321,11 @@ class Session:
         if damaged is not None:
             details["message"] = "; ".join(filter(None, [details.get("message"), damaged]))
         entry = self.ledger.tell(trial_id, state, **details)
+        if self.inheriting is not None:
+            self.inheriting.tidy(self.checkpoints)
         self.ending.keep()
         self.curves.pop(trial_id, None)
-        self._losses.pop(trial_id, None)
+        self._losses.forget(trial_id)
         changed = self._count(entry)
         self.checkpoints.forget(trial_id)
         if self.tracker is not None:
@@ -338,20 +347,9 @@ class Session:
         return self.front.add(entry.id, entry.values)
 
     def front_metrics(self) -> dict[str, dict[str, float]]:
-        """The metrics that MLflow shows for each point of the front, by trial: the mean quality
-        over its seeds, and their number."""
-        name = self.config.quality.name
-        place = list(self.config.objectives).index(name)
-        found = benched.read(self.folder) if self.config.search.bench else None
-        latency = {} if found is None else found.milliseconds
-        return {
-            key: {
-                f"{FRONT}{name}": values[place],
-                f"{FRONT}seeds": self._seeds[self.ledger.entries[key].point],
-                **({FRONT + benched.MEASURED: latency[key]} if key in latency else {}),
-            }
-            for key, values in self.front.items
-        }
+        """The metrics that MLflow shows for each point of the front, by trial."""
+        seeds = {key: self._seeds[self.ledger.entries[key].point] for key in self.front.keys}
+        return front_metrics(self.config, self.folder, self.front, seeds)
 
     def _recount(self) -> bool:
         """Compute the front again after a point got another seed; True when it changed."""
@@ -375,6 +373,7 @@ class Session:
             "threads": max(1, int(resources.cpus)),
             "gpus": self.gpus,
             "measure": self._measuring,
+            **({} if self.inheriting is None else self.inheriting.places(entry, self.checkpoints)),
             "rungs": [] if self.pausing is None else self.pausing.epochs(entry),
             "board": self.board.key(entry.id).decode(),
             "memory": resources.memory,

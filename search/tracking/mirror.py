@@ -30,6 +30,7 @@ from bitfront.search.tracking.runs import (
     end_tags,
     experiment_name,
     flat_params,
+    look_tags,
     role_of,
     run_name,
 )
@@ -203,8 +204,8 @@ class Mirror:
         if child.ended:
             return
         ended = entry.state in STATUS
-        weighed = entry.rung is not None and not ended
-        tags = {"state": str(entry.state)} if weighed else {}
+        weighed = not (ended or (entry.rung is None and entry.look is None))
+        tags = look_tags(entry) | ({"state": str(entry.state)} if weighed else {})
         tags |= end_tags(entry, self.config.quality) if ended else {}
         if child.run_id is None:
             run = self.client.create_run(

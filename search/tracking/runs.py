@@ -3,11 +3,16 @@ What writes them is in mirror.py."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from bitfront.search import benched
 from bitfront.search.config.schema import SearchConfig
+from bitfront.search.front import Front
 from bitfront.search.ledger.entry import Entry
+from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.results.settings import LONGEST, in_a_line, settings_of
+from bitfront.search.tracking.notes import FRONT
 from bitfront.trainables.data import dataset_title
 from bitfront.trainables.methods import METHODS
 from bitfront.trainables.metrics import Metric
@@ -58,6 +63,21 @@ def end_tags(entry: Entry, quality: Metric) -> dict[str, str]:
     return tags
 
 
+def look_tags(entry: Entry) -> dict[str, str]:
+    """The tags of a trial that inherited weights. What its look measured is a tag and no metric:
+    the metrics of a run are of the training that counts."""
+    look = entry.look
+    if look is None:
+        return {}
+    tags = {"inherits_from": look.parent, "look_epochs": str(look.epochs)}
+    if look.void is not None:
+        return {**tags, "look": look.void[:500]}
+    if not look.history:
+        return tags
+    told = {k: v for k, v in look.history[-1].items() if k.startswith("val_")}
+    return tags | {f"look_{name}": f"{value:.6g}" for name, value in told.items()}
+
+
 def flat_params(entry: Entry) -> dict[str, str]:
     """The parameters of a trial's run: those in which trials of a search differ. What they share is
     in the parent run's search.yaml; it would only fill the columns of a comparison."""
@@ -69,3 +89,22 @@ def flat_params(entry: Entry) -> dict[str, str]:
         k: shown(str(v)) for k, v in entry.drawn.items() if k.rpartition(".")[0] not in METHODS
     }
     return drawn | flat
+
+
+def front_metrics(
+    config: SearchConfig, folder: SearchFolder, front: Front, seeds: Mapping[str, int]
+) -> dict[str, dict[str, float]]:
+    """The metrics that MLflow shows for each point of the front, by trial: the mean quality over
+    its seeds, and their number."""
+    name = config.quality.name
+    place = list(config.objectives).index(name)
+    found = benched.read(folder) if config.search.bench else None
+    latency = {} if found is None else found.milliseconds
+    return {
+        key: {
+            f"{FRONT}{name}": values[place],
+            f"{FRONT}seeds": seeds[key],
+            **({FRONT + benched.MEASURED: latency[key]} if key in latency else {}),
+        }
+        for key, values in front.items
+    }

@@ -1,5 +1,8 @@
 from .checkpoints import load_state as load_state
 from .checkpoints import save_state as save_state
+from .inheriting import bequest as bequest
+from .inheriting import look_spec as look_spec
+from .inheriting import opened_bequest as opened_bequest
 from .loop import Training as Training
 from .network import device_from_resources as device_from_resources
 from .parts import search_data as search_data

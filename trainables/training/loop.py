@@ -25,6 +25,7 @@ from bitfront.trainables.training.evaluation import (
     measure,
     quality_in_training,
 )
+from bitfront.trainables.training.inheriting import load_inherited
 from bitfront.trainables.training.network import Network
 from bitfront.trainables.training.norms import running_norms, start_shifts
 from bitfront.trainables.training.peers import Peers
@@ -65,6 +66,7 @@ class Training:
         self.peers = peers
         self.validate_each_epoch = validate_each_epoch
         self.pretrained = pretrained
+        self.inherited: dict[str, Tensor] | None = None
         self.device = torch.device(device)
         check_attack(spec)
         torch.manual_seed(spec.seed)
@@ -150,7 +152,7 @@ class Training:
         """Load the weights that a phase starts from, make its optimizers and call the method's
         `enter`."""
         if index == 0:
-            loaded = load_starting_weights(self)
+            loaded = load_inherited(self) or load_starting_weights(self)
             if not self.spec.task.pretrain.binary_epochs:  # which has trained the shifts
                 start_shifts(self.model, self.train)
             if loaded:

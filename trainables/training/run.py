@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
+    from torch import Tensor, nn
 
     from bitfront.trainables.data import Part
     from bitfront.trainables.methods import Method
@@ -34,6 +34,8 @@ class Run(Protocol):
     epochs_done: int
     history: list[dict[str, float]]
     pretrained: PretrainedCache | None
+    inherited: dict[str, Tensor] | None
+    """weights that the first epoch begins with, instead of those of the task"""
 
     @property
     def done(self) -> bool: ...

@@ -82,6 +82,12 @@ class Worker(tune.Trainable):
         self._not_read: str | None = None
         self._damaged: str | None = None
         self._state, self._stored = places(str(config["folder"]))
+        self._not_inherited: str | None = None
+        # Where this trial leaves its weights, and whose weights it begins with.
+        self._bequest: str | None = config.get("bequest")
+        self._look: dict[str, Any] | None = config.get("look")
+        if self._look is not None:
+            self._state, self._stored = places(str(self._look["folder"]))
         self._every = int(config.get("checkpoint_every", 1))
         self._rungs: list[int] = config.get("rungs", [])
 
@@ -104,12 +110,39 @@ class Worker(tune.Trainable):
         cache = config.get("pretrained")
         pretrained = training.PretrainedCache(Path(cache)) if cache is not None else None
         data = training.search_data(spec.task)
-        self._training = training.Training(spec, *data, device, pretrained=pretrained)
+        start = partial(training.Training, pretrained=pretrained)
+        if self._look is not None:
+            self._training = start(training.look_spec(spec, self._look["epochs"]), *data, device)
+            if self._resume() or self._inherit(self._look):
+                return
+            self._look = None
+            self._state, self._stored = places(str(config["folder"]))
+        self._training = start(spec, *data, device)
+        self._resume()
+
+    def _resume(self) -> bool:
+        """Continue from the checkpoint of this trial, if there is one; returns whether there
+        was."""
         if self._stored is not None:
             self._not_read = fetch(self._stored, self._state)
         if training.load_state(self._training, self._state, self._note_damage):
             self._resumed_from = self._training.epochs_done
             self._just_resumed = True
+        return self._just_resumed
+
+    def _inherit(self, look: dict[str, Any]) -> bool:
+        """Give the run the weights of another trial; returns whether they are there. Without them
+        the trial is trained from scratch, and its result says so."""
+        try:
+            content = storage.read(look["weights"])
+            reason = "they are not there"
+            if content is not None:
+                self._training.inherited = training.opened_bequest(content)
+                return True
+        except Exception as error:  # torch and every object store have faults of their own
+            reason = first_line(error)[:200]
+        self._not_inherited = f"no weights of trial {look['parent']} ({reason}): it began anew"
+        return False
 
     def step(self) -> dict[str, Any]:
         try:
@@ -128,10 +161,11 @@ class Worker(tune.Trainable):
         run = self._training
         metrics = dict(run.history[-1] if run.done else run.epoch())
         metrics["measured"] = list(metrics)
-        if run.done:
+        if run.done and self._look is None:
             run.network.verify()
             # As text: Ray flattens nested results before a searcher gets them.
             metrics["picture"] = json.dumps(training.pictures_of(run))
+            metrics |= self._leave()
         if run.done or self._just_resumed:
             # The driver may not be the one that received the earlier epochs.
             metrics["history"] = list(run.history)
@@ -142,6 +176,8 @@ class Worker(tune.Trainable):
             metrics["kept_bytes"] = self._state.stat().st_size
         if self._not_read is not None:
             metrics["not_saved"], self._not_read = self._not_read, None
+        if self._not_inherited is not None:
+            metrics["not_inherited"], self._not_inherited = self._not_inherited, None
         if self._damaged is not None:
             metrics["damaged"], self._damaged = self._damaged, None
         if self._config.get("measure"):
@@ -174,6 +210,16 @@ class Worker(tune.Trainable):
                 storage.write(self._stored, self._state.read_bytes())
         except Exception as error:  # torch and every object store have faults of their own
             return {"not_saved": f"{self._stored or self._state}: {first_line(error)[:300]}"}
+        return {}
+
+    def _leave(self) -> dict[str, str]:
+        """Write the weights for others to begin with; returns what went wrong, or {}."""
+        if self._bequest is None:
+            return {}
+        try:
+            storage.write(self._bequest, training.bequest(self._training.model))
+        except Exception as error:  # every object store has faults of its own
+            return {"not_saved": f"{self._bequest}: {first_line(error)[:300]}"}
         return {}
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:

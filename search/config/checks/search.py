@@ -18,6 +18,7 @@ from bitfront.search.config.known import (
 )
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.ledger.folder import HOME_FILES, is_name
+from bitfront.trainables.data import DATASETS
 from bitfront.trainables.errors import UserError, did_you_mean
 from bitfront.trainables.own_code import shown
 from bitfront.trainables.tasks import Kind
@@ -34,6 +35,7 @@ def check_config(config: SearchConfig, problems: Problems) -> None:
     _check_limits(config, metrics, problems)
     _check_until(config, problems)
     _check_pause(config, problems)
+    _check_inherit(config, problems)
     _check_paper(config, metrics if kind is None else printable_metrics(kind), problems)
 
 
@@ -107,6 +109,25 @@ def _check_pause(config: SearchConfig, problems: Problems) -> None:
         problems.add(path, "trials rest at rungs or are stopped there: take one of the two")
     if not foresees(search.sampler):
         problems.add(path, f"{shown(search.sampler)} cannot say what trials promise")
+
+
+def _check_inherit(config: SearchConfig, problems: Problems) -> None:
+    search, path, task = config.search, ("search", "inherit"), config.task
+    if search.inherit is None:
+        return
+    if search.early_stopping is not None or search.pause is not None:
+        problems.add(path, "looks and rungs are two ways to save epochs: take one of them")
+    if not foresees(search.sampler):
+        problems.add(path, f"{shown(search.sampler)} cannot say what looks promise")
+    if task.pretrain.active:
+        problems.add(path, "trials start from task.pretrain or from each other: take one of them")
+    if task.attack.train != "none":
+        problems.add(path, "training against attacks cannot inherit what its attacks have learned")
+    if task.epochs < 2:
+        problems.add(path, "a look is shorter than a trial: give task.epochs 2 or more")
+    with suppress(UserError):  # an unknown dataset is reported with the task
+        if DATASETS.get(task.dataset).tasks > 1:
+            problems.add(path, "several tasks in a row are learned from the first one on")
 
 
 def _check_paper(config: SearchConfig, metrics: tuple[str, ...], problems: Problems) -> None:

@@ -17,7 +17,6 @@ improvement of Emmerich, Giannakoglou and Naujoks (2006, doi:10.1109/TEVC.2005.8
 uncertain objective. Trials that still run count with their expected quality (the "Kriging believer"
 of Ginsbourger, Le Riche and Carraro, 2010, doi:10.1007/978-3-642-10701-6_6), so that parallel asks
 differ. Several objectives of a kind are weighted at random (`objectives.py`).
-
 The candidates are made in `candidates.py`; the best of them are improved by local search here."""
 
 from __future__ import annotations
@@ -239,13 +238,14 @@ class FreeCostSampler(BaseSampler):
         expected = model.expected(rows)
         limits = self._problem.measured_limits
         keeps = keeping_models(limits, rows.take(trained), past.limited[useful], self._rng)
-        # A stopped trial is not on the front, whatever quality is expected of it.
-        able = past.finished[useful] & kept(limits, past.limited[useful])
+        able = past.finished[useful] & kept(limits, past.limited[useful])  # no stopped trial
         running = np.ones(len(past.running), bool)
         if keeps and past.running:
             running = Together(keeps).chance(rows.take(slice(len(useful), None))) >= 0.5
         may = np.concatenate([able, running])
         stairs = Staircase.of(expected[may], cost[may], *self._objectives.worst())
+        also = may | np.concatenate([past.looked[useful], running])
+        beyond = Staircase.of(expected[also], cost[also], *self._objectives.worst())
         if past.running:
             model.believe(rows.take(self._believed(stairs, expected, cost, len(useful))))
         front = [points[i] for i in staircase_index(expected, cost)]
@@ -260,7 +260,7 @@ class FreeCostSampler(BaseSampler):
         best: list[tuple[float, Context, Codes]] = []
         looked: list[tuple[float, Context, Codes]] = []
         for climb in range(CLIMBS + 1):
-            looked += self._valued(model, success, stairs, fresh(blocks, taken))
+            looked += self._valued(model, success, beyond, fresh(blocks, taken))
             best = sorted(looked, key=lambda b: -b[0])[: 4 * CLIMBERS]
             if climb < CLIMBS:
                 tops = [(context, codes) for _, context, codes in best[:CLIMBERS]]

@@ -3,7 +3,6 @@ finished trials. The model that uses it is in `ask`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,15 +29,13 @@ class Extrapolation:
     """of the residuals"""
 
     @staticmethod
-    def of(curves: Sequence[Floats], epochs: int) -> Extrapolation | None:
-        """The line fitted to the curves longer than `epochs`; None where there are fewer than 4."""
-        pairs = [(c[epochs - 1], c[-1]) for c in curves if len(c) > epochs] if epochs else []
-        if len(pairs) < 4:
+    def of(then: Floats, ends: Floats) -> Extrapolation | None:
+        """The line fitted to finished trials; None where there are fewer than 4."""
+        if len(then) < 4:
             return None
-        then, ends = np.array(pairs).T
         spread = float(then.var())
         slope = float(np.cov(then, ends, bias=True)[0, 1]) / spread if spread > 1e-12 else 0.0
-        slope = (len(pairs) * slope + 4.0) / (len(pairs) + 4)
+        slope = (len(then) * slope + 4.0) / (len(then) + 4)
         residual = ends - ends.mean() - slope * (then - then.mean())
         return Extrapolation(
             float(then.mean()), float(ends.mean()), slope, float(residual.var()) + 1e-8

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from optuna.trial import TrialState as OptunaState
 
 from bitfront.search.failing import OF_MACHINES
-from bitfront.search.ledger.entry import PAUSE
+from bitfront.search.ledger.entry import LOOK, PAUSE
 from bitfront.search.samplers.surrogate.atlas import Atlas, Known
 from bitfront.search.samplers.surrogate.learning_curves import Extrapolation
 from bitfront.search.samplers.surrogate.model import Floats
@@ -19,6 +19,8 @@ from bitfront.search.samplers.surrogate.model import Floats
 # Learning curves that a stopped trial is compared with: those of the newest finished trials.
 CURVES = 1000
 NO_CURVE = np.zeros((0, 0))
+# In place of the number of epochs after which something is known of a trial: its look.
+LOOKED = -1
 
 
 def blames_point(failure: str | None) -> bool:
@@ -28,9 +30,9 @@ def blames_point(failure: str | None) -> bool:
 
 
 def rests(trial: Any) -> bool:
-    """Whether a trial is paused."""
-    pause = trial.user_attrs.get(PAUSE)
-    return trial.state == OptunaState.RUNNING and pause is not None and bool(pause["rests"])
+    """Whether a trial is paused, at a rung or after a look."""
+    noted = (trial.user_attrs.get(key) for key in (PAUSE, LOOK))
+    return trial.state == OptunaState.RUNNING and any(n and n["rests"] for n in noted)
 
 
 class Past:
@@ -52,6 +54,7 @@ class Past:
         self._read = 0
         self._open: list[int] = []
         self._curves: list[Floats] = []
+        self._looks: Floats = np.zeros((0, len(columns)))
         self.numbers: NDArray[np.int64] = np.zeros(0, np.int64)
         """the numbers of complete and stopped trials; all other attributes are in this order"""
         self.finished: NDArray[np.bool_] = np.zeros(0, bool)
@@ -100,7 +103,7 @@ class Past:
         kept = np.array([number not in numbers for number in self.numbers], bool)
         self.numbers, self.finished = self.numbers[kept], self.finished[kept]
         self.values, self.costs = self.values[kept], self.costs[kept]
-        self.limited = self.limited[kept]
+        self.limited, self._looks = self.limited[kept], self._looks[kept]
         self.points = [p for p, k in zip(self.points, kept, strict=True) if k]
         self._curves = [c for c, k in zip(self._curves, kept, strict=True) if k]
 
@@ -117,6 +120,7 @@ class Past:
         self.finished = np.concatenate([self.finished, finished])[order]
         self.values = np.concatenate([self.values, np.array(values)])[order]
         self.limited = np.concatenate([self.limited, [self._metrics(t) for t in trials]])[order]
+        self._looks = np.concatenate([self._looks, [self._look(t) for t in trials]])[order]
         self.costs = np.concatenate([self.costs, [k.costs for k in known]])[order]
         points, curves = self.points + known, self._curves + [self._curve(t) for t in trials]
         self.points = [points[i] for i in order]
@@ -137,6 +141,12 @@ class Past:
             return NO_CURVE
         return np.array(columns, dtype=float)
 
+    def _look(self, trial: Any) -> list[float]:
+        """What a look at the trial measured at its end, nan where there was none."""
+        history = (trial.user_attrs.get(LOOK) or {}).get("history", {})
+        ends = [(history.get(name) or [None])[-1] for name in self._measured]
+        return [np.nan if end is None else end for end in ends]
+
     def outcomes(self) -> tuple[list[Known], Floats]:
         """The trials that succeeded or failed for a reason of their point, by number, with 1 or
         0."""
@@ -146,36 +156,56 @@ class Past:
         return [known for known, _ in told], np.array([success for _, success in told])
 
     @property
+    def looked(self) -> NDArray[np.bool_]:
+        """Whether nothing but a look is known of a trial."""
+        begun = np.array([bool(curve.size) for curve in self._curves], bool)
+        return np.asarray(~self.finished & ~begun & np.isfinite(self._looks).all(1))
+
+    @property
     def lengths(self) -> NDArray[np.int64]:
-        """How many epochs of every trial are known."""
-        return np.array([curve.shape[1] for curve in self._curves], np.int64)
+        """How many epochs of every trial are known; LOOKED where nothing but a look is."""
+        known = np.array([curve.shape[1] for curve in self._curves], np.int64)
+        return np.where(self.looked, LOOKED, known)
+
+    def _early(self, weights: Floats, epochs: int) -> Floats:
+        """The quality of every trial after so many epochs, nan where it is not known."""
+        if epochs == LOOKED:
+            return np.asarray(self._looks @ weights)
+        known = [c.shape[1] >= epochs > 0 for c in self._curves]
+        pairs = zip(self._curves, known, strict=True)
+        return np.array([weights @ c[:, epochs - 1] if k else np.nan for c, k in pairs])
+
+    def _line(self, weights: Floats, epochs: int) -> tuple[Extrapolation | None, Floats]:
+        """What the quality after so many epochs says of the end, by the newest finished trials; and
+        that quality of every trial."""
+        early, ends = self._early(weights, epochs), np.asarray(self.values @ weights)
+        longer = self.finished & np.isfinite(early) & np.isfinite(ends)
+        if epochs != LOOKED:
+            longer &= self.lengths > epochs
+        told = np.flatnonzero(longer)[-CURVES:]
+        return Extrapolation.of(early[told], ends[told]), early
 
     def missed(self, weights: Floats, epochs: int) -> Floats:
         """By how much the end of every finished trial is above what its quality after so many
         epochs would have been extrapolated to; nan where that is not known."""
-        missed = np.full(len(self._curves), np.nan)
-        known = np.flatnonzero(self.finished & (self.lengths > epochs))
-        curves = [weights @ self._curves[i] for i in known]
-        line = Extrapolation.of(curves[-CURVES:], epochs)
-        if line is not None:
-            missed[known] = [c[-1] - line.end(c[epochs - 1]) for c in curves]
-        return missed
+        line, early = self._line(weights, epochs)
+        if line is None:
+            return np.full(len(early), np.nan)
+        longer = self.finished & ((self.lengths > epochs) | (epochs == LOOKED))
+        return np.where(longer, self.values @ weights - line.end(early), np.nan)
 
     def qualities(self, weights: Floats) -> tuple[Floats, Floats]:
         """Scalar quality and extra noise variance of every trial. The quality of a stopped trial is
-        extrapolated from finished trials that had the same value at that epoch, with the variance
-        of the extrapolation; nan where there are too few of them."""
+        extrapolated from finished trials that had the same value at that epoch, or at their look,
+        with the variance of the extrapolation; nan where there are too few of them."""
         quality = np.asarray(self.values @ weights)
         noise = np.zeros(len(quality))
         stopped = np.flatnonzero(~self.finished)
         if len(stopped):
-            ends = np.flatnonzero(np.isfinite(quality))[-CURVES:]
-            whole = [weights @ self._curves[i] for i in ends if self._curves[i].size]
             lengths = self.lengths[stopped]
-            for epochs in set(lengths.tolist()):
-                line = Extrapolation.of(whole, epochs)
+            for epochs in set(lengths.tolist()) - {0}:
+                line, early = self._line(weights, epochs)
                 if line is not None:
                     here = stopped[lengths == epochs]
-                    last = np.array([weights @ self._curves[i][:, -1] for i in here])
-                    quality[here], noise[here] = line.end(last), line.variance
+                    quality[here], noise[here] = line.end(early[here]), line.variance
         return quality, noise
