@@ -11,7 +11,7 @@ import pytest
 
 from bitfront.search.config.load import load_text
 from bitfront.search.ledger.folder import SearchFolder
-from bitfront.search.live.teller import telling
+from bitfront.search.live.teller import Teller, telling
 from bitfront.search.session.progress import Silent
 from bitfront.search.session.session import Session
 from bitfront.trainables.files import write_atomically
@@ -71,7 +71,9 @@ class Watched:
     def report(self, entry, epoch):
         """An epoch of a running trial, written at once."""
         result = {"epoch": epoch, "val_accuracy": 0.1 + 0.2 * epoch, "hostname": "here"}
-        self.session.progress._next = 0.0
+        teller = self.session.progress
+        assert isinstance(teller, Teller)
+        teller._next = 0.0
         self.session.report(entry.id, {**result, "measured": ["epoch", "val_accuracy"]})
 
     def start(self):
