@@ -144,7 +144,8 @@ def drawn(home: Path, folder: Path) -> None:
 
     for kind, file in (("front", "front.png"), ("layers", "pictures/layers.png")):
         bitfront("figure", SEARCH, "--kind", kind, "-o", str(folder / file), home=home)
-    spec = TrialSpec(task=Task(dataset="digits", model={"name": "mlp"}), method="bnn++", plan="W")
+    task = Task.model_validate({"dataset": "digits", "model": {"name": "mlp"}})
+    spec = TrialSpec(task=task, method="bnn++", plan="W")
     shapes = quantizer(spec)
     assert shapes is not None
     quantizer_image(shapes, "bnn++ with its default schedule", folder / "pictures/quantizer.png")
@@ -185,7 +186,9 @@ def of_mlflow(home: Path, folder: Path, browser: Browser) -> None:
     """The run of the search in MLflow, which is told of it by `resume`: its report, its words."""
     bitfront("resume", SEARCH, "--quiet", home=home)
     with served(home, "ui", SEARCH) as address, opened(browser, address, 1250, 900) as page:
-        frame = page.wait_for_selector("iframe").content_frame()
+        place = page.wait_for_selector("iframe")
+        assert place is not None
+        frame = place.content_frame()
         assert frame is not None
         frame.wait_for_selector("#front .main-svg")
         page.evaluate(NO_PATH)
