@@ -28,7 +28,7 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 # The programs of others that pages call.
 OTHERS = re.compile(
     r"aws|bash|cc|cd|createdb|docker|export|jupyter|kubectl|mlflow|pip|printf|psql|python(3(\.11)?)?"
-    r"|ray|scancel|sed|source|srun|tail"
+    r"|ray|rm|scancel|sed|source|srun|tail"
     r"|ruff|digit"  # of our environment, and of the tutorial
 )
 # A command by itself, or called by `srun` or `kubectl exec`.
