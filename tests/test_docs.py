@@ -77,6 +77,8 @@ def test_figures_of_the_readme_are_those_that_were_measured():
     others = ("random", "tpe", "nsga2")
     faults = results("chaos.csv")
     broken = sum(row["broken"] != "0" for row in faults)
+    kills = [row for row in faults if row["fault"] == "driver killed"]
+    assert [row["broken"] for row in kills] == ["0"] * 3
     rates = {r["variant"]: float(r["trials/min"]) for r in results("overhead-2cpu-*.csv")}
     (network,) = (
         r
@@ -94,6 +96,7 @@ def test_figures_of_the_readme_are_those_that_were_measured():
         f"{sum(int(row['strikes']) for row in faults):,} faults",
         f"{len(faults) - broken} of {len(faults)} searches",
         f"{len({row['fault'] for row in faults})} kinds of faults",
+        f"{sum(int(row['strikes']) for row in kills)} kills of three more searches",
         f"**{rates['bitfront']:.0f}** a minute",
         f"{rates['stock']:.0f} empty trials a minute",
         f"({rates['bare']:.0f})",
