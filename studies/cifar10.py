@@ -322,7 +322,8 @@ def verdict(place: Place, whose: str, budget: int) -> str:
     each = ", ".join(f"{100 * g:+.2f}" for g in gains)
     return (
         f"`{whose}` at {budget} %: {100 * gain:+.2f} points (by seed {each}; bar: at least "
-        f"+{100 * BAR:g} in the mean): {reached}, with {len(gains)} of {len(SEEDS)} seeds."
+        f"+{100 * BAR:g} in the mean): {reached}, with {len(gains)} of {len(SEEDS)} seeds; "
+        f"p = {finals.chance(list(ours.values()), list(theirs.values())):.2f}."
     )
 
 

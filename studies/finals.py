@@ -118,3 +118,10 @@ def deployed_text(kept: dict[str, Any]) -> str:
 
 def _difference(value: float | None) -> str:
     return "not run" if value is None else f"{value:.1e}"
+
+
+def chance(ours: list[float], theirs: list[float]) -> float:
+    """The probability of such a difference where there is none, by Welch's t-test."""
+    from scipy.stats import ttest_ind  # slow to import
+
+    return float(ttest_ind(ours, theirs, equal_var=False).pvalue)

@@ -175,7 +175,12 @@ def test_the_bar_is_over_the_seeds_that_both_have(place, gain, said):
             )
     place.keep(finals.step_of("ours-40", 2), {"seed": 2, "test_accuracy": 0.1})
     gains = f"by seed {100 * gain:+.2f}, {100 * gain:+.2f}; bar: at least +0.5 in the mean"
-    assert cifar10.verdict(place, "ours", 40).endswith(f"({gains}): {said}, with 2 of 3 seeds.")
+    assert f"({gains}): {said}, with 2 of 3 seeds; p = " in cifar10.verdict(place, "ours", 40)
+
+
+def test_a_difference_within_the_spread_of_seeds_may_be_chance():
+    assert finals.chance([0.76, 0.75, 0.78], [0.72, 0.65, 0.80]) == pytest.approx(0.41, abs=0.05)
+    assert finals.chance([0.80, 0.81, 0.80], [0.70, 0.71, 0.70]) < 0.001
 
 
 def test_what_is_kept_of_a_deployment_names_no_folder(place, monkeypatch, tmp_path):
