@@ -11,6 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+# Before any thread: Plotly takes pandas from the loaded modules, also while another thread (that of
+# the importances) has only begun to import it.
+import pandas  # noqa: F401
+
 from bitfront.dashboards.pages.hosts import guarded
 from bitfront.dashboards.pages.live.app import live_app
 from bitfront.dashboards.pages.live.source import Listed

@@ -4,6 +4,7 @@ import os
 import shutil
 from contextlib import nullcontext
 from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 import ray
@@ -15,6 +16,7 @@ from ray.tune.experiment import Trial
 
 from bitfront.search.cluster import head, watcher
 from bitfront.search.cluster.watcher import deaths_by_memory
+from bitfront.search.session.progress import Silent
 
 
 @pytest.fixture
@@ -64,7 +66,10 @@ def test_a_turn_says_how_far_its_workers_are_until_one_reports(monkeypatch):
     monkeypatch.setattr(watcher, "time", clock)
     noted: list[str | None] = []
     session = SimpleNamespace(
-        waits=None, starting=None, folder=SimpleNamespace(note_wait=noted.append)
+        waits=None,
+        starting=None,
+        folder=SimpleNamespace(note_wait=noted.append),
+        progress=mock.Mock(spec=Silent),
     )
     watch = watcher.Watcher(SimpleNamespace(session=session), None)
     trial = SimpleNamespace(trial_id="t", temporary_state=SimpleNamespace(ray_actor=None))

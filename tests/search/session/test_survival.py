@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from optuna.exceptions import StorageInternalError
@@ -21,6 +22,7 @@ from bitfront.search.ledger.folder import SearchFolder
 from bitfront.search.ledger.reader import read_entries
 from bitfront.search.ledger.writing import LedgerLostError, persistently
 from bitfront.search.session.interrupts import acknowledged, ending_gently, handlers_restored
+from bitfront.search.session.progress import Silent
 from bitfront.search.session.session import Session
 from bitfront.terminal.progress import Progress
 from bitfront.trainables.errors import UserError
@@ -279,6 +281,8 @@ def watched(monkeypatch):
     session = SimpleNamespace(
         fail=lambda *said: heard.append(said),
         comes_back=lambda trial: False,
+        folder=SimpleNamespace(note_wait=lambda why: None),
+        progress=mock.Mock(spec=Silent),
     )
     searcher = SimpleNamespace(session=session, trials={"t1": "abcd"})
     trial = SimpleNamespace(
