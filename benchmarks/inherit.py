@@ -15,7 +15,6 @@ precision, as a share of that box. What is in the CSV is not run again."""
 from __future__ import annotations
 
 import argparse
-import csv
 import statistics
 import tempfile
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.table import Row, bar, csv_path, format_table, write_csv
+from benchmarks.table import Row, bar, csv_path, format_table, read_csv, write_csv
 from bitfront.search.config.load import load
 from bitfront.search.config.schema import SearchConfig
 from bitfront.search.deciding.inheriting import inheriting_report
@@ -217,7 +216,7 @@ def main() -> None:
     if args.quick:
         print(format_table([run("digits", rule, 0, {}, size=0.2) for rule in RULES]))
         return
-    rows = _read(args.out)
+    rows = read_csv(args.out)
     done = {(r["problem"], r["rule"], str(r["seed"])) for r in rows}
     for seed in [] if args.kept else args.seeds:
         for name in args.problems:
@@ -229,14 +228,6 @@ def main() -> None:
                     write_csv(rows, args.out)
     print(format_table(thirds(rows)))
     print("\n".join(bars(rows)))
-
-
-def _read(path: Path) -> list[Row]:
-    """The rows of an interrupted benchmark, which goes on after them."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as lines:
-        return [dict(row) for row in csv.DictReader(lines)]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ were stopped count too. What is in the CSV is not run again."""
 from __future__ import annotations
 
 import argparse
-import csv
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +25,7 @@ from scipy.linalg import solve_triangular
 from scipy.stats import kendalltau
 
 from benchmarks.search import Moasha
-from benchmarks.table import Row, bar, csv_path, format_table, write_csv
+from benchmarks.table import Row, bar, csv_path, format_table, read_csv, write_csv
 from bitfront.search.config.schema import EarlyStoppingSpec
 from bitfront.search.config.sections.pausing import PauseSpec
 from bitfront.search.deciding.pausing import Pausing
@@ -196,7 +195,7 @@ def main() -> None:
         print(format_table(told))
         write_csv(told, csv_path("pausing-tells", PACKAGES))
         return
-    rows = _read(args.out)
+    rows = read_csv(args.out)
     known = {(r["problem"], r["rule"], str(r["seed"])) for r in rows}
     for seed in [] if args.kept else args.seeds:
         for name in args.problems:
@@ -207,14 +206,6 @@ def main() -> None:
                     write_csv(rows, args.out)
     print(format_table(summary(rows)))
     print("\n".join(bars(rows)))
-
-
-def _read(path: Path) -> list[Row]:
-    """The rows of an interrupted benchmark, which goes on after them."""
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as lines:
-        return [dict(row) for row in csv.DictReader(lines)]
 
 
 if __name__ == "__main__":

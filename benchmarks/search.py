@@ -17,7 +17,6 @@ that of the expected accuracies of the plans it trained. Layers are relabelled a
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import random
 import statistics
@@ -28,7 +27,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import benchmarks.botorch_sampler  # noqa: F401, registers qnehvi
-from benchmarks.table import RESULTS, Row, append_csv, bar, csv_path, format_table, write_csv
+from benchmarks.table import (
+    RESULTS,
+    Row,
+    append_csv,
+    bar,
+    csv_path,
+    format_table,
+    read_csv,
+    write_csv,
+)
 from bitfront.search.config.schema import EarlyStoppingSpec, SearchConfig
 from bitfront.search.config.space import build_space
 from bitfront.search.ledger.entry import Entry
@@ -145,7 +153,7 @@ def measure(args: argparse.Namespace) -> None:
     """Append a row to the CSV for every search that it does not have, all samplers of a seed before
     the next seed, until all are there or the minutes are over."""
     known, began = problems(), time.monotonic()
-    done = {_key(row) for row in _read(args.out)}
+    done = {_key(row) for row in read_csv(args.out)}
     for seed in range(args.seeds):
         for name in args.problems or known:
             for workers in args.workers:
@@ -184,13 +192,6 @@ def one(problem: Problem, name: str, sampler: str, workers: int, seed: int, tria
 def _key(row: Row) -> tuple[str, str, int, int]:
     """What tells a row from all others."""
     return str(row["problem"]), str(row["sampler"]), int(str(row["workers"])), int(str(row["seed"]))
-
-
-def _read(path: Path) -> list[Row]:
-    if not path.exists():
-        return []
-    with path.open(newline="", encoding="utf-8") as lines:
-        return [dict(row) for row in csv.DictReader(lines)]
 
 
 def summary(rows: list[Row]) -> list[Row]:
@@ -432,7 +433,7 @@ def main() -> None:
     if not args.plot:
         measure(args)
     if args.quick:
-        print(format_table(summary(_read(args.out))))
+        print(format_table(summary(read_csv(args.out))))
         return
     rows = kept()
     print(format_table(summary(rows)))
@@ -449,7 +450,7 @@ def kept() -> list[Row]:
         if not path.name.startswith(
             ("search-asks", "search-quick", "search-first", "search-second")
         ):
-            rows += _read(path)
+            rows += read_csv(path)
     return rows
 
 

@@ -65,6 +65,14 @@ def write_csv(rows: Sequence[Row], path: Path) -> None:
         writer.writerows(rows)
 
 
+def read_csv(path: Path) -> list[Row]:
+    """The rows of an earlier or interrupted run, which goes on after them; none without a file."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as lines:
+        return [dict(row) for row in csv.DictReader(lines)]
+
+
 def append_csv(row: Row, path: Path) -> None:
     """Another row of a CSV that several processes may fill."""
     if not path.exists():
